@@ -16,12 +16,13 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from moye.atoms.tma import TensorMap, TmaOp
+from moye.atoms.tma import TensorMap, TmaLoadIm2col, TmaOp
 from moye.dtypes import DType
 from moye.errors import ArgumentError, LayoutError
 from moye.layout import ComposedLayout, Layout, make_layout
 from moye.runtime import arrays
 from moye.runtime.arrays import ArrayInfo
+from moye.tensor.im2col import im2col_tiling
 from moye.tensor.tma_boxes import Group, TmaTiling, tile_extents, tma_tiling
 
 _PART, _MOST = 16, 1 << 31
@@ -66,10 +67,11 @@ def make_tma_copy(atom: TmaOp, array: Any, smem_layout: Layout | ComposedLayout 
     Mode i of the tile runs along mode i of the array, unless ``tile`` says otherwise.  ``tile`` is the extent of a tile
     along each mode of the array, and the layout takes the tile's elements in the order of their coordinates.  The
     layout is plain, or has a swizzle as ``mo.smem_layout_atom`` makes it.  It must be contiguous along the mode that
-    the array is contiguous along.  Along a mode of stride 0 a tile repeats what it has, and can only be loaded; with one
-    element there, it is the same for every coordinate.  Modes without a gap between them merge where the map has to
-    have fewer than the array.  With ``multicast`` n, each of n blocks of a cluster loads an n-th of a tile for all of
-    them.
+    the array is contiguous along.  Along a mode of stride 0 a tile repeats what it has, and can only be loaded; with
+    one element there, it is the same for every coordinate.  Modes without a gap between them merge where the map has
+    to have fewer than the array.  With ``multicast`` n, each of n blocks of a cluster loads an n-th of a tile for all
+    of them.  With ``TmaLoadIm2col`` the array is images, and a tile (outputs, channels) of the matrix that a filter
+    makes of them.
     """
     if not isinstance(atom, TmaOp):
         raise ArgumentError(f"make_tma_copy: {atom!r} is no TMA operation",
@@ -91,6 +93,8 @@ def make_tma_copy(atom: TmaOp, array: Any, smem_layout: Layout | ComposedLayout 
 def _tiling(op: TmaOp, dtype: DType, shape: tuple[int, ...], strides: tuple[int, ...], above: int,
             layout: Layout | ComposedLayout, tile: tuple[int, ...] | None, multicast: int) -> TmaTiling:
     """The boxes of an array that begins ``above`` bytes after a multiple of 16; made once for each."""
+    if isinstance(op, TmaLoadIm2col):
+        return _of_images(op, dtype, shape, strides, above, layout, tile, multicast)
     classes = tuple(s if s == 1 or (s == 0 and n > 1) else None for n, s in zip(shape, strides, strict=True))
     asked = f"make_tma_copy({op}) of a {dtype} array ({','.join(map(str, shape))}):({','.join(map(str, strides))})"
 
@@ -114,10 +118,32 @@ def _tiling(op: TmaOp, dtype: DType, shape: tuple[int, ...], strides: tuple[int,
         raise LayoutError(f"{asked}: its rows have {row} bytes, and TMA writes whole parts of {_PART} bytes: what lies "
                           f"behind each row would be overwritten", code="B5",
                           hint=f"store a multiple of {_PART * 8 // dtype.bits} elements, the padding included")
+    _require_aligned(asked, above)
+    return tiling
+
+
+def _of_images(op: TmaLoadIm2col, dtype: DType, shape: tuple[int, ...], strides: tuple[int, ...], above: int,
+               layout: Layout | ComposedLayout, tile: tuple[int, ...] | None, multicast: int) -> TmaTiling:
+    """The boxes of images (images, pixels..., channels) in im2col mode."""
+    asked = f"make_tma_copy({op}) of a {dtype} array ({','.join(map(str, shape))}):({','.join(map(str, strides))})"
+    if len(shape) != len(op.filter) + 2:
+        raise LayoutError(f"{asked}: the array has {len(shape)} modes, and with a filter {op.filter} it has "
+                          f"{len(op.filter) + 2}: images, pixels and channels", code="B5")
+    if strides[-1] != 1:
+        raise LayoutError(f"{asked}: channels lie {strides[-1]} apart, and TMA takes images with the channels of a "
+                          "pixel side by side", code="B5", hint="channels are the last mode and contiguous (NHWC)")
+    tiling = im2col_tiling(op, dtype, layout, tile, multicast)
+    _require_reachable(asked, shape, strides, tiling.map)
+    if min(op.outputs(shape[1:-1])) < 1:
+        raise LayoutError(f"{asked}: a filter that reaches {op.reach} fits in no place of padded images", code="B5")
+    _require_aligned(asked, above)
+    return tiling
+
+
+def _require_aligned(asked: str, above: int) -> None:
     if above:
         raise LayoutError(f"{asked}: its first element lies {above} bytes behind a multiple of {_PART}, and TMA needs "
                           "it at one", code="B5", hint="pass a copy, or a slice that begins at such a place")
-    return tiling
 
 
 def _require_reachable(asked: str, shape: tuple[int, ...], strides: tuple[int, ...], tensor_map: TensorMap) -> None:

@@ -51,7 +51,8 @@ class TmaTiling:
 
     ``tile`` has the tile's extent along each mode of the array.  A tile in shared memory is aligned to ``align`` bytes.
     With ``multicast`` n, a block copies only the n-th part of each box.  Parts lie ``part`` apart: (dimension of the
-    map, coordinates, elements of shared memory).
+    box, coordinates, elements of shared memory).  ``along`` are the modes of the copy's coordinates that each dimension
+    of a box runs along: those of the array, except in im2col mode.
     """
 
     op: TmaOp
@@ -62,6 +63,7 @@ class TmaTiling:
     align: int
     multicast: int = 1
     part: tuple[int, int, int] = (0, 0, 0)
+    along: tuple[int | Group, ...] = ()
 
     @property
     def bytes(self) -> int:
@@ -99,7 +101,7 @@ def tma_tiling(op: TmaOp, dtype: DType, strides: tuple[int | None, ...], layout:
     along = tuple(group[0] if len(group) == 1 else group for group, _ in dims)
     box = TensorMap(op.in_shared(dtype), along, tuple(extent for _, extent in dims), span,
                     *((op.prefetch, op.outside) if isinstance(op, TmaLoad) else ()))
-    return TmaTiling(op, box, layout, extents, boxes, align, multicast, part)
+    return TmaTiling(op, box, layout, extents, boxes, align, multicast, part, along)
 
 
 def tile_extents(layout: AnyLayout, tile: tuple[int, ...] | None, count: int) -> tuple[int, ...]:

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from moye.atoms.tma import Window
 from moye.dtypes import tfloat32
 from moye.errors import UnsupportedError
 from moye.hardware import WARP
@@ -94,6 +95,8 @@ class TmaBox:
     def elements(self, issued: Issued) -> tuple[Array, Array]:
         """Offsets in the tensor (N, V) and whether they lie inside."""
         along = self.map.dimensions(self.memory.arg.shape, self.memory.arg.strides)
+        if self.map.window is not None:
+            return self._pixels(self.map.window, along, issued.first)
         offset: Array = np.zeros((len(issued.thread), len(self.linear)), np.int64)
         inside = np.ones_like(offset, np.bool_)
         for (extent, stride), first, crd in zip(along, issued.first, self.inside, strict=True):
@@ -101,6 +104,22 @@ class TmaBox:
             offset += coordinate * stride
             inside &= (coordinate >= 0) & (coordinate < extent)
         return offset, inside
+
+    def _pixels(self, window: Window, along: list[tuple[int, int]], first: list[Array]) -> tuple[Array, Array]:
+        """In im2col mode: pixel after pixel of those that the window counts, each moved by the offsets."""
+        channel, step = first[0][:, None] + self.inside[0], self.inside[1]
+        offset, inside = channel * along[0][1], (channel >= 0) & (channel < along[0][0])
+        rank = len(along)
+        for d, ((extent, stride), lower, upper, apart) in enumerate(zip(
+                along[1:-1], window.lower, window.upper, window.strides, strict=True), 1):
+            count = (extent + upper - lower + apart - 1) // apart
+            place = (first[d][:, None] - lower) // apart + step
+            pixel = lower + place % count * apart + first[rank + d - 1][:, None].astype(np.int64)
+            step = place // count                       # beyond the last, the next mode goes on
+            offset = offset + pixel * stride
+            inside &= (pixel >= 0) & (pixel < extent)
+        image = first[rank - 1][:, None] + step
+        return offset + image * along[-1][1], inside & (image >= 0) & (image < along[-1][0])
 
     def load(self, issued: Issued) -> None:
         """Global to shared; zeros or NaNs for what lies outside."""
