@@ -303,16 +303,18 @@ def convolution_kernel(out, images, filters, mma):
         tCrC = mma.partition_fragment_C((BM, BN))       # (MMA, MMA_M, MMA_N)
         tCrC.fill(0)
         state = pipe.consumer_start()
-        for _ in range(9 * mo.size(gA, 3)):
+        before = state
+        for step in range(9 * mo.size(gA, 3)):
             pipe.consumer_wait(state)
             mo.warpgroup_arrive()
             for k in mo.static_range(mo.size(tCrA, 2)):
                 mo.gemm(mma, tCrA[:, :, k, state.stage], tCrB[:, :, k, state.stage], tCrC)
             mo.warpgroup_commit_batch()
-            mo.warpgroup_wait(0)
-            if tid % 128 == 0:
-                pipe.consumer_release(state)
-            state = state.next()
+            mo.warpgroup_wait(1)                        # the products of the stage before are done
+            if step > 0 and tid % 128 == 0:
+                pipe.consumer_release(before)
+            before, state = state, state.next()
+        mo.warpgroup_wait(0)
         at = thr_mma.partition_C(mo.tile(mo.identity_tensor(mo.shape(out)), (BM, BN), (bx, by), ragged=True))
         tCgC = thr_mma.partition_C(mo.tile(out, (BM, BN), (bx, by), ragged=True))
         mo.copyto(tCgC, tCrC.to(out.dtype), pred=mo.elem_less(at, mo.shape(out)))

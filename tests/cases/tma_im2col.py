@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import random
 from dataclasses import dataclass
 
 import numpy as np
@@ -148,3 +149,39 @@ def multicast_expected(x):
 
 def elements(case):
     return math.prod(case.tile)
+
+
+def drawn(seed):
+    """Images, a filter and a tile by chance; the filter may be too large for the images."""
+    chance = random.Random(seed)
+    modes = chance.randint(1, 3)
+    dtype = chance.choice([mo.int8, mo.float16, mo.float32])
+    part = 128 // dtype.bits
+
+    def each(least, most):
+        return chance.choice([chance.randint(least, most), tuple(chance.randint(least, most) for _ in range(modes))])
+
+    op = mo.TmaLoadIm2col(filter=tuple(chance.randint(1, 4) for _ in range(modes)), padding=each(0, 4),
+                          stride=each(1, 4), dilation=each(1, 3))
+    channels = part * chance.randint(1, 2)
+    layout = mo.make_layout((8 * chance.choice([1, 2, 5]), channels), (channels, 1))
+    if chance.random() < 0.5:
+        row = chance.choice([32, 64, 128])
+        layout = _swizzled(dtype, row, (8 * chance.randint(1, 6), row * 8 // dtype.bits * chance.randint(1, 2)))
+    return Case(dtype, (chance.randint(1, 4), *(chance.randint(1, 9) for _ in range(modes)),
+                        chance.randint(1, 3 * part)), op, layout)
+
+
+def fitting(count):
+    """(seed, case) of the first images by chance that a filter fits into."""
+    for seed in itertools.count():
+        case = drawn(seed)
+        try:
+            case.copy(case.images(seed))
+        except mo.LayoutError:
+            continue
+        if math.prod(case.grid) <= 300:
+            yield seed, case
+            count -= 1
+        if not count:
+            return

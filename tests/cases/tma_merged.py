@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import random
 from dataclasses import dataclass
 
 import numpy as np
@@ -129,3 +130,38 @@ REPEATED = {
                       repeated=(1,)),
 }
 """Tiles of several elements along a mode of stride 0."""
+
+
+def drawn(seed):
+    """An array, an order of its modes and a tile by chance; many of them no map describes."""
+    chance = random.Random(seed)
+    rank = chance.randint(2, 8)
+    shape = [chance.choice([1, 1, 2, 2, 3, 4, 5, 8, 12, 16]) for _ in range(rank)]
+    while math.prod(shape) > 6000:
+        shape = [max(1, extent // 2) for extent in shape]
+    order = chance.sample(range(rank), rank)
+    tile = [chance.choice([1, 1, extent, extent, chance.randint(1, extent + 1)]) for extent in shape]
+    for mode in order:
+        tile[mode] = 1 if math.prod(tile) > 1024 else tile[mode]
+    strides, size = [0] * rank, 1
+    for mode in order if chance.random() < 0.7 else [order[0], *chance.sample(order[1:], rank - 1)]:
+        strides[mode], size = size, size * tile[mode]
+    more = tuple(chance.choice([0, 0, 1]) for _ in shape)
+    return Case(chance.choice([mo.int8, mo.float16, mo.float32]), tuple(shape), tuple(order),
+                mo.make_layout(tuple(tile), tuple(strides)), tuple(tile), more)
+
+
+def merging(count):
+    """(seed, case) of the first arrays by chance that can be loaded and stored, and whose modes merge."""
+    for seed in itertools.count():
+        case = drawn(seed)
+        try:
+            load, _ = (case.copy(op, case.array(seed)) for op in (mo.TmaLoad(), mo.TmaStore()))
+        except mo.LayoutError:
+            continue
+        merged = [modes for modes in load.describe()[1].map.modes if not isinstance(modes, int)]
+        if merged and case.grid <= 200:
+            yield seed, case
+            count -= 1
+        if not count:
+            return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tma_im2col import BLOCK, CASES, MULTICAST, elements, multicast_expected, multicast_kernel, read_kernel
+from tma_im2col import BLOCK, CASES, MULTICAST, elements, fitting, multicast_expected, multicast_kernel, read_kernel
 
 torch = pytest.importorskip("torch")
 
@@ -22,15 +22,26 @@ def to_device(x):
     return whole[..., :x.shape[-1]]
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_loads(name):
-    case = CASES[name]
-    x = case.images(1)
+def read(case, x):
+    """What a kernel finds in the tiles."""
     device = to_device(x)
     out = torch.full((*case.grid[::-1], elements(case)), 7, dtype=device.dtype, device="cuda").permute(3, 2, 1, 0)
     read_kernel[case.grid, BLOCK](case.copy(device), out)
     torch.cuda.synchronize()
-    assert np.array_equal(out.cpu().numpy(), case.tiles(x), equal_nan=x.dtype.kind == "f")
+    return out.cpu().numpy()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_loads(name):
+    case = CASES[name]
+    x = case.images(1)
+    assert np.array_equal(read(case, x), case.tiles(x), equal_nan=x.dtype.kind == "f")
+
+
+def test_images_by_chance():
+    for seed, case in fitting(12):
+        x = case.images(seed)
+        assert np.array_equal(read(case, x), case.tiles(x)), f"drawn({seed})"
 
 
 def test_blocks_that_load_for_each_other():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import moye as mo
-from tma_merged import BLOCK, CASES, REPEATED, read_kernel, write_kernel
+from tma_merged import BLOCK, CASES, REPEATED, merging, read_kernel, write_kernel
 
 torch = pytest.importorskip("torch")
 
@@ -46,3 +46,14 @@ def test_stores(name):
     write_kernel[case.grid, BLOCK](case.copy(mo.TmaStore(), y), values, case.counts)
     torch.cuda.synchronize()
     assert np.array_equal(y.cpu().numpy(), source)
+
+
+def test_arrays_by_chance():
+    for seed, case in merging(12):
+        source, y = case.array(seed), to_device(case.array(seed + 1))
+        out = torch.full((case.grid, math.prod(case.tile)), 7, dtype=y.dtype, device="cuda").T
+        read_kernel[case.grid, BLOCK](case.copy(mo.TmaLoad(), to_device(source)), out, case.counts)
+        write_kernel[case.grid, BLOCK](case.copy(mo.TmaStore(), y), out, case.counts)
+        torch.cuda.synchronize()
+        assert np.array_equal(out.cpu().numpy(), case.tiles(source)), f"drawn({seed})"
+        assert np.array_equal(y.cpu().numpy(), source), f"drawn({seed})"

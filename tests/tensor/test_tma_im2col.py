@@ -13,7 +13,17 @@ from moye.errors import DTypeError, LayoutError
 from moye.ir import ops
 from moye.ir.nodes import Literal
 from moye.ir.rules import RULES
-from tma_im2col import BLOCK, CASES, MULTICAST, elements, matrix, multicast_expected, multicast_kernel, read_kernel
+from tma_im2col import (
+    BLOCK,
+    CASES,
+    MULTICAST,
+    elements,
+    fitting,
+    matrix,
+    multicast_expected,
+    multicast_kernel,
+    read_kernel,
+)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -25,6 +35,15 @@ def test_loads(name):
     report = mo.check(read_kernel)[case.grid, BLOCK](case.copy(x), out)
     assert report.ok, str(report)
     assert np.array_equal(out, case.tiles(x), equal_nan=x.dtype.kind == "f")
+
+
+@pytest.mark.slow
+def test_images_by_chance():
+    for seed, case in fitting(20):
+        x = case.images(seed)
+        out = np.full((elements(case), *case.grid), 7, x.dtype, order="F")
+        read_kernel[case.grid, BLOCK](case.copy(x), out)
+        assert np.array_equal(out, case.tiles(x)), f"drawn({seed})"
 
 
 def test_blocks_that_load_for_each_other():

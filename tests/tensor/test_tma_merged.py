@@ -10,7 +10,7 @@ import pytest
 
 import moye as mo
 from moye.errors import LayoutError, TensorError
-from tma_merged import BLOCK, CASES, REPEATED, read_kernel, write_kernel
+from tma_merged import BLOCK, CASES, REPEATED, merging, read_kernel, write_kernel
 
 
 def described(case, op=None):
@@ -33,6 +33,18 @@ def test_stores(name):
     source, target = case.array(2), case.array(3).copy("K")
     write_kernel[case.grid, BLOCK](case.copy(mo.TmaStore(), target), case.tiles(source), case.counts)
     assert np.array_equal(target, source)
+
+
+@pytest.mark.slow
+def test_arrays_by_chance():
+    """With tiles inside of the array and outside, both ways."""
+    for seed, case in merging(20):
+        source, target = case.array(seed), case.array(seed + 1).copy("K")
+        out, tiles = np.full((math.prod(case.tile), case.grid), 7, source.dtype, order="F"), case.tiles(source)
+        read_kernel[case.grid, BLOCK](case.copy(mo.TmaLoad(), source), out, case.counts)
+        assert np.array_equal(out, tiles), f"drawn({seed})"
+        write_kernel[case.grid, BLOCK](case.copy(mo.TmaStore(), target), tiles, case.counts)
+        assert np.array_equal(target, source), f"drawn({seed})"
 
 
 @pytest.mark.parametrize("name", ["short-planes", "six", "eight-with-ones"])
