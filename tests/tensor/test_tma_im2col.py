@@ -180,3 +180,27 @@ def test_sectors_of_pixels():
     assert report.ok and (out == 1).all()
     counters = report.counters()
     assert (counters["tma_load_requests"], counters["tma_load_sectors"]) == (6, (1 + 2 + 2) + (2 + 2 + 1))
+
+
+def test_pixels_that_nobody_waited_for():
+    """The checker sees a tile in flight as it sees one of any tensor copy, and bytes that the barrier does not get."""
+    @mo.kernel
+    def hasty(source, out, bytes: mo.Constexpr, waits: mo.Constexpr):
+        smem, bars = mo.shared_array(source.dtype, source.smem_layout), mo.mbarrier_array(1)
+        tid = mo.thread_idx().x
+        if tid == 0:
+            mo.mbarrier_init(bars, 0, 1)
+            mo.fence_mbarrier_init()
+        mo.sync_threads()
+        if tid == 0:
+            mo.mbarrier_arrive_expect_tx(bars, 0, bytes)
+            mo.copyto(source, smem, mo.tile(source.tensor, source.tile, (0, 0, 0)), barrier=(bars, 0))
+        if waits:
+            mo.mbarrier_wait(bars, 0, 0)
+        out[tid] = smem[tid]
+
+    case = CASES["3x3"]
+    x, out = case.images(1), np.zeros(BLOCK, np.float16)
+    codes = [{finding.code for finding in mo.check(hasty)[1, BLOCK](case.copy(x), out, bytes, waits).findings}
+             for bytes, waits in ((4096, True), (4096, False), (2048, True))]
+    assert codes[0] == set() and "D6" in codes[1] and "D7" in codes[2]
