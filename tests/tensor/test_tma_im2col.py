@@ -46,6 +46,16 @@ def test_images_by_chance():
         assert np.array_equal(out, case.tiles(x)), f"drawn({seed})"
 
 
+@pytest.mark.parametrize("channels", [3, 20, 37, 40])
+def test_places_that_the_filter_has_not_begin_at_whole_parts(channels):
+    """Behind the last channel, at a multiple of 16 bytes: TMA takes no other."""
+    x = np.ones((1, 4, 4, 64), np.float16)[..., :channels]
+    tma = mo.make_tma_copy(mo.TmaLoadIm2col(filter=(2, 2)), x, mo.make_layout((16, 8), (8, 1)))
+    out = np.full((128, 1, 1, 5), 7, np.float16, order="F")
+    assert mo.check(read_kernel)[(1, 1, 5), BLOCK](tma, out).ok
+    assert (out[..., 4] == 0).all() and (out[:, 0, 0, 3].reshape(8, 16)[:channels, :9] == 1).all()
+
+
 def test_blocks_that_load_for_each_other():
     x, case = MULTICAST.images(2), MULTICAST
     expected = multicast_expected(x)

@@ -65,4 +65,5 @@ def im2col_box(tiling: TmaTiling, shape: Sequence[Any],
     for count, reach in zip(op.filter[::-1], op.reach[::-1], strict=True):
         offsets.append(place % count * (reach // max(count - 1, 1)))
         place = place // count
-    return (where(there, channel, shape[-1]), *pixels, output), tuple(offsets)
+    wide = tiling.map.box[0]                            # boxes begin at multiples of 16 bytes
+    return (where(there, channel, (shape[-1] + (wide - 1)) // wide * wide), *pixels, output), tuple(offsets)

@@ -32,6 +32,7 @@ from moye.tensor.tensor import Tensor, index_operand
 from moye.tensor.tma_boxes import TmaTiling
 
 Hint = OneOf["evict_first", "evict_last"]
+_PART = 16
 _KINDS = {"load": "load", "store": "store", "reduce": "reduction"}
 
 
@@ -108,7 +109,7 @@ def copy_tma(tma: TmaTensor, places: tuple[object, ...], barrier: tuple[Tensor, 
         first[d] = first[d] + part * apart
         offset = part * elements
     for box in tma.tiling.boxes:
-        at, offsets = _box(tma, [start + step for start, step in zip(first, box.coordinates, strict=True)])
+        at, offsets = _box(tma, [start + step for start, step in zip(first, box.coordinates, strict=True)], "copyto")
         builder().emit(ops.TmaCopy(
             kind=tma.tiling.op.kind, by=_by(tma.tiling.op), tensor=tma.buffer, coordinates=at, offsets=offsets,
             smem=Ref(smem.buffer, index_operand(smem.offset + offset + box.offset), smem.dtype),
@@ -129,18 +130,32 @@ def prefetch_boxes(tma: TmaTensor, coordinates: object, hint: Any) -> None:
         for part in range(tma.tiling.multicast):
             at = [start + step for start, step in zip(first, box.coordinates, strict=True)]
             at[dimension] = at[dimension] + part * apart
-            place, offsets = _box(tma, at)
+            place, offsets = _box(tma, at, "prefetch")
             builder().emit(ops.TmaCopy(kind="prefetch_box", tensor=tma.buffer, smem=None, hint=hint,
                                        coordinates=place, offsets=offsets))
 
 
-def _box(tma: TmaTensor, first: list[Any]) -> tuple[tuple[Operand, ...], tuple[Operand, ...]]:
+def _box(tma: TmaTensor, first: list[Any], asked: str) -> tuple[tuple[Operand, ...], tuple[Operand, ...]]:
     """The coordinates of a box as the instruction takes them, and in im2col mode its offsets."""
-    if not isinstance(tma.tiling.op, TmaLoadIm2col):
-        return tuple(_coordinate(x) for x in first), ()
-    coordinates, offsets = im2col_box(tma.tiling, tma.shape, first)
+    coordinates: tuple[Any, ...] = tuple(first)
+    offsets: tuple[Any, ...] = ()
+    if isinstance(tma.tiling.op, TmaLoadIm2col):
+        coordinates, offsets = im2col_box(tma.tiling, tma.shape, first)
+    _require_begin(tma, coordinates, asked)
     return (tuple(_coordinate(x) for x in coordinates),
             tuple(builder().cast(_coordinate(x), uint16) for x in offsets))
+
+
+def _require_begin(tma: TmaTensor, first: tuple[Any, ...], asked: str) -> None:
+    """B5: what TMA requires of a box's first coordinates, as far as they are known; the simulator sees the others."""
+    known = [x if isinstance(x, int) else None for x in first]
+    if known[0] is not None and (start := known[0] * tma.dtype.bits // 8) % _PART:
+        raise TensorError(f"{asked}: a box of {tma.label} begins {start} bytes from the beginning of a row, and TMA "
+                          f"takes multiples of {_PART}", locs=(locate(),), code="B5")
+    if tma.tiling.op.kind != "load" and any(x is not None and x < 0 for x in known):
+        raise TensorError(f"{asked}: a box that {tma.label} writes begins at coordinate "
+                          f"({', '.join('?' if x is None else str(x) for x in known)}), and it must not begin before "
+                          "the tensor", locs=(locate(),), code="B5")
 
 
 def _coordinate(x: Any) -> Operand:
@@ -215,10 +230,11 @@ def _first(tma: TmaTensor, coordinates: object, asked: str = "copyto") -> list[A
 
 
 def _merged(tma: TmaTensor, first: Any, modes: tuple[int, ...], asked: str) -> Any:
-    """The coordinate of a tile along modes that the map has as one; before the array if it is outside of an inner one.
+    """The coordinate of a tile along modes that the map has as one; outside if it is outside of an inner one.
 
     There it would be a tile of the next mode otherwise.  A tile is inside or outside as a whole, because it has a
-    divisor of the inner modes' extents, and begins at a multiple of it.
+    divisor of the inner modes' extents, and begins at a multiple of it.  A load that is outside begins before the
+    array, at a multiple of 16 bytes as any tile.  A store must not begin there, and its rows are multiples of 16 bytes.
     """
     total, inside = first[modes[-1]], None
     for mode in reversed(modes[:-1]):
@@ -231,7 +247,9 @@ def _merged(tma: TmaTensor, first: Any, modes: tuple[int, ...], asked: str) -> A
         total = total * tma.shape[mode] + at
         here = (at >= 0) & (at < tma.shape[mode])
         inside = here if inside is None else inside & here
-    return where(inside, total, -prod(tma.tiling.tile[mode] for mode in modes)) if inside is not None else total
+    load = tma.tiling.op.kind == "load"
+    outside: Any = -prod(tma.tiling.tile[mode] for mode in modes) if load else prod(tma.shape[mode] for mode in modes)
+    return total if inside is None else where(inside, total, outside)
 
 
 def check_hint(asked: str, hint: object) -> None:

@@ -34,7 +34,7 @@ from moye.sim.values.memory import Array, numpy_dtype
 from moye.sim.values.reductions import reduced
 from moye.sim.values.scalars import nearest_tf32
 
-_ALIGNMENT, _BLOCKS = 128, 16
+_ALIGNMENT, _BLOCKS, _ROW_PART = 128, 16, 16
 
 
 def swizzled(address: Any, span: int) -> Any:
@@ -72,6 +72,9 @@ class TmaBox:
     def __call__(self, offset: Any, first: tuple[Any, ...], barrier: Any, multicast: Any, mask: Mask) -> None:
         op, batch = self.op, self.batch
         if mask is False or op.smem is None:            # a prefetch changes nothing, wherever its box lies
+            if mask is not False and op.kind == "prefetch_box" and batch.watch is not None:
+                lane = Cells(batch, mask, 0, 1)
+                self._begins(lane.thread, lane.block, [lane.of(batch, x) for x in first])
             return
         cells = Cells(batch, mask, 0 if op.barrier is None else barrier, 1 << 30)
         start = cells.of(batch, offset) * op.smem.dtype.bytes
@@ -185,8 +188,27 @@ class TmaBox:
         else:
             engines.load(op, op.smem, op.barrier, self.chunks, issued)
 
+    def _begins(self, thread: Array, block: Array, first: list[Array]) -> None:
+        """B5: a box begins at 16 bytes of a row, and one that is written not before the tensor; others are illegal.
+
+        Source: CUDA C++ Programming Guide, Tensor Memory Access, negative indices; an H200 stops with an illegal
+        instruction at both.
+        """
+        watch, op = self.batch.watch, self.op
+        assert watch is not None, "checked"
+        start = first[0].astype(np.int64) * self.dtype.itemsize
+        writes = op.kind in ("store", "reduce")
+        before = np.logical_or.reduce([x < 0 for x in first]) if writes else np.zeros(len(start), np.bool_)
+        for bad, case in ((start % _ROW_PART != 0, "box"), (before, "before")):
+            if bad.any():
+                n = int(np.argmax(bad))
+                told = int(start[n]) if case == "box" else tuple(int(x[n]) for x in first)
+                watch.tell("B5", case, op, (int(thread[n]), int(block[n])), int(bad.sum()), tensor=op.tensor.name,
+                           start=told, part=_ROW_PART)
+
     def _placed(self, issued: Issued) -> None:
-        """B2 and B4 of the box in shared memory."""
+        """B2 and B4 of the box in shared memory, B5 of the one in the tensor."""
+        self._begins(issued.thread, issued.block, issued.first)
         watch, op = self.batch.watch, self.op
         assert watch is not None and op.smem is not None, "checked"
         buffer = op.smem.buffer
