@@ -14,6 +14,7 @@ from moye.atoms.matrix import (
 )
 from moye.atoms.tma import (
     TmaLoad as TmaLoad,
+    TmaLoadIm2col as TmaLoadIm2col,
     TmaReduce as TmaReduce,
     TmaReduceAdd as TmaReduceAdd,
     TmaStore as TmaStore,
@@ -497,6 +498,7 @@ __all__ = [
     "Timeline",
     "TmaCopy",
     "TmaLoad",
+    "TmaLoadIm2col",
     "TmaReduce",
     "TmaReduceAdd",
     "TmaStore",

@@ -466,6 +466,10 @@ def _tma(op: ops.TmaCopy) -> str | None:
         return f"{len(op.coordinates)} coordinates"
     if op.multicast is not None and op.multicast.dtype != uint16:
         return f"its mask is {op.multicast.dtype}, not uint16"
+    if op.offsets and (len(op.offsets) != len(op.coordinates) - 2 or op.kind not in ("load", "prefetch_box")):
+        return f"a {op.kind} with {len(op.coordinates)} coordinates and {len(op.offsets)} offsets"
+    if any(x.dtype != uint16 for x in op.offsets):
+        return f"its offsets are {', '.join(str(x.dtype) for x in op.offsets)}, not uint16"
     coordinates = _integers(**{f"coordinate {d}": x for d, x in enumerate(op.coordinates)})
     return coordinates or (None if op.barrier is None else _barrier(op.barrier))
 

@@ -276,7 +276,7 @@ def emit_proxy_fence(w: Writer, op: ops.ProxyFence) -> None:
 def emit_tma(w: Writer, op: ops.TmaCopy) -> None:
     offset = "None" if op.smem is None else w.operand(op.smem.offset)
     barrier = "None" if op.barrier is None else w.operand(op.barrier.offset)
-    first = "".join(f"{w.operand(x)}, " for x in op.coordinates)
+    first = "".join(f"{w.operand(x)}, " for x in (*op.coordinates, *op.offsets))
     w.line(f"P[{w.site(TmaSite(op))}]({offset}, ({first}), {barrier}, {_optional(w, op.multicast)}, {w.mask})")
 
 
