@@ -49,9 +49,9 @@ _MATH = ("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "brev", "cb
          "hypot", "isinf", "isnan", "ldexp", "lgamma", "log", "log10", "log1p", "log2", "maximum", "minimum", "mul_hi",
          "nextafter", "popcount", "rcp", "relu", "remainder", "rsqrt", "sigmoid", "silu", "sin", "sincos", "sinh",
          "sqrt", "tan", "tanh", "tgamma", "trunc")
-_DTYPES = ("bfloat16", "float16", "float32", "float4_e2m1fn", "float64", "float8_e4m3fn", "float8_e5m2", "int16",
-           "int32", "int4", "int64", "int8", "tfloat32", "uint1", "uint128", "uint16", "uint32", "uint4", "uint64",
-           "uint8")
+_DTYPES = ("bfloat16", "float16", "float32", "float4_e2m1fn", "float64", "float6_e2m3fn", "float6_e3m2fn",
+           "float8_e4m3fn", "float8_e5m2", "int16", "int32", "int4", "int64", "int8", "tfloat32", "uint1", "uint128",
+           "uint16", "uint32", "uint4", "uint64", "uint8")
 _BITS = ("funnel_shift_left", "funnel_shift_right", "lop3", "prmt")
 _RANDOM = ("philox", "rand", "rand4x", "randint", "randn", "randn4x")
 _ERRORS = ("AlignmentError", "ArgumentError", "CompileError", "DTypeError", "DriverError", "FactError", "LaunchError",
