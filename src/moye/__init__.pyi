@@ -380,6 +380,10 @@ from moye.tensor.algorithms import (
     recast as recast,
     tile as tile,
 )
+from moye.tensor.async_stores import (
+    red_async as red_async,
+    st_async as st_async,
+)
 from moye.tensor.bulk_copy import (
     prefetch as prefetch,
 )
@@ -691,6 +695,7 @@ __all__ = [
     "rcp",
     "recast",
     "red",
+    "red_async",
     "relu",
     "remainder",
     "replace",
@@ -715,6 +720,7 @@ __all__ = [
     "slice_",
     "smem_layout_atom",
     "sqrt",
+    "st_async",
     "static_range",
     "store",
     "stride",

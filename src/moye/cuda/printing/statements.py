@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from moye import dtypes as dt
 from moye.cuda.printing import (  # noqa: F401  (some only register their functions)
+    async_stores,
     atomics,
     bulk_copies,
     control,
