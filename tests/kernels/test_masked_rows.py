@@ -59,6 +59,15 @@ def test_as_many_wide_accesses_as_without_predicates(dtype, rounds):
     assert sum("st.global.v4" in line for line in lines) == rounds
 
 
+def test_predicates_leave_the_loop():
+    """Whether all of a vector is inside is known before the rows: four blocks on a multiprocessor, and no spills."""
+    x, weight = np.zeros((16, 4097), ml_dtypes.bfloat16), np.zeros(4097, ml_dtypes.bfloat16)
+    width, threads, rounds = kernels.rows_plan(4097, 16)
+    program = kernels.rms_norm.compile(np.zeros_like(x), x, weight, 1e-6, width, rounds, 4, block=threads,
+                                       arch="sm_90a")
+    assert program.spills == 0 and program.registers <= 56
+
+
 WAYS = {"granules": ("granules", (8, 2, 2)), "edges": ("edges", (8, 8, 2, 1, 2)),
         "sectors": ("edges", (8, 16, 2, 1, 2)), "pairs": ("edges", (8, 8, 2, 2, 2)),
         "staged": ("staged", (8, 1024, 2, 2, 2))}
