@@ -54,8 +54,9 @@ ALONE = {
         "sim.checks.unwritten_global", "sim.costs.mixed_swizzles", "sim.costs.wgmma_waits",
         "sim.machine.register_budgets"),
     "one family of instructions each": (
-        "cuda.printing.atomics", "cuda.printing.bulk_copies", "cuda.printing.inline", "cuda.printing.matrix_copies",
-        "cuda.printing.pins", "cuda.printing.reductions", "sim.operations.inline", "tensor.matrix_copy"),
+        "cuda.printing.async_stores", "cuda.printing.atomics", "cuda.printing.bulk_copies", "cuda.printing.inline",
+        "cuda.printing.matrix_copies", "cuda.printing.pins", "cuda.printing.reductions", "sim.operations.async_stores",
+        "sim.operations.inline", "tensor.matrix_copy"),
     "of another room than its importer": (
         "cuda.device.tensor_maps", "ir.text", "sim.costs.table", "sim.costs.tma_boxes", "sim.flow.choices",
         "sim.flow.spins"),
@@ -68,8 +69,8 @@ ALONE = {
         "tensor.retile"),
     "what another library asks for, which no one else reads": ("kernels.gemm.operator",),
     "the home of public names": (
-        "kernels.gemm.dispatch", "kernels.gemm.tuned", "schedulers.quantisation", "tensor.smem_atoms",
-        "tensor.tile_atomics"),
+        "kernels.gemm.dispatch", "kernels.gemm.tuned", "schedulers.quantisation", "tensor.async_stores",
+        "tensor.smem_atoms"),
 }
 
 TOP = {".ci", ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "NOTICE", "README.md",

@@ -32,6 +32,8 @@ from moye.dtypes import (
     float32 as float32,
     float4_e2m1fn as float4_e2m1fn,
     float64 as float64,
+    float6_e2m3fn as float6_e2m3fn,
+    float6_e3m2fn as float6_e3m2fn,
     float8_e4m3fn as float8_e4m3fn,
     float8_e5m2 as float8_e5m2,
     int16 as int16,
@@ -388,6 +390,10 @@ from moye.tensor.algorithms import (
     recast as recast,
     tile as tile,
 )
+from moye.tensor.async_stores import (
+    red_async as red_async,
+    st_async as st_async,
+)
 from moye.tensor.bulk_copy import (
     prefetch as prefetch,
 )
@@ -597,6 +603,8 @@ __all__ = [
     "float32",
     "float4_e2m1fn",
     "float64",
+    "float6_e2m3fn",
+    "float6_e3m2fn",
     "float8_e4m3fn",
     "float8_e5m2",
     "floor",
@@ -700,6 +708,7 @@ __all__ = [
     "rcp",
     "recast",
     "red",
+    "red_async",
     "relu",
     "remainder",
     "replace",
@@ -727,6 +736,7 @@ __all__ = [
     "slice_",
     "smem_layout_atom",
     "sqrt",
+    "st_async",
     "static_range",
     "store",
     "stride",

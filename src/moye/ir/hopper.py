@@ -134,6 +134,29 @@ AnyBulk = TmaCopy | BulkCopy
 """A copy by the asynchronous units, with a tensor map or without."""
 
 
+@operation(Trait.SIGNALS, Trait.BEYOND_BLOCK, Trait.REMOTE)
+class AsyncStore(Op):
+    """st.async, or with ``by`` red.async: ``values`` go to the elements from ``dst`` on, in a block of the cluster.
+
+    They fill 4, 8 or 16 bytes, of one element with ``by``.  The bytes complete on ``barrier``, an mbarrier of the same
+    block; until then nobody knows what is there.
+    """
+
+    dst: Ref = written()
+    barrier: Ref = written()
+    values: tuple[Operand, ...] = operand()
+    by: Reduction | None = attribute(default=None)
+
+    @property
+    def smem(self) -> Ref:
+        """Where they go to."""
+        return self.dst
+
+
+AnyAsync = AnyBulk | AsyncStore
+"""What completes on an mbarrier, or with a group: a copy by the asynchronous units, or a store of their kind."""
+
+
 @operation(Trait.ORDERS_MEMORY)
 class BulkCommit(Op):
     """cp.async.bulk.commit_group: the thread's uncommitted bulk stores become its newest group."""

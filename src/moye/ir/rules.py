@@ -500,6 +500,26 @@ def _bulk(op: ops.BulkCopy) -> str | None:
     return _integers(bytes=op.bytes) or (None if op.barrier is None else _barrier(op.barrier, home))
 
 
+@verifies(ops.AsyncStore)
+def _async_store(op: ops.AsyncStore) -> str | None:
+    spaces = {ref.buffer.space for ref in (op.dst, op.barrier)}
+    if spaces != {Space.CLUSTER} or not _same_rank(op):
+        return "its memory and its mbarrier are not in one block of the cluster"
+    bits = len(op.values) * op.dst.dtype.bits
+    if any(value.dtype != op.dst.dtype for value in op.values) or bits not in (32, 64, 128) or op.dst.dtype.bits < 32:
+        return f"stores {', '.join(str(value.dtype) for value in op.values)} as {op.dst.dtype}"
+    if op.by is not None and len(op.values) != 1:
+        return f"combines {len(op.values)} elements at once"
+    return _barrier(op.barrier, Space.CLUSTER)
+
+
+def _same_rank(op: ops.AsyncStore) -> bool:
+    """Whether both addresses are of one block, as far as their ranks tell."""
+    mapped = [ref.buffer.base.op if ref.buffer.base is not None else None for ref in (op.dst, op.barrier)]
+    ranks = [base.rank if isinstance(base, ops.MapShared) else None for base in mapped]
+    return ranks[0] is not None and ranks[0] == ranks[1]
+
+
 @verifies(ops.Elect)
 def _elect(op: ops.Elect) -> str | None:
     return None if op.result.dtype.kind is Kind.BOOL else f"gives {op.result.dtype}, not bool"

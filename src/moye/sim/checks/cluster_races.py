@@ -357,6 +357,21 @@ class Peers:
         if shadow.others is not None:
             self._after_others(shadow, shadow.others, op, reach, LOADED)
 
+    def stored(self, shadow: Shadow, op: ops.AsyncStore, at: Footprint, issuer: Ints) -> None:
+        """st.async and red.async that threads of the blocks ``issuer`` have issued into these units."""
+        assert at.block is not None, "the blocks of a cluster are told apart"
+        reach = Reach(replace(at, block=issuer), at.block)
+        if op.by is None:
+            self._twice(shadow, op, reach)
+        else:
+            self._unwritten(shadow, op, reach)
+        reach = reach.pick(reach.actor != reach.owner)
+        if not len(reach.at.unit):
+            return
+        self._after_own(shadow, op, reach, LOADED)
+        if shadow.others is not None:
+            self._after_others(shadow, shadow.others, op, reach, LOADED)
+
     # --- the life of blocks ------------------------------------------------------------------------------------------
 
     def _alive(self, shadow: Shadow, op: ops.Op, reach: Reach, verb: str, told: bool) -> None:

@@ -241,7 +241,7 @@ class Moved(Protocol):
     """The name of the shared memory that it fills or reads."""
 
     @property
-    def op(self) -> ops.AnyBulk: ...
+    def op(self) -> ops.AnyAsync: ...
     def tell(self, engines: Engines, issued: Issued) -> None: ...
     def load(self, issued: Issued) -> None: ...
     def fetch(self, issued: Issued) -> None: ...
@@ -459,7 +459,7 @@ class TensorCopies:
         for load in self.loads:
             op, here, barrier = load.box.op, ended[load.issuer], load.box.barrier
             told = id(op) in self.outlived or (barrier is not None and barrier.id in broken)
-            if watch is not None and op.kind == "send" and here.any() and not told:
+            if watch is not None and isinstance(op, ops.BulkCopy) and op.kind == "send" and here.any() and not told:
                 self.outlived.add(id(op))
                 lane = (int(load.thread[here][0]), int(load.issuer[here][0]))
                 watch.tell("D18", "sent", op, lane, int(here.sum()), tensor=op.src.buffer.name)
