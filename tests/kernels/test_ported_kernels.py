@@ -81,6 +81,7 @@ def test_top_k(columns):
     assert (indices == order).all() and (values == np.take_along_axis(x, order, 1)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tiles", [1, 3, 70])
 def test_scan(tiles):
     n = tiles * ports.THREADS * ports.ITEMS

@@ -69,6 +69,7 @@ def test_every_choice_is_legal(name):
             assert shared_bytes(config, dtype, gated=gated) <= SHARED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DTYPES)
 def test_every_configuration_is_legal(name):
     dtype = DTYPES[name]

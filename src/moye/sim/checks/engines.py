@@ -454,27 +454,21 @@ class Engines:
         shadow = checker.shadow(ref.buffer, chunk)
         known: dict[int, Ints] = {}
         units: list[Ints] = []
-        thread: list[Ints] = []
-        block: list[Ints] = []
-        row: list[Ints] = []
-        for place in places.tolist():
-            start = int(boxes.start[place])
+        for start in boxes.start[places].tolist():
             if start not in known:
                 address = chunks(start)
                 checker.align(shadow, address, chunk)
                 per = chunk // shadow.unit
-                known[start] = (address[:, None] // shadow.unit + np.arange(per)).reshape(-1)
-            inside = known[start][(known[start] >= 0) & (known[start] < shadow.units)]
-            units.append(inside)
-            for values, of in ((thread, boxes.thread), (block, boxes.block)):
-                values.append(np.full(len(inside), of[place], np.int64))
-            row.append(np.full(len(inside), place, np.int64))
-        if not units or not sum(map(len, units)):
+                found = (address[:, None] // shadow.unit + np.arange(per)).reshape(-1)
+                known[start] = found[(found >= 0) & (found < shadow.units)]
+            units.append(known[start])
+        each = [len(unit) for unit in units]
+        if not sum(each):
             return None
-        unit, who, where = (np.concatenate(x) for x in (units, thread, block))
+        unit, who, where = np.concatenate(units), boxes.thread[places].repeat(each), boxes.block[places].repeat(each)
         at = Footprint(unit, checker.clocks.group[who], None if uniform else where, who, who, int(unit.min()),
                        int(unit.max()))
-        return shadow, at, np.concatenate(row)
+        return shadow, at, places.repeat(each)
 
     # --- questions of the shared checker -----------------------------------------------------------------------------
 

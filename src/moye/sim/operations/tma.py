@@ -68,6 +68,7 @@ class TmaBox:
         self.inside = coordinates(self.map.box)         # per dimension the coordinate of each element
         self.linear = np.arange(len(self.inside[0]), dtype=np.int64) * self.dtype.itemsize
         self.bytes = len(self.linear) * self.dtype.itemsize
+        self._chunks: dict[int, Array] = {}             # by where a box starts: stages of a ring come again and again
 
     def __call__(self, offset: Any, first: tuple[Any, ...], barrier: Any, multicast: Any, mask: Mask) -> None:
         op, batch = self.op, self.batch
@@ -175,7 +176,10 @@ class TmaBox:
 
     def chunks(self, start: int) -> Array:
         """The 16-byte chunks of the box, by address; the swizzle only permutes them."""
-        return np.unique(swizzled(start + np.arange(0, self.bytes, 16), self.map.swizzle) // 16 * 16)
+        if (known := self._chunks.get(start)) is None:
+            known = np.unique(swizzled(start + np.arange(0, self.bytes, 16), self.map.swizzle) // 16 * 16)
+            self._chunks[start] = known
+        return known
 
     # --- findings ----------------------------------------------------------------------------------------------------
 
