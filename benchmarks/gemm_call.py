@@ -15,9 +15,11 @@ import time
 import torch
 
 from moye.kernels import gemm
+from moye.runtime.prepare import compile_only
 
 CALLS, REPEATS = 50, 20                                 # 1000 products a round
 LIMITS = {"gemm": 12.0, "plan()": 4.0, "plan(A, B, C)": 4.0}
+MORE = 3.0                                              # for each launch after the first: the driver alone takes 2.5
 BF16, F16, F32, E4M3 = torch.bfloat16, torch.float16, torch.float32, torch.float8_e4m3fn
 PRODUCTS = {                                            # name: M, N, K, dtype, of which options
     "bf16 128x4096x4096": (128, 4096, 4096, BF16, ()),
@@ -50,12 +52,14 @@ def operands(M, N, K, dtype, options):
 
 
 def ways(name):
-    """Functions of no arguments that queue one product each."""
+    """Functions of no arguments that queue one product each, and how many launches a product is."""
     M, N, K, dtype, options = PRODUCTS[name]
     (A, B, C), more = operands(M, N, K, dtype, options)
     others = [operands(M, N, K, dtype, options)[0] for _ in range(4)]
     turn = iter(range(1 << 60))
     plan = gemm.plan(A, B, C, **more)
+    with compile_only(trace_only=True) as gathered:
+        gemm(A, B, C, **more)
 
     @torch.compile(fullgraph=True)
     def compiled(A, B, C, more):
@@ -71,7 +75,7 @@ def ways(name):
     }
     if not options and dtype != E4M3:
         found["torch.mm(out=)"] = lambda: torch.mm(A, B.T, out=C)
-    return found
+    return found, len(gathered.jobs)
 
 
 def queued(call):
@@ -102,13 +106,17 @@ def main(rounds=5):
     print(f"{torch.cuda.get_device_name()}, Python {sys.version.split()[0]}, torch {torch.__version__}: host us per "
           f"call, median of {rounds} rounds of {CALLS * REPEATS}")
     names = ("gemm", "other arrays", "plan()", "plan(A, B, C)", "compiled", "deciding", "torch.mm(out=)")
-    print(f"{'':40}", *(f"{way:>14}" for way in names))
+    print(f"{'':40} {'launches':>8}", *(f"{way:>14}" for way in names))
     missed = []
     for name in PRODUCTS:
-        found = measure(ways(name), rounds)
-        print(f"{name:40}", *(f"{found[way]:14.2f}" if way in found else f"{'':>14}" for way in names), flush=True)
-        missed += [f"{name}: {way} {found[way]:.2f} of {most}" for way, most in LIMITS.items() if found[way] > most]
-    print("limits:", ", ".join(f"{way} {most}" for way, most in LIMITS.items()), "-", "; ".join(missed) or "all kept")
+        runs, launches = ways(name)
+        found = measure(runs, rounds)
+        print(f"{name:40} {launches:8}", *(f"{found[way]:14.2f}" if way in found else f"{'':>14}" for way in names),
+              flush=True)
+        limits = {way: most + MORE * (launches - 1) for way, most in LIMITS.items()}
+        missed += [f"{name}: {way} {found[way]:.2f} of {most}" for way, most in limits.items() if found[way] > most]
+    print("limits of one launch:", ", ".join(f"{way} {most}" for way, most in LIMITS.items()), "-",
+          "; ".join(missed) or "all kept")
 
 
 if __name__ == "__main__":
