@@ -75,7 +75,7 @@ class WarpgroupConfig:
         return self.bM // self.groups if self.schedule == "cooperative" else self.bM
 
 
-def require(config: WarpgroupConfig, dtype: Any, *, gated: bool = False) -> None:
+def require(config: WarpgroupConfig, dtype: Any, *, gated: bool = False, scaled: bool = False) -> None:
     """ArgumentError for extents and choices that layouts, instruction, schedule or fusion do not take."""
     row, stage = 128 // dtype.bytes, config.bK * dtype.bytes
     cooperative = config.schedule == "cooperative"
@@ -106,6 +106,10 @@ def require(config: WarpgroupConfig, dtype: Any, *, gated: bool = False) -> None
             ("bN", not gated or config.bN % 16 == 0, "is no multiple of 16: half of a gated tile has 8 and more"),
             ("split_k", not gated or config.split_k == 1, "splits a gated product, which takes whole sums"),
             ("swap", not gated or not config.swap, "turns a gated product, whose halves are columns of a tile"),
+            ("bK", not scaled or config.bK == 128, "is not 128, of which blocks have a factor"),
+            ("bN", not scaled or config.bN <= 128 + math.gcd(config.bN, 128),
+             "is so wide that a tile meets three blocks of factors"),
+            ("swap", not scaled or not config.swap, "turns a product whose blocks of factors differ in A and B"),
             ("stream", config.stream in ("", "A", "B"), 'is none of "", "A" and "B"'),
             ("store", config.store in ("warpgroup", "warp"), 'is neither "warpgroup" nor "warp"')):
         if not holds:
@@ -126,6 +130,8 @@ PARTS = (2, 3, 4, 5, 6, 8, 11, 16, 22, 33, 44, 66, 132)
 """Tiles whose k tiles several blocks may share, and how many blocks that are, if they meet in memory."""
 SKINNY = (8, 16, 32, 48, 64, 96, 128)
 """Widths of tiles for few rows or columns."""
+SCALED = (32, 64, 96, 128, 160, 192)
+"""Widths of tiles whose blocks have factors: such a tile meets two blocks at most."""
 _MEETING = 24 << 10                 # bytes for each warpgroup to gather sums that meet in memory, and to store C
 _SQUARE = 1 << 20                   # rows and columns where neither are few
 _TURNED = 2048                      # rows or columns up to which the tiles of C^T are others than those of C
@@ -178,6 +184,7 @@ class Problem:
     ``rows_A`` and ``rows_B``: the operand is contiguous along its rows, and not along K.
     ``plain``: C is not stored by TMA.  ``most``: sums of a thread that leave registers for what is done to them on
     their way to C.  ``workspace``: the library of C can make the arrays in which sums of several blocks meet.
+    ``scaled``: blocks of A and B have factors.
     """
 
     M: int
@@ -193,6 +200,7 @@ class Problem:
     plain: bool = False
     most: int = MOST
     workspace: bool = True
+    scaled: bool = False
 
 
 def candidates(problem: Problem, multiprocessors: int = 132) -> list[WarpgroupConfig]:
@@ -200,6 +208,8 @@ def candidates(problem: Problem, multiprocessors: int = 132) -> list[WarpgroupCo
 
     Measured: up to 64 rows or columns one narrow tile that holds them all is the best nine times of ten.
     """
+    if problem.scaled:
+        return [config for config in scaled_tiles(problem, multiprocessors) if fits(config, True, problem.most)]
     few = _SQUARE if problem.gated else min(problem.M, problem.N)
     found = narrow(problem, few, multiprocessors) if few <= 128 else []
     if few > 64:
@@ -233,6 +243,16 @@ def wide(problem: Problem, few: int, multiprocessors: int) -> list[WarpgroupConf
         found.append(tile)
         if tile.schedule == "cooperative" and (tile.bM, tile.bN) in SPLIT and not tile.multicast:
             found += splits(tile, problem, multiprocessors)
+    return found
+
+
+def scaled_tiles(problem: Problem, multiprocessors: int) -> list[WarpgroupConfig]:
+    """Tiles for factors of blocks: none is turned, and few rows leave part of their tiles empty."""
+    found: list[WarpgroupConfig] = []
+    for bM, groups in ((64, 1), (128, 2)):
+        for bN in SCALED:
+            tile = WarpgroupConfig(bM, bN, 128, deepest(bM, bN, groups), groups=groups, raster=16 if bN > bM else 8)
+            found += [tile, *splits(tile, problem, multiprocessors)]
     return found
 
 

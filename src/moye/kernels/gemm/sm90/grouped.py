@@ -21,8 +21,10 @@ from moye.kernels.gemm.sm90.config import GROUP, Problem, WarpgroupConfig, choos
 from moye.kernels.gemm.sm90.epilogue import Epilogue, below, finish_stores, store
 from moye.kernels.gemm.sm90.fusion import Fusion
 from moye.kernels.gemm.sm90.host import EIGHTH, check_dtypes, check_extents, loaded, multiplied, stored, width
-from moye.kernels.gemm.sm90.kernel import mainloop, promoted_mainloop, share_registers, stages_of
+from moye.kernels.gemm.sm90.kernel import share_registers, stages_of
+from moye.kernels.gemm.sm90.mainloop import mainloop, promoted_mainloop
 from moye.kernels.gemm.sm90.plan import Plan, make_plan
+from moye.kernels.gemm.sm90.scales import check_scales, scales_of_tile
 from moye.kernels.pack import packed
 from moye.kernels.workspace import zeros
 
@@ -30,7 +32,7 @@ Activation = str | Callable[[Any], Any]
 
 
 @mo.kernel
-def grouped_gemm_sm90_kernel(A, B, out, offsets, whole: mo.Constexpr, partly: mo.Constexpr):
+def grouped_gemm_sm90_kernel(A, B, out, offsets, scale_A, scale_B, whole: mo.Constexpr, partly: mo.Constexpr):
     """Tiles of all groups, block after block of the persistent grid; two plans, which differ in how C is stored."""
     plan, tid = whole, mo.thread_idx().x
     config, groups = plan.config, plan.config.groups
@@ -47,7 +49,7 @@ def grouped_gemm_sm90_kernel(A, B, out, offsets, whole: mo.Constexpr, partly: mo
             produce(plan, A, B, sA, sB, pipe, work, k_tiles)
     else:
         share_registers(plan, loads=False)
-        consume(plan, partly, out, sA, sB, sC, pipe, work, k_tiles)
+        consume(plan, partly, out, sA, sB, sC, pipe, work, k_tiles, (scale_A, scale_B))
 
 
 @mo.jit
@@ -68,17 +70,21 @@ def produce(plan, A, B, sA, sB, pipe, work, k_tiles):
 
 
 @mo.jit
-def consume(whole, partly, out, sA, sB, sC, pipe, work, k_tiles):
+def consume(whole, partly, out, sA, sB, sC, pipe, work, k_tiles, scales):
     """Both warpgroups' rows of a tile after the other; rows of the next group are not this tile's to store."""
     plan, config, tid = whole, whole.config, mo.thread_idx().x
     thr_mma = plan.product.mma.get_slice(tid % (config.groups * GROUP))
     tCrA = thr_mma.partition_fragment_A(sA)                             # (MMA, MMA_M, MMA_K, stages)
     tCrB = thr_mma.partition_fragment_B(sB)                             # (MMA, MMA_N, MMA_K, stages)
-    state, multiply = pipe.consumer_start(), promoted_mainloop if plan.product.promote else mainloop
+    state = pipe.consumer_start()
     while work.valid:
-        _, _, n, row, rows = work.coordinates()
+        group, _, n, row, rows = work.coordinates()
         acc = plan.product.mma.partition_fragment_C((config.bM, config.bN))         # (MMA, MMA_M, MMA_N)
-        state = multiply(plan, pipe, acc, tCrA, tCrB, state, (0, k_tiles))
+        if plan.product.promote:
+            factors = scales_of_tile(plan, scales, (out.M, row), n, group, thr_mma)
+            state = promoted_mainloop(plan, pipe, acc, tCrA, tCrB, state, (0, k_tiles), factors)
+        else:
+            state = mainloop(plan, pipe, acc, tCrA, tCrB, state, (0, k_tiles))
         here = replace(out, M=rows, row=row)            # C from the tile's first row on, with the rows that are left
         if plan.C.major == "":
             store(partly, here, None, acc, (0, n, 0))
@@ -94,17 +100,20 @@ def consume(whole, partly, out, sA, sB, sC, pipe, work, k_tiles):
 
 
 def grouped_gemm_sm90(A: Any, B: Any, C: Any, offsets: Any, *, activation: Activation = "none", alpha: float = 1,
-                      fast_accum: bool = False, config: WarpgroupConfig | None = None) -> Any:
+                      scale_a: Any = None, scale_b: Any = None, fast_accum: bool = False,
+                      config: WarpgroupConfig | None = None) -> Any:
     """C[o[g]:o[g+1]] = activation(alpha * A[o[g]:o[g+1]] @ B[:, :, g].T) for every group g, in place; returns C.
 
     A is (M, K), B (N, K, G), C (M, N), with dtypes and strides as in ``gemm_sm90``.  ``offsets`` o has G + 1 int32 that
     do not decrease, from 0 to M, on the same device.  Groups may be empty; rows of no group stay as they are.
+    ``scale_a`` (M, K / 128) and ``scale_b`` (N / 128, K / 128, G) are factors of blocks, as in ``gemm_sm90``.
     ``config`` must be a cooperative one of two warpgroups.  ArgumentError for other arguments.
     """
     a, _, c = matrices("grouped_gemm_sm90", A, A, C)
     b, o = array("grouped_gemm_sm90", "B", B, (3,), "(N, K, G)"), mo.describe(offsets)
     _check(a, b, c, o)
     apart("grouped_gemm_sm90", "B", b, c)
+    scaled = check_scales("grouped_gemm_sm90", scale_a, scale_b, a, b, c, {"fast_accum=True": fast_accum})
     alpha = scalar(alpha, a.dtype, "grouped_gemm_sm90")
     configured("grouped_gemm_sm90", config, WarpgroupConfig)
     function = activation_of("grouped_gemm_sm90", activation, ACTIVATIONS)
@@ -113,24 +122,27 @@ def grouped_gemm_sm90(A: Any, B: Any, C: Any, offsets: Any, *, activation: Activ
     if a.shape[1] == 0:
         A, B = (zeros(C, a.dtype, (x.shape[0], 16, *x.shape[2:])) for x in (a, b))     # TMA has no maps of empty arrays
         a, b = mo.describe(A), mo.describe(B)
+        if scaled:
+            scale_a, scale_b = (zeros(C, mo.float32, (x.shape[0], 1, *x.shape[2:]))
+                                for x in map(mo.describe, (scale_a, scale_b)))
     A, B = (X if loaded(x) is not None else packed(X) for X, x in ((A, a), (B, b)))
     fusion = Fusion(scaled=alpha != 1, activation=function)
     whole, partly = _plans(*(x._replace(ptr=x.ptr % 16) for x in (a, b, c)), fusion,
-                           a.dtype in EIGHTH and not fast_accum, config, mo.multiprocessors(c))
+                           a.dtype in EIGHTH and not fast_accum, config, mo.multiprocessors(c), scaled)
     chosen = whole.config
     tma_A, tma_B = (mo.TmaCopy(mo.TmaLoad(rounding=mo.tfloat32 if x.dtype == mo.float32 else None), X, tile, box, 1)
                     for X, x, tile, box in ((A, a, whole.A.box, (chosen.bM, chosen.bK)),
                                             (B, b, whole.B.box, (chosen.bN, chosen.bK, 1))))
     tma_C = mo.TmaCopy(mo.TmaStore(), C, whole.C.box, (64, whole.C.columns), 1) if whole.C.major else None
     out = Epilogue(tma_C, C, None, (None,), None, (None,), alpha, 0, c.shape[0], c.shape[1])
-    grouped_gemm_sm90_kernel.launch(tma_A, tma_B, out, offsets, whole, partly, grid=mo.multiprocessors(c),
-                                    block=chosen.threads)
+    grouped_gemm_sm90_kernel.launch(tma_A, tma_B, out, offsets, scale_a, scale_b, whole, partly,
+                                    grid=mo.multiprocessors(c), block=chosen.threads)
     return C
 
 
 @functools.lru_cache(maxsize=1024)
 def _plans(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: WarpgroupConfig | None,
-           multiprocessors: int) -> tuple[Plan, Plan]:
+           multiprocessors: int, scaled: bool = False) -> tuple[Plan, Plan]:
     """How whole tiles are stored, and those at the end of a group."""
     check_extents("grouped_gemm_sm90", a, b)
     if config is None:
@@ -147,7 +159,7 @@ def _plans(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: Warpgr
     majors = ["mn" if loaded(x) == 0 else "k" for x in (a, b)]
     dtypes = (multiplied(a.dtype), multiplied(b.dtype))
     major_C = stored(c, "warpgroup")
-    whole, partly = (make_plan(config, dtypes, c.dtype, *majors, major, fusion, width(c), promote)
+    whole, partly = (make_plan(config, dtypes, c.dtype, *majors, major, fusion, width(c), promote, scaled=scaled)
                      for major in (major_C if major_C == "k" else "", ""))
     return whole, partly
 

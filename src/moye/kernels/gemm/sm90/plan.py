@@ -35,10 +35,13 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """How they are multiplied.  ``promote``: sums of one k tile are added up in registers (8-bit floats)."""
+    """How they are multiplied.  ``promote``: sums of one k tile are added up in registers (8-bit floats); ``scaled``:
+    multiplied by factors of blocks before.
+    """
 
     mma: mo.TiledMMA
     promote: bool
+    scaled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,13 +115,13 @@ class Plan:
 @functools.lru_cache(maxsize=1024)
 def make_plan(config: WarpgroupConfig, dtypes: tuple[Any, Any], out: Any, major_A: str, major_B: str, major_C: str,
               fusion: Fusion = _NOTHING, width: int = 1, promote: bool = False, batched: bool = False,
-              extents: tuple[int, int, int] | None = None) -> Plan:
+              extents: tuple[int, int, int] | None = None, scaled: bool = False) -> Plan:
     """The plan of one kind of problem; ArgumentError for a configuration that the kernel cannot have.
 
     ``width``: elements of C that one plain store takes.
     """
     a, b = dtypes
-    require(config, a, gated=fusion.gated)
+    require(config, a, gated=fusion.gated, scaled=scaled)
     halves = 2 if fusion.gated else 1
     if not major_C and out.bits == 16:          # by 1: ptxas serialises products whose sums are only rounded and stored
         fusion = replace(fusion, scaled=True)   # under predicates (C7514)
@@ -132,7 +135,7 @@ def make_plan(config: WarpgroupConfig, dtypes: tuple[Any, Any], out: Any, major_
     piece = mo.make_tiled_mma(mo.mma.wgmma(a, b, sums, columns), mo.make_layout((1, 1)))
     C = Output(out, major_C, columns, piece, _copy(out, major_C, columns, width, piece),
                *_staged(config, out, major_C, columns))
-    return Plan(config, A, B, Product(mma, promote), fusion, C, Extents(batched, extents))
+    return Plan(config, A, B, Product(mma, promote, scaled), fusion, C, Extents(batched, extents))
 
 
 def _widest(config: WarpgroupConfig, fusion: Fusion, major_C: str, width: int) -> int:

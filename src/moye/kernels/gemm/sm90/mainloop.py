@@ -1,0 +1,120 @@
+"""A warpgroup's products of one tile: sums over its k tiles, in the tensor core, or promoted to float32 in registers.
+
+In: the stages as operands, a state of their pipeline, a range of k tiles.  Out: accumulators; the state after them.
+
+    state = mainloop(plan, pipe, acc, tCrA, tCrB, state, (0, k_tiles))
+
+The tensor core keeps 14 bits of sums of 8-bit floats.  With ``plan.product.promote`` it sums 128 bytes of K, and these
+sums are added up in float32; what they are multiplied by before, if anything, is in ``Scales``.
+"""
+
+from __future__ import annotations
+
+import moye as mo
+from moye.kernels.gemm.sm90.config import GROUP
+from moye.kernels.gemm.sm90.scales import multiply_ahead, read_ahead
+
+TURN = 4
+"""Named barriers 4 and 5: the turn of warpgroup 0 and of 1 to multiply; those below are the epilogue's."""
+
+
+@mo.jit
+def mainloop(plan, pipe, acc, tCrA, tCrB, state, ks):
+    """acc = A * B over these k tiles; the state after them.  A stage is released one step after its products began."""
+    k_first, k_last = ks
+    before = state
+    # Two groups of products are in flight: while those of one stage run, those of the next are issued, and only then is
+    # the older stage given back.  wgmma is asynchronous, and reads shared memory until it is waited for (PTX ISA,
+    # wgmma.wait_group).
+    for k in range(k_first, k_last):
+        pipe.consumer_wait(state)
+        mo.warpgroup_arrive()                           # the registers of acc are as the products may find them
+        for kk in mo.static_range(mo.size(tCrA, 2)):    # one instruction deep in K; the first product overwrites acc
+            mo.gemm(plan.product.mma, tCrA[:, :, kk, state.stage], tCrB[:, :, kk, state.stage], acc,
+                    accumulate=kk > 0 or k > k_first)
+        mo.warpgroup_commit_batch()
+        mo.warpgroup_wait(1)                            # the products of the stage before are done; these go on
+        if k > k_first:
+            release(plan, pipe, before)
+        before, state = state, state.next()
+    hand_over(plan)                                     # before the wait: the tensor core has no gap between the two
+    mo.warpgroup_wait(0)
+    release(plan, pipe, before)
+    return state
+
+
+# --- promoted sums ---------------------------------------------------------------------------------------------------
+
+
+@mo.jit
+def promoted_mainloop(plan, pipe, acc, tCrA, tCrB, state, ks, scales):
+    """The same; the tensor core sums one k tile, registers the rest, of 64 rows at a time.
+
+    While one warpgroup adds up, the other one's products run.
+    """
+    k_first, k_last = ks
+    parts = (mo.make_fragment_like(acc[:, 0:1, 0:1]),)  # (MMA, 1, 1)
+    slabs = mo.size(acc, 1)
+    acc.fill(0)
+    if scales is not None:
+        read_ahead(scales, k_first)
+    for k in range(k_first, k_last):
+        pipe.consumer_wait(state)
+        for i in mo.static_range(slabs):
+            begin(plan, tCrA, tCrB, parts[0], i, 0, state)
+            if i == 0 and scales is not None:
+                multiply_ahead(scales)
+                read_ahead(scales, mo.min(k + 1, k_last - 1))
+            mo.warpgroup_wait(0)                        # registers read the sums: no product may still be under way
+            if i == slabs - 1:
+                release(plan, pipe, state)
+            add_up(acc, parts[0], scales, i, 0)
+        state = state.next()
+    hand_over(plan)
+    return state
+
+
+@mo.jit
+def begin(plan, tCrA, tCrB, part, i, j, state):
+    """The products of a k tile for 64 rows of the tile and one width of the instruction, on their way."""
+    mo.warpgroup_arrive()
+    for kk in mo.static_range(mo.size(tCrA, 2)):
+        mo.gemm(plan.product.mma, tCrA[:, i:i + 1, kk, state.stage], tCrB[:, j:j + 1, kk, state.stage], part,
+                accumulate=kk > 0)
+    mo.warpgroup_commit_batch()
+
+
+@mo.jit
+def add_up(acc, part, scales, i, j):
+    """Add the sums of a k tile to acc (MMA, MMA_M, MMA_N), at slab i and width j, multiplied by their factors."""
+    own = acc[:, i:i + 1, j:j + 1]                      # (MMA, 1, 1)
+    if scales is None:
+        own[...] = own + part
+    else:
+        strips = mo.size(scales.factors, 1)
+        each = mo.size(part) // 4 // strips
+        lie = mo.make_layout((2, 2, each, strips))      # column, row, 8 columns, strip
+        repeat = mo.make_layout((2, 2, each, strips), (0, 1, 0, 2))
+        sums = own.with_layout(lie)
+        sums[...] = sums + part.with_layout(lie) * scales.factors[:, :, i].with_layout(repeat)
+
+
+# --- stages and turns ------------------------------------------------------------------------------------------------
+
+
+@mo.jit
+def release(plan, pipe, state):
+    """The warpgroup has read a stage: one arrival in every block that fills it."""
+    lane = mo.thread_idx().x % GROUP
+    if plan.config.multicast:
+        if lane < 2:
+            pipe.consumer_release(state, cta=lane)
+    elif lane == 0:
+        pipe.consumer_release(state)
+
+
+@mo.jit
+def hand_over(plan):
+    """The other warpgroup may multiply; this one stores meanwhile."""
+    if plan.in_turns:
+        mo.barrier_arrive(TURN + 1 - mo.warpgroup_idx(), 2 * GROUP)
