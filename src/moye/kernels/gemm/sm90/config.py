@@ -21,6 +21,7 @@ GROUP = 128
 """Threads of a warpgroup."""
 SCHEDULES = ("cooperative", "pingpong")
 GATHERS = ("cluster", "memory")
+PROMOTIONS = ("between", "turns", "behind")
 _PARTS = 256
 MOST = 200
 """Registers of a thread that sums may take: two warpgroups with 128x192 tiles each, and what multicasts need."""
@@ -36,7 +37,9 @@ class WarpgroupConfig:
     tile is one of C^T = B A^T, for few rows of A.  ``multicast``: two blocks of a cluster have neighbouring tiles and
     share those of this operand, "A" or "B".  ``raster``: rows of tiles that blocks walk through together.  ``stream``:
     the operand, "A" or "B" of the product as it is computed, whose tiles leave L2 first.  ``store``: who stores through
-    TMA together, a "warpgroup" or a "warp".  ``static``: extents are constants of the kernel.
+    TMA together, a "warpgroup" or a "warp".  ``static``: extents are constants of the kernel.  ``promotion``: when
+    promoted sums are added up in registers, "between" the products of two k tiles, there in "turns" of two warpgroups,
+    or "behind" the products of the next half of a warpgroup's tile.
     """
 
     bM: int
@@ -53,6 +56,7 @@ class WarpgroupConfig:
     stream: str = ""
     store: str = "warpgroup"
     static: bool = False
+    promotion: str = "between"
 
     @property
     def threads(self) -> int:
@@ -68,6 +72,11 @@ class WarpgroupConfig:
     def sharing(self) -> int:
         """Neighbouring blocks that work on one tile, or on two that share an operand."""
         return 2 if self.multicast else self.split_k
+
+    @property
+    def widths(self) -> int:
+        """Instructions side by side in a tile."""
+        return 2 if self.promotion == "behind" and self.rows == 64 else 1
 
     @property
     def rows(self) -> int:
@@ -106,6 +115,12 @@ def require(config: WarpgroupConfig, dtype: Any, *, gated: bool = False, scaled:
             ("bN", not gated or config.bN % 16 == 0, "is no multiple of 16: half of a gated tile has 8 and more"),
             ("split_k", not gated or config.split_k == 1, "splits a gated product, which takes whole sums"),
             ("swap", not gated or not config.swap, "turns a gated product, whose halves are columns of a tile"),
+            ("promotion", config.promotion in PROMOTIONS, f"is none of {', '.join(PROMOTIONS)}"),
+            ("promotion", config.promotion != "turns" or (cooperative and config.groups == 2),
+             "is for two warpgroups that share a tile"),
+            ("promotion", config.promotion != "behind" or (cooperative and config.rows <= 128
+                                                           and config.bN % (16 * config.widths) == 0),
+             "halves a tile, of 128 rows of a warpgroup or of a multiple of 32 columns"),
             ("bK", not scaled or config.bK == 128, "is not 128, of which blocks have a factor"),
             ("bN", not scaled or config.bN <= 128 + math.gcd(config.bN, 128),
              "is so wide that a tile meets three blocks of factors"),

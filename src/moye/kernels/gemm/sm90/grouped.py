@@ -22,7 +22,7 @@ from moye.kernels.gemm.sm90.epilogue import Epilogue, below, finish_stores, stor
 from moye.kernels.gemm.sm90.fusion import Fusion
 from moye.kernels.gemm.sm90.host import EIGHTH, check_dtypes, check_extents, loaded, multiplied, stored, width
 from moye.kernels.gemm.sm90.kernel import share_registers, stages_of
-from moye.kernels.gemm.sm90.mainloop import mainloop, promoted_mainloop
+from moye.kernels.gemm.sm90.mainloop import first_turn, mainloop, promoted_mainloop
 from moye.kernels.gemm.sm90.plan import Plan, make_plan
 from moye.kernels.gemm.sm90.scales import check_scales, scales_of_tile
 from moye.kernels.pack import packed
@@ -77,6 +77,7 @@ def consume(whole, partly, out, sA, sB, sC, pipe, work, k_tiles, scales):
     tCrA = thr_mma.partition_fragment_A(sA)                             # (MMA, MMA_M, MMA_K, stages)
     tCrB = thr_mma.partition_fragment_B(sB)                             # (MMA, MMA_N, MMA_K, stages)
     state = pipe.consumer_start()
+    first_turn(plan)
     while work.valid:
         group, _, n, row, rows = work.coordinates()
         acc = plan.product.mma.partition_fragment_C((config.bM, config.bN))         # (MMA, MMA_M, MMA_N)

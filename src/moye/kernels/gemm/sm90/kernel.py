@@ -21,7 +21,7 @@ from moye.kernels.gemm.sm90.epilogue import (
     store,
     tile_of,
 )
-from moye.kernels.gemm.sm90.mainloop import TURN, mainloop, promoted_mainloop
+from moye.kernels.gemm.sm90.mainloop import TURN, first_turn, mainloop, promoted_mainloop
 from moye.kernels.gemm.sm90.scales import scales_of_tile
 
 
@@ -175,6 +175,7 @@ def consume(plan, out, sA, sB, sC, memory, pipe, sched, k_tiles, scales):
             mo.barrier_arrive(TURN, 2 * GROUP)         # warpgroup 0 begins
             state = state.advance(k_tiles)              # the stages of the first tile are the other's
         first, step = first + group * step, 2 * step    # every other tile of the block
+    first_turn(plan)
     for tile in range(first, sched.tiles, step):
         place = coordinates(plan, sched, tile)
         acc = plan.product.mma.partition_fragment_C((config.bM, config.bN))     # (MMA, MMA_M, MMA_N)

@@ -48,40 +48,90 @@ def mainloop(plan, pipe, acc, tCrA, tCrB, state, ks):
 
 @mo.jit
 def promoted_mainloop(plan, pipe, acc, tCrA, tCrB, state, ks, scales):
-    """The same; the tensor core sums one k tile, registers the rest, of 64 rows at a time.
-
-    While one warpgroup adds up, the other one's products run.
-    """
-    k_first, k_last = ks
-    parts = (mo.make_fragment_like(acc[:, 0:1, 0:1]),)  # (MMA, 1, 1)
-    slabs = mo.size(acc, 1)
+    """The same; the tensor core sums one k tile, registers the rest, as ``config.promotion`` says."""
     acc.fill(0)
     if scales is not None:
-        read_ahead(scales, k_first)
-    for k in range(k_first, k_last):
-        pipe.consumer_wait(state)
-        for i in mo.static_range(slabs):
-            begin(plan, tCrA, tCrB, parts[0], i, 0, state)
-            if i == 0 and scales is not None:
-                multiply_ahead(scales)
-                read_ahead(scales, mo.min(k + 1, k_last - 1))
-            mo.warpgroup_wait(0)                        # registers read the sums: no product may still be under way
-            if i == slabs - 1:
-                release(plan, pipe, state)
-            add_up(acc, parts[0], scales, i, 0)
-        state = state.next()
+        read_ahead(scales, ks[0])
+    adding = adding_behind if plan.config.promotion == "behind" else adding_between
+    state = adding(plan, pipe, acc, tCrA, tCrB, state, ks, scales)
     hand_over(plan)
     return state
 
 
 @mo.jit
+def adding_between(plan, pipe, acc, tCrA, tCrB, state, ks, scales):
+    """64 rows of sums of one k tile at a time; while a warpgroup adds them up, the other one's products run."""
+    part, slabs = mo.make_fragment_like(acc[:, 0:1, 0:1]), mo.size(acc, 1)          # (MMA, 1, 1)
+    k_first, k_last = ks
+    for k in range(k_first, k_last):
+        pipe.consumer_wait(state)
+        for i in mo.static_range(slabs):
+            if plan.config.promotion == "turns":
+                mo.barrier_sync(TURN + mo.warpgroup_idx(), 2 * GROUP)
+            begin(plan, tCrA, tCrB, part, i, 0, state)
+            if i == 0:
+                next_factors(scales, k, k_last)
+            mo.warpgroup_wait(0)                        # registers read the sums: no product may still be under way
+            if i == slabs - 1:
+                release(plan, pipe, state)
+            add_up(acc, part, scales, i, 0)
+        state = state.next()
+    return state
+
+
+@mo.jit
+def adding_behind(plan, pipe, acc, tCrA, tCrB, state, ks, scales):
+    """Two parts of a k tile in turn, slabs of 64 rows or halves of the columns: one is added up while the other runs,
+    so that a warpgroup alone keeps the tensor core busy.
+    """
+    first, second = mo.make_fragment_like(acc[:, 0:1, 0:1]), mo.make_fragment_like(acc[:, 0:1, 0:1])    # (MMA, 1, 1)
+    i, j = (1, 0) if mo.size(acc, 1) == 2 else (0, 1)                   # the place of the second part
+    k_first, k_last = ks
+    pipe.consumer_wait(state)
+    begin(plan, tCrA, tCrB, first, 0, 0, state)
+    for k in range(k_first, k_last - 1):
+        begin(plan, tCrA, tCrB, second, i, j, state)
+        next_factors(scales, k, k_last)
+        mo.warpgroup_wait(1)
+        add_up(acc, first, scales, 0, 0)
+        following = state.next()
+        pipe.consumer_wait(following)
+        begin(plan, tCrA, tCrB, first, 0, 0, following)
+        mo.warpgroup_wait(1)
+        release(plan, pipe, state)
+        add_up(acc, second, scales, i, j)
+        state = following
+    begin(plan, tCrA, tCrB, second, i, j, state)
+    next_factors(scales, k_last - 1, k_last)
+    mo.warpgroup_wait(1)
+    add_up(acc, first, scales, 0, 0)
+    mo.warpgroup_wait(0)
+    release(plan, pipe, state)
+    add_up(acc, second, scales, i, j)
+    return state.next()
+
+
+@mo.jit
 def begin(plan, tCrA, tCrB, part, i, j, state):
     """The products of a k tile for 64 rows of the tile and one width of the instruction, on their way."""
+    depth, in_turns = mo.size(tCrA, 2), plan.config.promotion == "turns"
     mo.warpgroup_arrive()
-    for kk in mo.static_range(mo.size(tCrA, 2)):
+    for kk in mo.static_range(depth):
         mo.gemm(plan.product.mma, tCrA[:, i:i + 1, kk, state.stage], tCrB[:, j:j + 1, kk, state.stage], part,
                 accumulate=kk > 0)
-    mo.warpgroup_commit_batch()
+        if kk == depth - 1 or (in_turns and kk == depth - 2):
+            mo.warpgroup_commit_batch()
+    if in_turns:                                        # the other one's products begin as the last of these runs
+        mo.warpgroup_wait(1)
+        mo.barrier_arrive(TURN + 1 - mo.warpgroup_idx(), 2 * GROUP)
+
+
+@mo.jit
+def next_factors(scales, k, k_last):
+    """The factors of this k tile, and those of the next asked for."""
+    if scales is not None:
+        multiply_ahead(scales)
+        read_ahead(scales, mo.min(k + 1, k_last - 1))
 
 
 @mo.jit
@@ -92,11 +142,13 @@ def add_up(acc, part, scales, i, j):
         own[...] = own + part
     else:
         strips = mo.size(scales.factors, 1)
-        each = mo.size(part) // 4 // strips
-        lie = mo.make_layout((2, 2, each, strips))      # column, row, 8 columns, strip
-        repeat = mo.make_layout((2, 2, each, strips), (0, 1, 0, 2))
+        here = mo.ceil_div(strips, mo.size(acc, 2))     # in this part; one strip is all of the tile
+        at = 0 if strips == 1 else j * here
+        lie = mo.make_layout((2, 2, mo.size(part) // 4 // here, here))              # column, row, 8 columns, strip
+        repeat = mo.make_layout(mo.shape(lie), (0, 1, 0, 2))
         sums = own.with_layout(lie)
-        sums[...] = sums + part.with_layout(lie) * scales.factors[:, :, i].with_layout(repeat)
+        factors = scales.factors[:, at:at + here, i]    # (2, strips)
+        sums[...] = sums + part.with_layout(lie) * factors.with_layout(repeat)
 
 
 # --- stages and turns ------------------------------------------------------------------------------------------------
@@ -111,6 +163,13 @@ def release(plan, pipe, state):
             pipe.consumer_release(state, cta=lane)
     elif lane == 0:
         pipe.consumer_release(state)
+
+
+@mo.jit
+def first_turn(plan):
+    """Where warpgroups that share a tile take turns at each k tile, warpgroup 0 begins."""
+    if plan.product.promote and plan.config.promotion == "turns" and mo.warpgroup_idx() == 1:
+        mo.barrier_arrive(TURN, 2 * GROUP)
 
 
 @mo.jit

@@ -41,14 +41,9 @@ class Scales:
     factors: Any
 
 
-def strip_of(bN: int) -> int:
-    """Columns of a tile that lie in one block of B, wherever the tile begins."""
-    return gcd(bN, BLOCK)
-
-
 def spans(bN: int) -> int:
-    """Blocks of B that a tile of so many columns meets at most."""
-    return 1 if BLOCK % bN == 0 else -(-(BLOCK - strip_of(bN) + bN) // BLOCK)
+    """Blocks of B that a tile of so many columns meets at most; it begins at a multiple of them."""
+    return 1 if BLOCK % bN == 0 else -(-(BLOCK - gcd(bN, BLOCK) + bN) // BLOCK)
 
 
 @mo.jit
@@ -66,8 +61,9 @@ def scales_of_tile(plan, scales, place, by, batch, thr_mma):
     block = by * config.bN // BLOCK
     last = mo.size(B, 0) - 1                                            # tiles may reach beyond N
     blocks = tuple(mo.min(block + i, last) for i in range(spans(config.bN)))
-    strips = 1 if len(blocks) == 1 else config.bN // strip_of(config.bN)
-    second = ((block + 1) * BLOCK - by * config.bN) // strip_of(config.bN)
+    strip = gcd(config.bN // mo.size(coords, 2), BLOCK)                 # columns that lie in one block and one part
+    strips = 1 if len(blocks) == 1 else config.bN // strip
+    second = ((block + 1) * BLOCK - by * config.bN) // strip
     return Scales(A, B, rows, blocks, second, mo.fragment(len(rows) + len(blocks), mo.float32),
                   mo.fragment((2, strips, slabs), mo.float32))
 
