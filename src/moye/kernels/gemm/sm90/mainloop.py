@@ -87,28 +87,18 @@ def adding_behind(plan, pipe, acc, tCrA, tCrB, state, ks, scales):
     first, second = mo.make_fragment_like(acc[:, 0:1, 0:1]), mo.make_fragment_like(acc[:, 0:1, 0:1])    # (MMA, 1, 1)
     i, j = (1, 0) if mo.size(acc, 1) == 2 else (0, 1)                   # the place of the second part
     k_first, k_last = ks
-    pipe.consumer_wait(state)
-    begin(plan, tCrA, tCrB, first, 0, 0, state)
-    for k in range(k_first, k_last - 1):
+    for k in range(k_first, k_last):
+        pipe.consumer_wait(state)
+        begin(plan, tCrA, tCrB, first, 0, 0, state)
         begin(plan, tCrA, tCrB, second, i, j, state)
         next_factors(scales, k, k_last)
         mo.warpgroup_wait(1)
         add_up(acc, first, scales, 0, 0)
-        following = state.next()
-        pipe.consumer_wait(following)
-        begin(plan, tCrA, tCrB, first, 0, 0, following)
-        mo.warpgroup_wait(1)
+        mo.warpgroup_wait(0)
         release(plan, pipe, state)
         add_up(acc, second, scales, i, j)
-        state = following
-    begin(plan, tCrA, tCrB, second, i, j, state)
-    next_factors(scales, k_last - 1, k_last)
-    mo.warpgroup_wait(1)
-    add_up(acc, first, scales, 0, 0)
-    mo.warpgroup_wait(0)
-    release(plan, pipe, state)
-    add_up(acc, second, scales, i, j)
-    return state.next()
+        state = state.next()
+    return state
 
 
 @mo.jit

@@ -129,7 +129,8 @@ def make_plan(config: WarpgroupConfig, dtypes: tuple[Any, Any], out: Any, major_
     B = _operand(b, major_B, config.bN, config, halves)
     sums = mo.int32 if a in (mo.int8, mo.uint8) else mo.float32
     shared = 1 if config.schedule == "pingpong" else config.groups      # warpgroups that share a tile
-    mma = mo.make_tiled_mma(mo.mma.wgmma(a, b, sums, config.bN // (config.widths if promote else 1), a_major=major_A, b_major=major_B),
+    columns = config.bN // (config.widths if promote else 1)            # of an instruction
+    mma = mo.make_tiled_mma(mo.mma.wgmma(a, b, sums, columns, a_major=major_A, b_major=major_B),
                             mo.make_layout((shared, 1)))
     columns = gcd(config.bN // halves, _widest(config, fusion, major_C, width))
     piece = mo.make_tiled_mma(mo.mma.wgmma(a, b, sums, columns), mo.make_layout((1, 1)))
