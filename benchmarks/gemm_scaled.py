@@ -37,12 +37,13 @@ def tile(bM, bN, stages, promotion="between", **more):
 
 TRIED = [tile(128, 128, 6), tile(128, 160, 5), tile(128, 192, 4), tile(256, 96, 4), tile(256, 128, 4),
          tile(192, 128, 4), tile(128, 128, 6, "turns"), tile(128, 192, 4, "turns"), tile(256, 128, 4, "turns"),
-         tile(128, 128, 6, "behind"), tile(128, 192, 4, "behind"), tile(256, 96, 4, "behind")]
+         tile(128, 128, 6, "behind"), tile(128, 192, 4, "behind"), tile(256, 96, 4, "behind"),
+         tile(128, 128, 6, multicast="A"), tile(128, 192, 4, multicast="B")]
 """Configurations of promoted sums, with factors and without."""
 
 
 def label(config):
-    return "chosen" if config is None else f"{config.bM}x{config.bN} {config.promotion}"
+    return "chosen" if config is None else f"{config.bM}x{config.bN} {config.promotion} {config.multicast}"
 
 
 class Operands:
@@ -83,7 +84,8 @@ class Dense(Operands):
     def vendors(self):
         one, A, B, C = torch.ones((), device=DEVICE), self.A, self.B, self.C
         of_A, of_B, kinds = self.of_A, self.of_B.T, getattr(F, "ScalingType", None)
-        found = {"cuBLAS": lambda: torch._scaled_mm(A, B.T, scale_a=one, scale_b=one, out_dtype=C.dtype, out=C)}
+        found = {"moye, sums of 14 bits": lambda: gemm(A, B, C, fast_accum=True)}
+        found["cuBLAS"] = lambda: torch._scaled_mm(A, B.T, scale_a=one, scale_b=one, out_dtype=C.dtype, out=C)
         if kinds is not None:
             found["cuBLAS blocks"] = lambda: F.scaled_mm(A, B.T, of_A, kinds.BlockWise1x128, of_B,
                                                          kinds.BlockWise128x128, output_dtype=C.dtype)
@@ -138,7 +140,7 @@ def configs_of(problem, options):
     """The configurations that are measured; grouped products have two warpgroups."""
     if not options.configs:
         return [None]
-    return [None, *(c for c in TRIED if isinstance(problem, Dense) or c.groups == 2)]
+    return [None, *(c for c in TRIED if isinstance(problem, Dense) or (c.groups == 2 and not c.multicast))]
 
 
 def prepare(named, options):

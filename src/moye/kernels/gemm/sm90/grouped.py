@@ -24,7 +24,7 @@ from moye.kernels.gemm.sm90.host import EIGHTH, check_dtypes, check_extents, loa
 from moye.kernels.gemm.sm90.kernel import share_registers, stages_of
 from moye.kernels.gemm.sm90.mainloop import first_turn, mainloop, promoted_mainloop
 from moye.kernels.gemm.sm90.plan import Plan, make_plan
-from moye.kernels.gemm.sm90.scales import check_scales, scales_of_tile
+from moye.kernels.gemm.sm90.scales import BLOCK, check_scales, no_blocks, scales_of_tile
 from moye.kernels.pack import packed
 from moye.kernels.workspace import zeros
 
@@ -124,8 +124,7 @@ def grouped_gemm_sm90(A: Any, B: Any, C: Any, offsets: Any, *, activation: Activ
         A, B = (zeros(C, a.dtype, (x.shape[0], 16, *x.shape[2:])) for x in (a, b))     # TMA has no maps of empty arrays
         a, b = mo.describe(A), mo.describe(B)
         if scaled:
-            scale_a, scale_b = (zeros(C, mo.float32, (x.shape[0], 1, *x.shape[2:]))
-                                for x in map(mo.describe, (scale_a, scale_b)))
+            scale_a, scale_b = no_blocks(C, a), no_blocks(C, b, BLOCK)
     A, B = (X if loaded(x) is not None else packed(X) for X, x in ((A, a), (B, b)))
     fusion = Fusion(scaled=alpha != 1, activation=function)
     whole, partly = _plans(*(x._replace(ptr=x.ptr % 16) for x in (a, b, c)), fusion,

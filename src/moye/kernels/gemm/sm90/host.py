@@ -30,7 +30,7 @@ from moye.kernels.gemm.sm90.config import MOST, Problem, WarpgroupConfig, choose
 from moye.kernels.gemm.sm90.fusion import Fusion
 from moye.kernels.gemm.sm90.kernel import gemm_sm90_kernel
 from moye.kernels.gemm.sm90.plan import Plan, make_plan
-from moye.kernels.gemm.sm90.scales import check_scales
+from moye.kernels.gemm.sm90.scales import BLOCK, check_scales, no_blocks
 from moye.kernels.pack import packed
 from moye.kernels.workspace import MAKES_ARRAYS, counters, empty, halves, swapped, zeros
 
@@ -74,8 +74,7 @@ def gemm_sm90(A: Any, B: Any, C: Any, *, bias: Any = None, residual: Any = None,
         A, B = (zeros(C, a.dtype, (x.shape[0], 16, *x.shape[2:])) for x in (a, b))
         a, b = mo.describe(A), mo.describe(B)
         if scaled:
-            scale_a, scale_b = (zeros(C, mo.float32, (x.shape[0], 1, *x.shape[2:]))
-                                for x in map(mo.describe, (scale_a, scale_b)))
+            scale_a, scale_b = no_blocks(C, a), no_blocks(C, b, BLOCK)
     fusion = Fusion(alpha != 1, row_scale is not None, col_scale is not None, beta != 0, residual is not None,
                     bias is not None, function, gated)
     recipe = _recipe(*(x._replace(ptr=x.ptr % 16) for x in (a, b, c)), fusion,

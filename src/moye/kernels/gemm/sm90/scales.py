@@ -18,6 +18,7 @@ from typing import Any
 
 import moye as mo
 from moye.kernels.gemm.parts.arguments import apart, array
+from moye.kernels.workspace import zeros
 
 BLOCK = 128
 """Of K, and rows of B, that have a factor in common."""
@@ -124,3 +125,8 @@ def check_scales(name: str, scale_a: Any, scale_b: Any, a: Any, b: Any, c: Any, 
             raise mo.ArgumentError(f"{name}: {letter} is not on the device of C", hint="move them to one device")
         apart(name, letter, info, c)
     return True
+
+
+def no_blocks(like: Any, x: Any, rows: int = 1) -> Any:
+    """Factors of an operand whose K is padded with zeros from none to one block; ``rows`` have one in common."""
+    return zeros(like, mo.float32, (-(-x.shape[0] // rows), 1, *x.shape[2:]))
