@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import re
 
-import ml_dtypes
 import numpy as np
 import pytest
 
@@ -13,46 +12,8 @@ import moye as mo
 from moye.kernels import WarpgroupConfig, gemm, gemm_sm90, grouped_gemm_sm90
 from moye.kernels.gemm.sm90.config import SCALED, Problem, candidates, choose
 from moye.runtime.prepare import compile_only
-from warpgroup_products import ACTIVATIONS, DTYPES, check_error, filled
-
-BLOCK = 128
-E4M3 = np.dtype(ml_dtypes.float8_e4m3fn)
-
-
-def blocks(extent):
-    return -(-extent // BLOCK)
-
-
-def factors(rng, shape, order="C", *, odd=False):
-    """Factors from 0.1 to 10, behind and before poison."""
-    memory = filled(rng, shape, np.float32, order, odd=odd)
-    memory.x[...] = np.exp(rng.uniform(-2.3, 2.3, shape))
-    return memory.x
-
-
-def by_element(scale, rows, K, each):
-    """A factor for each element of an operand, of which ``each`` rows have one in common."""
-    return np.repeat(np.repeat(scale.astype(np.float64), each, 0)[:rows], BLOCK, 1)[:, :K]
-
-
-def exact(A, B, scale_a, scale_b):
-    """The product in float64, and the error that sums in float32 may have."""
-    (M, K), N = A.shape, B.shape[0]
-    a = A.astype(np.float64) * by_element(scale_a, M, K, 1)
-    b = B.astype(np.float64) * by_element(scale_b, N, K, BLOCK)
-    return a @ b.T, 4e-7 * np.sqrt(K + 16) * np.sqrt(a ** 2 @ (b ** 2).T)
-
-
-def operands(M, N, K, orders="CC", scale_orders="FC", *, out="bf16", odd="", dtypes=("e4m3", "e4m3")):
-    """(A, B, C, scale_a, scale_b); ``odd``: letters of A, B, C, and a and b for their factors."""
-    rng = np.random.default_rng([M, N, K])
-    A = filled(rng, (M, K), DTYPES[dtypes[0]], orders[0], odd="A" in odd).x
-    B = filled(rng, (N, K), DTYPES[dtypes[1]], orders[1], odd="B" in odd).x
-    C = filled(rng, (M, N), DTYPES[out], odd="C" in odd).x
-    C[...] = np.nan
-    return (A, B, C, factors(rng, (M, blocks(K)), scale_orders[0], odd="a" in odd),
-            factors(rng, (blocks(N), blocks(K)), scale_orders[1], odd="b" in odd))
-
+from scaled_products import BLOCK, E4M3, exact, factors, operands
+from warpgroup_products import ACTIVATIONS, check_error, filled
 
 def agree(M, N, K, *args, alpha=1.0, activation="none", product=gemm, config=None, **options):
     A, B, C, scale_a, scale_b = operands(M, N, K, *args, **options)
@@ -259,7 +220,8 @@ def compiled(config, *, scaled=True, grouped=False):
     C = array(mo.bfloat16, (M, N), (N, 1))
     with compile_only("sm_90a") as gathered:
         if grouped:
-            B, of_B = array(mo.float8_e4m3fn, (N, K, 8), (K, 1, N * K)), array(mo.float32, (33, 32, 8), (32, 1, 33 * 32))
+            B = array(mo.float8_e4m3fn, (N, K, 8), (K, 1, N * K))
+            of_B = array(mo.float32, (33, 32, 8), (32, 1, 33 * 32))
             grouped_gemm_sm90(A, B, C, array(mo.int32, (9,)), scale_a=of_A, scale_b=of_B, config=config)
         else:
             gemm_sm90(A, B, C, config=config, **({"scale_a": of_A, "scale_b": of_B} if scaled else {}))
@@ -284,7 +246,7 @@ def test_compiled(name, scaled):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("config", [None, DEEP["128x192 behind"], DEEP["256x128 between"]], ids=["chosen", "192", "256"])
+@pytest.mark.parametrize("config", [None, DEEP["128x192 behind"], DEEP["256x128 between"]], ids=["-", "192", "256"])
 def test_compiled_grouped(config):
     program = compiled(config, grouped=True)
     assert program.spills == program.stack == 0

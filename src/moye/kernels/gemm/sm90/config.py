@@ -460,3 +460,21 @@ def _traffic(config: WarpgroupConfig, problem: Problem, m: int, n: int, slots: i
 def choose(problem: Problem, multiprocessors: int) -> WarpgroupConfig:
     """The configuration that the model of ``estimate`` finds fastest."""
     return min(candidates(problem, multiprocessors), key=lambda config: estimate(config, problem, multiprocessors))
+
+
+def config_of_groups(name: str, problem: Problem, multiprocessors: int, config: WarpgroupConfig | None) -> \
+        WarpgroupConfig:
+    """The configuration of several products in one launch, as given or for a mean one; ArgumentError for others than
+    cooperative ones of two warpgroups.
+    """
+    if config is None:
+        found = choose(replace(problem, M=max(129, problem.M)), multiprocessors)
+        bK = 128 // problem.dtype.bytes
+        return WarpgroupConfig(128, 256, bK, 4) if found.bN > 128 and not problem.promote and problem.N > 128 else \
+            WarpgroupConfig(128, 128, bK, 5)
+    if config.schedule != "cooperative" or config.groups != 2 or config.sharing > 1 or config.swap \
+            or config.store != "warpgroup":
+        raise mo.ArgumentError(f"{name}: {config} is no cooperative configuration of two warpgroups",
+                               hint='schedule="cooperative", groups=2, split_k=1, swap=False, multicast="", '
+                                    'store="warpgroup"')
+    return config

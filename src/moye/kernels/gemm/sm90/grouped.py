@@ -3,6 +3,7 @@
 In: A (M, K), B (N, K, G), offsets (G + 1), C (M, N).  Out: rows offsets[g] to offsets[g + 1] of C written in place.
 
     grouped_gemm_sm90(tokens, experts, out, offsets)    # out[o[g]:o[g+1]] = tokens[o[g]:o[g+1]] @ experts[:, :, g].T
+    grouped_gemm_sm90([A0, A1], [B0, B1], [C0, C1])     # matrices that lie anywhere: ``separate``
 
 The offsets stay on the device.  A tile has rows of only one group; a tile at the end of a group is stored row by row.
 """
@@ -17,7 +18,7 @@ from typing import Any
 import moye as mo
 from moye.kernels.gemm.parts.arguments import activation_of, apart, array, configured, matrices, scalar
 from moye.kernels.gemm.parts.epilogues import ACTIVATIONS
-from moye.kernels.gemm.sm90.config import GROUP, Problem, WarpgroupConfig, choose
+from moye.kernels.gemm.sm90.config import GROUP, Problem, WarpgroupConfig, config_of_groups
 from moye.kernels.gemm.sm90.epilogue import Epilogue, below, finish_stores, store
 from moye.kernels.gemm.sm90.fusion import Fusion
 from moye.kernels.gemm.sm90.host import EIGHTH, check_dtypes, check_extents, loaded, multiplied, stored, width
@@ -25,6 +26,7 @@ from moye.kernels.gemm.sm90.kernel import share_registers, stages_of
 from moye.kernels.gemm.sm90.mainloop import first_turn, mainloop, promoted_mainloop
 from moye.kernels.gemm.sm90.plan import Plan, make_plan
 from moye.kernels.gemm.sm90.scales import BLOCK, check_scales, no_blocks, scales_of_tile
+from moye.kernels.gemm.sm90.separate import separate_products
 from moye.kernels.pack import packed
 from moye.kernels.workspace import zeros
 
@@ -100,7 +102,7 @@ def consume(whole, partly, out, sA, sB, sC, pipe, work, k_tiles, scales):
 # --- host ------------------------------------------------------------------------------------------------------------
 
 
-def grouped_gemm_sm90(A: Any, B: Any, C: Any, offsets: Any, *, activation: Activation = "none", alpha: float = 1,
+def grouped_gemm_sm90(A: Any, B: Any, C: Any, offsets: Any = None, *, activation: Activation = "none", alpha: float = 1,
                       scale_a: Any = None, scale_b: Any = None, fast_accum: bool = False,
                       config: WarpgroupConfig | None = None) -> Any:
     """C[o[g]:o[g+1]] = activation(alpha * A[o[g]:o[g+1]] @ B[:, :, g].T) for every group g, in place; returns C.
@@ -108,8 +110,15 @@ def grouped_gemm_sm90(A: Any, B: Any, C: Any, offsets: Any, *, activation: Activ
     A is (M, K), B (N, K, G), C (M, N), with dtypes and strides as in ``gemm_sm90``.  ``offsets`` o has G + 1 int32 that
     do not decrease, from 0 to M, on the same device.  Groups may be empty; rows of no group stay as they are.
     ``scale_a`` (M, K / 128) and ``scale_b`` (N / 128, K / 128, G) are factors of blocks, as in ``gemm_sm90``.
+
+    Without offsets, A, B and C are lists of matrices (M_i, K_i), (N_i, K_i) and (M_i, N_i) that lie anywhere, of one
+    dtype each, and C[i] = activation(alpha * A[i] @ B[i].T); factors of blocks are lists as well.
+
     ``config`` must be a cooperative one of two warpgroups.  ArgumentError for other arguments.
     """
+    if offsets is None:
+        return separate_products("grouped_gemm_sm90", A, B, C, scale_a, scale_b, activation=activation, alpha=alpha,
+                                 fast_accum=fast_accum, config=config)
     a, _, c = matrices("grouped_gemm_sm90", A, A, C)
     b, o = array("grouped_gemm_sm90", "B", B, (3,), "(N, K, G)"), mo.describe(offsets)
     _check(a, b, c, o)
@@ -145,17 +154,8 @@ def _plans(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: Warpgr
            multiprocessors: int, scaled: bool = False) -> tuple[Plan, Plan]:
     """How whole tiles are stored, and those at the end of a group."""
     check_extents("grouped_gemm_sm90", a, b)
-    if config is None:
-        rows = max(129, c.shape[0] // b.shape[2])
-        found = choose(Problem(rows, c.shape[1], a.shape[1], b.shape[2], a.dtype, promote), multiprocessors)
-        bK = 128 // a.dtype.bytes
-        config = WarpgroupConfig(128, 256, bK, 4) if found.bN > 128 and not promote and c.shape[1] > 128 else \
-            WarpgroupConfig(128, 128, bK, 5)
-    if config.schedule != "cooperative" or config.groups != 2 or config.cluster > 1 or config.swap \
-            or config.store != "warpgroup":
-        raise mo.ArgumentError(f"grouped_gemm_sm90: {config} is no cooperative configuration of two warpgroups",
-                               hint='schedule="cooperative", groups=2, split_k=1, swap=False, multicast="", '
-                                    'store="warpgroup"')
+    problem = Problem(c.shape[0] // b.shape[2], c.shape[1], a.shape[1], b.shape[2], a.dtype, promote)
+    config = config_of_groups("grouped_gemm_sm90", problem, multiprocessors, config)
     majors = ["mn" if loaded(x) == 0 else "k" for x in (a, b)]
     dtypes = (multiplied(a.dtype), multiplied(b.dtype))
     major_C = stored(c, "warpgroup")
