@@ -3,7 +3,8 @@
 Interleaved in one process, the order reversed every other round; random-normal data, drawn factors; L2 flushed before
 every launch; medians.  Results are compared with float64 on a poisoned output first, 256 rows of each.  Columns are
 microseconds: of moye's promoted sums and of scaled ones, of cuBLAS without fast accumulation, and with factors of
-blocks where torch has it.  With ``--configs``, every configuration of ``TRIED`` instead, in TFLOP/s.
+blocks where torch has it.  Then bf16 groups: stacked, as separate matrices, and one torch.mm after the other.  With
+``--configs``, every configuration of ``TRIED`` instead, in TFLOP/s.
 
     python benchmarks/gemm_scaled.py [--rounds N] [--seconds BUDGET] [--only REGEX] [--configs]
 """
@@ -180,6 +181,39 @@ def works_of(problem, options):
     return works, right
 
 
+def separate_works(heights, N, K):
+    """Groups in bf16, and C: one launch of stacked ones, one of matrices that lie anywhere, a launch each."""
+    A, B, C = (torch.randn(*shape, device=DEVICE, dtype=torch.bfloat16)
+               for shape in ((sum(heights), K), (len(heights), N, K), (sum(heights), N)))
+    ends = [0, *itertools.accumulate(heights)]
+    offsets = torch.tensor(ends, dtype=torch.int32, device=DEVICE)
+    As, Bs, Cs = [A[i:j].clone() for i, j in itertools.pairwise(ends)], [X.clone() for X in B], C.split(heights)
+    return C, {"stacked": lambda: grouped_gemm_sm90(A, B.permute(1, 2, 0), C, offsets),
+               "separate": lambda: grouped_gemm_sm90(As, Bs, Cs),
+               "mm": lambda: [torch.mm(X, Y.T, out=Z) for X, Y, Z in zip(As, Bs, Cs, strict=True)]}
+
+
+def separate(rounds):
+    """Groups in bf16, in microseconds; whether all are right."""
+    print(f"\n{'bf16':20} {'stacked':>10} {'separate':>9} {'torch.mm':>10} us")
+    right = True
+    for heights, N, K in GROUPED.values():
+        C, works = separate_works(heights, N, K)
+        results = {}
+        for what, work in works.items():
+            C.fill_(math.nan)
+            work()
+            results[what] = C.double()
+        for what in ("stacked", "separate"):
+            error = float((results[what] - results["mm"]).norm() / results["mm"].norm())
+            if not error <= MOST_ERROR:
+                print(f"{what}: WRONG, {error:.2e} from torch.mm")
+                right = False
+        us = {what: 1e3 * ms for what, ms in interleave(works, rounds).items()}
+        print(f"{f'{len(heights)} groups x{N}x{K}':20} {us['stacked']:10.1f} {us['separate']:9.1f} {us['mm']:10.1f}")
+    return right
+
+
 def report(name, problem, us, options):
     if options.configs:
         print(f"{name}, TFLOP/s")
@@ -217,6 +251,8 @@ def main():
         each = (time.perf_counter() - start) / 3
         rounds = max(4, min(options.rounds, int(options.seconds / len(named) / each)))
         report(name, problem, {what: 1e3 * ms for what, ms in interleave(works, rounds).items()}, options)
+    if not options.configs and options.only.search("separate"):
+        right &= separate(min(20, options.rounds))
     sys.exit(0 if right else "something is wrong")
 
 

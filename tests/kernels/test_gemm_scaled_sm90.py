@@ -15,6 +15,7 @@ from moye.runtime.prepare import compile_only
 from scaled_products import BLOCK, E4M3, exact, factors, operands
 from warpgroup_products import ACTIVATIONS, check_error, filled
 
+
 def agree(M, N, K, *args, alpha=1.0, activation="none", product=gemm, config=None, **options):
     A, B, C, scale_a, scale_b = operands(M, N, K, *args, **options)
     assert product(A, B, C, scale_a=scale_a, scale_b=scale_b, alpha=alpha, activation=activation, config=config) is C
