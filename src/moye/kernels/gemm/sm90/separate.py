@@ -235,10 +235,10 @@ def _launch(name: str, products: list[_Product], majors: tuple[str, str], fusion
     """One launch of products that lie alike."""
     a, b, c = products[0].a, products[0].b, products[0].c
     multiprocessors, count = mo.multiprocessors(c), len(products)
-    mean = [sum(extents) // count for extents in zip(*((p.c.shape[0], p.c.shape[1], p.a.shape[1]) for p in products),
-                                                     strict=True)]
     check_extents(name, *(x for p in products for x in (p.a, p.b)))
-    plan = _plan(name, Problem(*mean, count, a.dtype, promote), majors, b.dtype, c.dtype, fusion, config,
+    M, N, K = (sum(extents) // count for extents in zip(*((*p.c.shape, p.a.shape[1]) for p in products),
+                                                            strict=True))
+    plan = _plan(name, Problem(M, N, K, count, a.dtype, promote), majors, b.dtype, c.dtype, fusion, config,
                  multiprocessors)
     chosen = plan.config
     load = mo.TmaLoad(rounding=mo.tfloat32 if a.dtype == mo.float32 else None)
