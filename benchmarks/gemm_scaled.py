@@ -39,12 +39,13 @@ def tile(bM, bN, stages, promotion="between", **more):
 TRIED = [tile(128, 128, 6), tile(128, 160, 5), tile(128, 192, 4), tile(256, 96, 4), tile(256, 128, 4),
          tile(192, 128, 4), tile(128, 128, 6, "turns"), tile(128, 192, 4, "turns"), tile(256, 128, 4, "turns"),
          tile(128, 128, 6, "behind"), tile(128, 192, 4, "behind"), tile(256, 96, 4, "behind"),
-         tile(128, 128, 6, multicast="A"), tile(128, 192, 4, multicast="B")]
+         tile(128, 128, 6, multicast="A"), tile(128, 192, 4, multicast="B"), tile(128, 128, 6, store="warp"),
+         tile(128, 192, 4, store="warp"), tile(256, 128, 4, store="warp")]
 """Configurations of promoted sums, with factors and without."""
 
 
 def label(config):
-    return "chosen" if config is None else f"{config.bM}x{config.bN} {config.promotion} {config.multicast}"
+    return "chosen" if config is None else f"{config.bM}x{config.bN} {config.promotion} {config.multicast}{config.store}"
 
 
 class Operands:
@@ -141,7 +142,7 @@ def configs_of(problem, options):
     """The configurations that are measured; grouped products have two warpgroups."""
     if not options.configs:
         return [None]
-    return [None, *(c for c in TRIED if isinstance(problem, Dense) or (c.groups == 2 and not c.multicast))]
+    return [None, *(c for c in TRIED if isinstance(problem, Dense) or (c.groups == 2 and not c.multicast and c.store != "warp"))]
 
 
 def prepare(named, options):

@@ -35,7 +35,7 @@ def factors(*shape):
 
 def exact(A, B, scale_a, scale_b):
     """The product in float64."""
-    (M, K), N = A.shape, B.shape[0]
+    N, K = B.shape
     a = A.double() * scale_a.double().repeat_interleave(BLOCK, 1)[:, :K]
     b = B.double() * scale_b.double().repeat_interleave(BLOCK, 0)[:N].repeat_interleave(BLOCK, 1)[:, :K]
     return a @ b.T
