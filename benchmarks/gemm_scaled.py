@@ -45,7 +45,10 @@ TRIED = [tile(128, 128, 6), tile(128, 160, 5), tile(128, 192, 4), tile(256, 96, 
 
 
 def label(config):
-    return "chosen" if config is None else f"{config.bM}x{config.bN} {config.promotion} {config.multicast}{config.store}"
+    if config is None:
+        return "chosen"
+    more = f" multicast {config.multicast}" if config.multicast else " by warps" if config.store == "warp" else ""
+    return f"{config.bM}x{config.bN} {config.promotion}{more}"
 
 
 class Operands:
@@ -142,7 +145,8 @@ def configs_of(problem, options):
     """The configurations that are measured; grouped products have two warpgroups."""
     if not options.configs:
         return [None]
-    return [None, *(c for c in TRIED if isinstance(problem, Dense) or (c.groups == 2 and not c.multicast and c.store != "warp"))]
+    return [None, *(c for c in TRIED if isinstance(problem, Dense)
+                    or (c.groups == 2 and not c.multicast and c.store != "warp"))]
 
 
 def prepare(named, options):
