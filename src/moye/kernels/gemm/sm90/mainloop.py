@@ -94,7 +94,7 @@ def adding_behind(plan, pipe, acc, tCrA, tCrB, state, ks, scales):
         next_factors(scales, k, k_last)
         mo.warpgroup_wait(1)
         add_up(acc, first, scales, 0, 0)
-        mo.warpgroup_wait(0)
+        mo.warpgroup_wait(0, acc)                       # not before these additions, which the compiler would move
         release(plan, pipe, state)
         add_up(acc, second, scales, i, j)
         state = state.next()
