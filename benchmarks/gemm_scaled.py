@@ -36,8 +36,9 @@ def tile(bM, bN, stages, promotion="between", **more):
                            raster=16 if bN > bM else 8, **more)
 
 
-TRIED = [tile(128, 128, 6), tile(128, 160, 5), tile(128, 192, 4), tile(256, 96, 4), tile(256, 128, 4),
-         tile(192, 128, 4), tile(128, 128, 6, "turns"), tile(128, 192, 4, "turns"), tile(256, 128, 4, "turns"),
+TRIED = [tile(128, 128, 6), tile(128, 160, 5), tile(128, 176, 5), tile(128, 192, 4), tile(256, 96, 4),
+         tile(256, 112, 4), tile(256, 128, 4), tile(192, 128, 4),
+         tile(128, 128, 6, "turns"), tile(128, 192, 4, "turns"), tile(256, 128, 4, "turns"),
          tile(128, 128, 6, "behind"), tile(128, 192, 4, "behind"), tile(256, 96, 4, "behind"),
          tile(128, 128, 6, multicast="A"), tile(128, 192, 4, multicast="B"), tile(128, 128, 6, store="warp"),
          tile(128, 192, 4, store="warp"), tile(256, 128, 4, store="warp")]

@@ -122,8 +122,6 @@ def require(config: WarpgroupConfig, dtype: Any, *, gated: bool = False, scaled:
                                                            and config.bN % (16 * config.widths) == 0),
              "halves a tile, of 128 rows of a warpgroup or of a multiple of 32 columns"),
             ("bK", not scaled or config.bK == 128, "is not 128, of which blocks have a factor"),
-            ("bN", not scaled or config.bN <= 128 + math.gcd(config.bN, 128),
-             "is so wide that a tile meets three blocks of factors"),
             ("swap", not scaled or not config.swap, "turns a product whose blocks of factors differ in A and B"),
             ("stream", config.stream in ("", "A", "B"), 'is none of "", "A" and "B"'),
             ("store", config.store in ("warpgroup", "warp"), 'is neither "warpgroup" nor "warp"')):
@@ -145,8 +143,8 @@ PARTS = (2, 3, 4, 5, 6, 8, 11, 16, 22, 33, 44, 66, 132)
 """Tiles whose k tiles several blocks may share, and how many blocks that are, if they meet in memory."""
 SKINNY = (8, 16, 32, 48, 64, 96, 128)
 """Widths of tiles for few rows or columns."""
-SCALED = (32, 64, 96, 128, 160, 192)
-"""Widths of tiles whose blocks have factors: such a tile meets two blocks at most."""
+SCALED = (32, 64, 96, 128, 144, 160, 176, 192)
+"""Widths of tiles whose blocks have factors."""
 _MEETING = 24 << 10                 # bytes for each warpgroup to gather sums that meet in memory, and to store C
 _SQUARE = 1 << 20                   # rows and columns where neither are few
 _TURNED = 2048                      # rows or columns up to which the tiles of C^T are others than those of C
@@ -292,14 +290,17 @@ def splits(tile: WarpgroupConfig, problem: Problem, multiprocessors: int) -> lis
 
 
 def fits(config: WarpgroupConfig, promote: bool, most: int = MOST) -> bool:
-    """Whether the sums of a thread, twice if they are promoted, stay in its registers; ``most`` as in ``Problem``."""
+    """Whether the sums of a thread, and those of a k tile beside them if they are promoted, stay in its registers;
+    ``most`` as in ``Problem``.
+    """
     sums = config.rows * config.bN // GROUP
     three = config.groups == 3                          # have 160 registers a thread each, not 240
     most -= 80 if three else 32 if config.bM == 256 and most < MOST else 0
     if sums + (8 if config.multicast else 0) > most:
         return False
-    room = 64 if three else 96
-    return not promote or (sums <= room and config.schedule == "cooperative")
+    parts = max(1, config.rows // 64) * config.widths   # of a k tile, of which one or two are in registers at a time
+    twice = sums + sums // parts * (2 if config.promotion == "behind" else 1)
+    return not promote or (twice <= (128 if three else 192) and config.schedule == "cooperative")
 
 
 # --- the choice ------------------------------------------------------------------------------------------------------

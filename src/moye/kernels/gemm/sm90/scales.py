@@ -28,9 +28,9 @@ BLOCK = 128
 class Scales:
     """The factors of a tile: matrices of one batch or group; which rows and blocks of B are this thread's.
 
-    ``ahead`` holds those of the next k tile: of 2 rows of each 64, and of one block of B, or of two, of which the
-    other begins at the strip ``second`` of the tile.  ``factors`` (row of 2, strip, slab of 64 rows) are their
-    products for this k tile.
+    ``ahead`` holds those of the next k tile: of 2 rows of each 64, and of up to three blocks of B, of which the second
+    begins at the strip ``second`` of the tile.  ``factors`` (row of 2, strip, slab of 64 rows) are their products for
+    this k tile.
     """
 
     A: Any
@@ -38,6 +38,7 @@ class Scales:
     rows: Any
     blocks: Any
     second: Any
+    strips_of_block: int
     ahead: Any
     factors: Any
 
@@ -65,7 +66,7 @@ def scales_of_tile(plan, scales, place, by, batch, thr_mma):
     strip = gcd(config.bN // mo.size(coords, 2), BLOCK)                 # columns that lie in one block and one part
     strips = 1 if len(blocks) == 1 else config.bN // strip
     second = ((block + 1) * BLOCK - by * config.bN) // strip
-    return Scales(A, B, rows, blocks, second, mo.fragment(len(rows) + len(blocks), mo.float32),
+    return Scales(A, B, rows, blocks, second, BLOCK // strip, mo.fragment(len(rows) + len(blocks), mo.float32),
                   mo.fragment((2, strips, slabs), mo.float32))
 
 
@@ -84,8 +85,9 @@ def multiply_ahead(scales):
     ahead, slabs = scales.ahead, mo.size(scales.factors, 2)
     for s in mo.static_range(mo.size(scales.factors, 1)):
         of_B = ahead[2 * slabs]
-        if s > 0:
-            of_B = mo.where(s < scales.second, of_B, ahead[2 * slabs + 1])
+        for i in mo.static_range(1, len(scales.blocks)):
+            if s > 0:
+                of_B = mo.where(s < scales.second + (i - 1) * scales.strips_of_block, of_B, ahead[2 * slabs + i])
         for r in mo.static_range(2 * slabs):
             scales.factors[r % 2, s, r // 2] = ahead[r] * of_B
 
