@@ -178,10 +178,10 @@ def configs(dtype: Any, *, skinny: int = 0, gated: bool = False) -> tuple[Warpgr
     return wide if gated else (*wide, *split)
 
 
-def deepest(bM: int, bN: int, groups: int, *, gathers: bool = False, meets: bool = False) -> int:
+def deepest(bM: int, bN: int, groups: int, *, gathers: bool = False, meets: bool = False, scaled: bool = False) -> int:
     """As many stages as shared memory holds, up to 12, where sums are gathered in them, or meet in memory."""
     staged = 0 if gathers else _MEETING * groups if meets else 64 * groups * math.gcd(bN, 64 if groups < 3 else 32) * 4
-    return min(12, (_MEMORY - staged) // (128 * (bM + bN)))
+    return min(12, (_MEMORY - staged) // (128 * (bM + bN) + 4 * bM * scaled))
 
 
 def left_over(config: WarpgroupConfig, columns: int) -> int:
@@ -264,7 +264,8 @@ def scaled_tiles(problem: Problem, multiprocessors: int) -> list[WarpgroupConfig
     found: list[WarpgroupConfig] = []
     for bM, groups in ((64, 1), (128, 2)):
         for bN in SCALED:
-            tile = WarpgroupConfig(bM, bN, 128, deepest(bM, bN, groups), groups=groups, raster=16 if bN > bM else 8)
+            tile = WarpgroupConfig(bM, bN, 128, deepest(bM, bN, groups, scaled=True), groups=groups,
+                                   raster=16 if bN > bM else 8)
             found += [tile, *splits(tile, problem, multiprocessors)]
     return found
 
@@ -276,7 +277,7 @@ def splits(tile: WarpgroupConfig, problem: Problem, multiprocessors: int) -> lis
     M, N = (problem.N, problem.M) if tile.swap else (problem.M, problem.N)
     count = -(-M // tile.bM) * -(-N // tile.bN) * problem.batches
     k_tiles = -(-problem.K * problem.dtype.bytes // 128)
-    found, depth = [], deepest(tile.bM, tile.bN, tile.groups, gathers=True)
+    found, depth = [], deepest(tile.bM, tile.bN, tile.groups, gathers=True, scaled=problem.scaled)
     for parts in (2, 4, 8):
         if parts * 2 <= k_tiles and count * parts <= 2 * multiprocessors and 4 * tile.bN <= 128 * depth \
                 and tile.bN % 64 in (0, 8, 16, 32) and 256 * tile.groups <= 128 * depth * max(1, tile.bN // 64):
@@ -284,7 +285,8 @@ def splits(tile: WarpgroupConfig, problem: Problem, multiprocessors: int) -> lis
     for waves in (1, 2) if problem.workspace else ():
         parts = max((n for n in PARTS if n * count <= waves * multiprocessors), default=1)
         if parts > 1 and parts * 2 <= k_tiles:
-            found.append(replace(tile, stages=deepest(tile.bM, tile.bN, tile.groups, meets=True), split_k=parts,
+            deep = deepest(tile.bM, tile.bN, tile.groups, meets=True, scaled=problem.scaled)
+            found.append(replace(tile, stages=deep, split_k=parts,
                                  gather="memory"))
     return found
 

@@ -30,7 +30,7 @@ from moye.kernels.gemm.sm90.config import MOST, Problem, WarpgroupConfig, choose
 from moye.kernels.gemm.sm90.fusion import Fusion
 from moye.kernels.gemm.sm90.kernel import gemm_sm90_kernel
 from moye.kernels.gemm.sm90.plan import Plan, make_plan
-from moye.kernels.gemm.sm90.scales import BLOCK, check_scales, no_blocks
+from moye.kernels.gemm.sm90.scales import BLOCK, by_tma, check_scales, no_blocks, tma_scales
 from moye.kernels.pack import packed
 from moye.kernels.workspace import MAKES_ARRAYS, counters, empty, halves, swapped, zeros
 
@@ -78,7 +78,8 @@ def gemm_sm90(A: Any, B: Any, C: Any, *, bias: Any = None, residual: Any = None,
     fusion = Fusion(alpha != 1, row_scale is not None, col_scale is not None, beta != 0, residual is not None,
                     bias is not None, function, gated)
     recipe = _recipe(*(x._replace(ptr=x.ptr % 16) for x in (a, b, c)), fusion,
-                     a.dtype in EIGHTH and not fast_accum, config, mo.multiprocessors(c), scaled)
+                     a.dtype in EIGHTH and not fast_accum, config, mo.multiprocessors(c),
+                     ("tma" if by_tma(scale_a) else "threads") if scaled else "")
     _launch(recipe, A, B, C, residual, (bias, row_scale, col_scale), factors, (scale_a, scale_b))
     return C
 
@@ -97,7 +98,7 @@ class _Recipe:
 
 @functools.lru_cache(maxsize=4096)
 def _recipe(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: WarpgroupConfig | None,
-            multiprocessors: int, scaled: bool = False) -> _Recipe:
+            multiprocessors: int, scaled: str = "") -> _Recipe:
     """The configuration and its plan; once for arrays of one kind."""
     check_extents("gemm_sm90", a, b)
     if config is None:
@@ -105,7 +106,7 @@ def _recipe(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: Warpg
         batches = c.shape[2] if len(c.shape) == 3 else 1
         problem = Problem(a.shape[0], c.shape[1], a.shape[1], batches, a.dtype, promote, fusion.gated,
                           _aligned(a) and _aligned(b), loaded(a) == 0, loaded(b) == 0, plain, _most(c, fusion, plain),
-                          c.kind in MAKES_ARRAYS, scaled)
+                          c.kind in MAKES_ARRAYS, scaled != "")
         config = choose(problem, multiprocessors)
     if config.split_k > max(1, -(-a.shape[1] // config.bK)):
         raise mo.ArgumentError(f"gemm_sm90: split_k={config.split_k} of {config} makes more parts than K={a.shape[1]} "
@@ -182,8 +183,8 @@ def _launch(recipe: _Recipe, A: Any, B: Any, C: Any, residual: Any, vectors: tup
     gemm_sm90_kernel.launch(mo.TmaCopy(recipe.loads[0], A, tile_A, box_A, shares[0]),
                             mo.TmaCopy(recipe.loads[1], B, tile_B, box_B, shares[1]), B_up, C_tma, C, residual, bias,
                             bias_up, rows, columns, columns_up, factors[0] if plan.fusion.scaled else None,
-                            factors[1] if plan.fusion.accumulate else None, parts, arrived, *scales, plan,
-                            grid=recipe.blocks, block=config.threads, cluster=config.cluster)
+                            factors[1] if plan.fusion.accumulate else None, parts, arrived,
+                            tma_scales(plan, scales[0]), scales[1], plan, grid=recipe.blocks, block=config.threads, cluster=config.cluster)
 
 
 def _meeting(recipe: _Recipe, C: Any) -> tuple[Any, Any]:

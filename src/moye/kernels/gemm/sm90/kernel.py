@@ -22,7 +22,7 @@ from moye.kernels.gemm.sm90.epilogue import (
     tile_of,
 )
 from moye.kernels.gemm.sm90.mainloop import TURN, first_turn, mainloop, promoted_mainloop
-from moye.kernels.gemm.sm90.scales import scales_of_tile
+from moye.kernels.gemm.sm90.scales import scales_of_tile, stages_of_scales
 
 
 @mo.kernel
@@ -37,6 +37,7 @@ def gemm_sm90_kernel(A, B, B_up, C_tma, C, residual, bias, bias_up, rows, column
                    mo.size(A.tensor, 0), mo.size(B.tensor, 0))
     config, tid = plan.config, mo.thread_idx().x
     sA, sB, memory = stages_of(plan)                                    # (bM, bK, stages), (bN, bK, stages)
+    sS = stages_of_scales(plan)                                         # (bM, 1, stages)
     sC = mo.shared_array(plan.C.dtype, plan.C.staged) if plan.C.major and not plan.in_cluster else None
     if parts is not None:
         each = config.bM * config.bN * config.split_k
@@ -45,8 +46,9 @@ def gemm_sm90_kernel(A, B, B_up, C_tma, C, residual, bias, bias_up, rows, column
     if tid == config.groups * GROUP:                                    # fetched while the barriers are initialised
         for X in (A, *Bs, *([out.tma] if plan.C.major else [])):
             mo.prefetch_tensormap(X)
-    readers = (1 if plan.in_turns else config.groups) * (2 if config.multicast else 1)
-    pipe = mo.PipelineTma(config.stages, A.bytes + len(Bs) * Bs[0].bytes, consumers=readers)
+    readers = (1 if plan.in_turns else config.groups) * (2 if config.multicast else 1) * plan.product.readers
+    in_stage = A.bytes + len(Bs) * Bs[0].bytes + (0 if sS is None else scale_A.bytes)
+    pipe = mo.PipelineTma(config.stages, in_stage, consumers=readers)
     pipe.init()
     if config.cluster > 1:                              # nobody waits before the barriers are initialised; relaxed,
         mo.cluster_arrive(relaxed=True)                 # as pipe.init has a fence for what it wrote
@@ -57,13 +59,13 @@ def gemm_sm90_kernel(A, B, B_up, C_tma, C, residual, bias, bias_up, rows, column
     if mo.warpgroup_idx() == config.groups:
         share_registers(plan, loads=True)
         if tid == config.groups * GROUP:
-            produce(plan, A, Bs, sA, sB, pipe, sched, k_tiles)
+            produce(plan, A, Bs, sA, sB, pipe, sched, k_tiles, (scale_A, sS))
         if plan.in_cluster:                                             # every thread of a cluster counts at its
             mo.cluster_sync()                                           # barriers: the two of gather_and_store
             mo.cluster_sync()
     else:
         share_registers(plan, loads=False)
-        consume(plan, out, sA, sB, sC, memory, pipe, sched, k_tiles, (scale_A, scale_B))
+        consume(plan, out, sA, sB, sC, memory, pipe, sched, k_tiles, (scale_A, sS, scale_B))
     if config.multicast:                                # no block leaves while another may still load into it
         mo.cluster_arrive(relaxed=True)
         mo.cluster_wait()
@@ -137,7 +139,7 @@ def k_range(plan, k_tiles):
 
 
 @mo.jit
-def produce(plan, A, Bs, sA, sB, pipe, sched, k_tiles):
+def produce(plan, A, Bs, sA, sB, pipe, sched, k_tiles, scales):
     """One thread fills the stages, tile after tile, as they become free: it runs ahead as far as there are stages."""
     config = plan.config
     hints = ["evict_first" if config.stream == side else None for side in "AB"]
@@ -154,6 +156,9 @@ def produce(plan, A, Bs, sA, sB, pipe, sched, k_tiles):
                 half = mo.tile(sB, (config.bN // len(Bs), config.bK, 1), (j, 0, state.stage))[:, :, 0]
                 mo.copyto(Bs[j], half, tile_of(plan, Bs[j].tensor, (config.bN // len(Bs), config.bK), by, k, bz),
                           barrier=pipe.barrier(state), hint=hints[1], multicast=masks[1])       # (bN, bK[, 1])
+            if scales[1] is not None:
+                mo.copyto(scales[0], scales[1][:, :, state.stage],
+                          tile_of(plan, scales[0].tensor, (config.bM, 1), bx, k, bz), barrier=pipe.barrier(state))
             state = state.next()
 
 

@@ -70,7 +70,7 @@ def adding_between(plan, pipe, acc, tCrA, tCrB, state, ks, scales):
                 mo.barrier_sync(TURN + mo.warpgroup_idx(), 2 * GROUP)
             begin(plan, tCrA, tCrB, part, i, 0, state)
             if i == 0:
-                next_factors(scales, k, k_last)
+                next_factors(scales, state, k, k_last)
             mo.warpgroup_wait(0)                        # registers read the sums: no product may still be under way
             if i == slabs - 1:
                 release(plan, pipe, state)
@@ -91,7 +91,7 @@ def adding_behind(plan, pipe, acc, tCrA, tCrB, state, ks, scales):
         pipe.consumer_wait(state)
         begin(plan, tCrA, tCrB, first, 0, 0, state)
         begin(plan, tCrA, tCrB, second, i, j, state)
-        next_factors(scales, k, k_last)
+        next_factors(scales, state, k, k_last)
         mo.warpgroup_wait(1)
         add_up(acc, first, scales, 0, 0)
         mo.warpgroup_wait(0, acc)                       # not before these additions, which the compiler would move
@@ -117,10 +117,10 @@ def begin(plan, tCrA, tCrB, part, i, j, state):
 
 
 @mo.jit
-def next_factors(scales, k, k_last):
+def next_factors(scales, state, k, k_last):
     """The factors of this k tile, and those of the next asked for."""
     if scales is not None:
-        multiply_ahead(scales)
+        multiply_ahead(scales, state.stage)
         read_ahead(scales, mo.min(k + 1, k_last - 1))
 
 
@@ -146,8 +146,11 @@ def add_up(acc, part, scales, i, j):
 
 @mo.jit
 def release(plan, pipe, state):
-    """The warpgroup has read a stage: one arrival in every block that fills it."""
+    """The warpgroup, or one of its warps, has read a stage: one arrival in every block that fills it."""
     lane = mo.thread_idx().x % GROUP
+    if plan.product.staged is not None:                 # threads have read it as well, and not together
+        mo.sync_warp()
+        lane = lane % 32
     if plan.config.multicast:
         if lane < 2:
             pipe.consumer_release(state, cta=lane)

@@ -36,12 +36,18 @@ class Operand:
 @dataclass(frozen=True, slots=True)
 class Product:
     """How they are multiplied.  ``promote``: sums of one k tile are added up in registers (8-bit floats); ``scaled``:
-    multiplied by factors of blocks before.
+    multiplied by factors of blocks before.  ``staged``: shared memory (bM, 1, stages) of those of A, if TMA loads them.
     """
 
     mma: mo.TiledMMA
     promote: bool
     scaled: bool = False
+    staged: Any = None
+
+    @property
+    def readers(self) -> int:
+        """Arrivals of a warpgroup that has read a stage."""
+        return 1 if self.staged is None else 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +121,14 @@ class Plan:
 @functools.lru_cache(maxsize=1024)
 def make_plan(config: WarpgroupConfig, dtypes: tuple[Any, Any], out: Any, major_A: str, major_B: str, major_C: str,
               fusion: Fusion = _NOTHING, width: int = 1, promote: bool = False, batched: bool = False,
-              extents: tuple[int, int, int] | None = None, scaled: bool = False) -> Plan:
+              extents: tuple[int, int, int] | None = None, scaled: str = "") -> Plan:
     """The plan of one kind of problem; ArgumentError for a configuration that the kernel cannot have.
 
-    ``width``: elements of C that one plain store takes.
+    ``width``: elements of C that one plain store takes.  ``scaled``: blocks have factors, and those of A come by "tma"
+    or are read by "threads".
     """
     a, b = dtypes
-    require(config, a, gated=fusion.gated, scaled=scaled)
+    require(config, a, gated=fusion.gated, scaled=scaled != "")
     halves = 2 if fusion.gated else 1
     if not major_C and out.bits == 16:          # by 1: ptxas serialises products whose sums are only rounded and stored
         fusion = replace(fusion, scaled=True)   # under predicates (C7514)
@@ -132,11 +139,12 @@ def make_plan(config: WarpgroupConfig, dtypes: tuple[Any, Any], out: Any, major_
     columns = config.bN // (config.widths if promote else 1)            # of an instruction
     mma = mo.make_tiled_mma(mo.mma.wgmma(a, b, sums, columns, a_major=major_A, b_major=major_B),
                             mo.make_layout((shared, 1)))
+    staged = mo.make_layout((config.bM, 1, config.stages)) if scaled == "tma" else None
     columns = gcd(config.bN // halves, _widest(config, fusion, major_C, width))
     piece = mo.make_tiled_mma(mo.mma.wgmma(a, b, sums, columns), mo.make_layout((1, 1)))
     C = Output(out, major_C, columns, piece, _copy(out, major_C, columns, width, piece),
                *_staged(config, out, major_C, columns))
-    return Plan(config, A, B, Product(mma, promote, scaled), fusion, C, Extents(batched, extents))
+    return Plan(config, A, B, Product(mma, promote, scaled != "", staged), fusion, C, Extents(batched, extents))
 
 
 def _widest(config: WarpgroupConfig, fusion: Fusion, major_C: str, width: int) -> int:
