@@ -36,20 +36,18 @@ def tile(bM, bN, stages, promotion="between", **more):
                            raster=16 if bN > bM else 8, **more)
 
 
-TRIED = [tile(128, 128, 6), tile(128, 160, 5), tile(128, 176, 5), tile(128, 192, 4), tile(256, 96, 4),
-         tile(256, 112, 4), tile(256, 128, 4), tile(192, 128, 4),
-         tile(128, 128, 6, "turns"), tile(128, 192, 4, "turns"), tile(256, 128, 4, "turns"),
-         tile(128, 128, 6, "behind"), tile(128, 192, 4, "behind"), tile(256, 96, 4, "behind"),
-         tile(128, 128, 6, multicast="A"), tile(128, 192, 4, multicast="B"), tile(128, 128, 6, store="warp"),
-         tile(128, 192, 4, store="warp"), tile(256, 128, 4, store="warp")]
+TRIED = [tile(128, 128, 5), tile(128, 144, 5), tile(128, 160, 4), tile(128, 176, 5), tile(128, 192, 4),
+         tile(192, 96, 5), tile(192, 128, 4), tile(256, 128, 3), tile(128, 128, 5, "turns"), tile(128, 192, 4, "turns"),
+         tile(128, 192, 4, "behind"), tile(192, 128, 4, share_A=2), tile(192, 128, 4, share_B=2),
+         tile(128, 192, 4, share_A=2), tile(192, 128, 4, store="warp")]
 """Configurations of promoted sums, with factors and without."""
 
 
 def label(config):
     if config is None:
         return "chosen"
-    more = f" multicast {config.multicast}" if config.multicast else " by warps" if config.store == "warp" else ""
-    return f"{config.bM}x{config.bN} {config.promotion}{more}"
+    shared = f" {config.share_A} x {config.share_B}" if config.peers > 1 else ""
+    return f"{config.bM}x{config.bN} {config.promotion}{shared}{' by warps' if config.store == 'warp' else ''}"
 
 
 class Operands:
@@ -147,7 +145,7 @@ def configs_of(problem, options):
     if not options.configs:
         return [None]
     return [None, *(c for c in TRIED if isinstance(problem, Dense)
-                    or (c.groups == 2 and not c.multicast and c.store != "warp"))]
+                    or (c.groups == 2 and c.peers == 1 and c.store != "warp"))]
 
 
 def prepare(named, options):

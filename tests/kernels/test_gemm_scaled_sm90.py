@@ -76,9 +76,11 @@ def test_blocks_that_share_k_tiles(gather):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("multicast", ["A", "B"])
-def test_blocks_that_share_tiles(multicast):
-    agree(300, 500, 300, config=WarpgroupConfig(128, 192, 128, 3, multicast=multicast))
+@pytest.mark.parametrize(("a", "b"), [(2, 1), (1, 2), (2, 2)])
+def test_blocks_that_share_tiles(a, b):
+    with mo.checking() as reports:
+        agree(300, 500, 300, config=WarpgroupConfig(128, 192, 128, 3, share_A=a, share_B=b))
+    assert [report for report in reports if not report.ok] == []
 
 
 def test_fused():

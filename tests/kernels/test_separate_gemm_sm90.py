@@ -129,7 +129,7 @@ def changed(**other):
      "product 1: C is float32 on the host, and that of product 0 bfloat16 on the host"),
     (changed(scale_a=[None]), "scale_a must be a list of 2 arrays, as A is, not 1"),
     (changed(scale_a=3), "scale_a must be a list of 2 arrays, as A is, not a int"),
-    (changed(config=WarpgroupConfig(128, 64, 64, 3, multicast="A")), "is no cooperative configuration"),
+    (changed(config=WarpgroupConfig(128, 64, 64, 3, share_A=2)), "is no cooperative configuration"),
     (changed(activation="tanh"), "activation='tanh' is none of"),
     (changed(alpha="x"), "alpha and beta are real numbers, not 'x'")])
 def test_refused(arguments, message):

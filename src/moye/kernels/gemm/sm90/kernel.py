@@ -21,7 +21,7 @@ from moye.kernels.gemm.sm90.epilogue import (
     store,
     tile_of,
 )
-from moye.kernels.gemm.sm90.mainloop import TURN, first_turn, mainloop, promoted_mainloop
+from moye.kernels.gemm.sm90.mainloop import TURN, first_turn, mainloop, promoted_mainloop, within
 from moye.kernels.gemm.sm90.scales import scales_of_tile, stages_of_scales
 
 
@@ -46,7 +46,7 @@ def gemm_sm90_kernel(A, B, B_up, C_tma, C, residual, bias, bias_up, rows, column
     if tid == config.groups * GROUP:                                    # fetched while the barriers are initialised
         for X in (A, *Bs, *([out.tma] if plan.C.major else [])):
             mo.prefetch_tensormap(X)
-    readers = (1 if plan.in_turns else config.groups) * (2 if config.multicast else 1) * plan.product.readers
+    readers = (1 if plan.in_turns else config.groups) * config.peers * plan.product.readers
     in_stage = A.bytes + len(Bs) * Bs[0].bytes + (0 if sS is None else scale_A.bytes)
     pipe = mo.PipelineTma(config.stages, in_stage, consumers=readers)
     pipe.init()
@@ -66,7 +66,7 @@ def gemm_sm90_kernel(A, B, B_up, C_tma, C, residual, bias, bias_up, rows, column
     else:
         share_registers(plan, loads=False)
         consume(plan, out, sA, sB, sC, memory, pipe, sched, k_tiles, (scale_A, sS, scale_B))
-    if config.multicast:                                # no block leaves while another may still load into it
+    if config.peers > 1:                                # no block leaves while another may still load into it
         mo.cluster_arrive(relaxed=True)
         mo.cluster_wait()
 
@@ -104,10 +104,8 @@ def schedule(plan, A, Bs, out):
     config = plan.config
     M, N, K = plan.extents.constant or (out.M, out.N, mo.size(A.tensor, 1))
     m_tiles, n_tiles = mo.ceil_div(M, config.bM), mo.ceil_div(N, config.bN // len(Bs))
-    if config.multicast == "A":                         # two tiles that share an operand count as one
-        n_tiles = mo.ceil_div(n_tiles, 2)
-    if config.multicast == "B":
-        m_tiles = mo.ceil_div(m_tiles, 2)
+    if config.peers > 1:                                # the tiles of a cluster count as one
+        m_tiles, n_tiles = mo.ceil_div(m_tiles, config.share_B), mo.ceil_div(n_tiles, config.share_A)
     batches = mo.size(A.tensor, 2) if plan.extents.batched else 1
     if plan.gathers and not plan.in_cluster:
         mo.assume(mo.grid_dim().x >= config.sharing)    # no hardware says so, as it does of clusters
@@ -117,13 +115,18 @@ def schedule(plan, A, Bs, out):
 
 @mo.jit
 def coordinates(plan, sched, tile):
-    """(m, n, batch) of a tile; blocks that share an operand have neighbouring ones, which count as one until here."""
-    m, n, batch = sched.coordinates(tile)
-    if plan.config.multicast == "A":
-        n = 2 * n + mo.cluster_rank()
-    if plan.config.multicast == "B":
-        m = 2 * m + mo.cluster_rank()
-    return m, n, batch
+    """(m, n, batch) of a tile; blocks that share operands have neighbouring ones, which count as one until here."""
+    config, (m, n, batch) = plan.config, sched.coordinates(tile)
+    if config.peers == 1:
+        return m, n, batch
+    row, column = within(plan)
+    return config.share_B * m + row, config.share_A * n + column, batch
+
+
+@mo.jit
+def number_of(plan, tile):
+    """A tile's number among all, if the tiles of a cluster count as one until here."""
+    return tile if plan.config.cluster == 1 else tile * plan.config.cluster + mo.cluster_rank()
 
 
 @mo.jit
@@ -143,7 +146,7 @@ def produce(plan, A, Bs, sA, sB, pipe, sched, k_tiles, scales):
     """One thread fills the stages, tile after tile, as they become free: it runs ahead as far as there are stages."""
     config = plan.config
     hints = ["evict_first" if config.stream == side else None for side in "AB"]
-    masks = [0b11 if config.multicast == side else None for side in "AB"]   # shared: each block loads a half, for both
+    masks = readers_of(plan)
     k_first, k_last = k_range(plan, k_tiles)
     state = pipe.producer_start()
     for tile in range(sched.first, sched.tiles, sched.step):
@@ -162,6 +165,16 @@ def produce(plan, A, Bs, sA, sB, pipe, sched, k_tiles, scales):
             state = state.next()
 
 
+@mo.jit
+def readers_of(plan):
+    """Masks of the blocks for which this one loads its part of a tile of A, and of one of B; None: for itself alone."""
+    row, column = within(plan)
+    A = None if plan.config.share_A == 1 else ((1 << plan.config.share_A) - 1) << plan.config.share_A * row
+    B = None if plan.config.share_B == 1 else sum(1 << plan.config.share_A * i
+                                                  for i in range(plan.config.share_B)) << column
+    return A, B
+
+
 # --- the warpgroups that multiply ------------------------------------------------------------------------------------
 
 
@@ -177,7 +190,7 @@ def consume(plan, out, sA, sB, sC, memory, pipe, sched, k_tiles, scales):
     first, step = sched.first, sched.step
     if plan.in_turns:
         if group == 1:
-            mo.barrier_arrive(TURN, 2 * GROUP)         # warpgroup 0 begins
+            mo.barrier_arrive(TURN, 2 * GROUP)          # warpgroup 0 begins
             state = state.advance(k_tiles)              # the stages of the first tile are the other's
         first, step = first + group * step, 2 * step    # every other tile of the block
     first_turn(plan)
@@ -185,7 +198,7 @@ def consume(plan, out, sA, sB, sC, memory, pipe, sched, k_tiles, scales):
         place = coordinates(plan, sched, tile)
         acc = plan.product.mma.partition_fragment_C((config.bM, config.bN))     # (MMA, MMA_M, MMA_N)
         if plan.in_turns:
-            mo.barrier_sync(TURN + group, 2 * GROUP)   # the other has begun all of its products
+            mo.barrier_sync(TURN + group, 2 * GROUP)    # the other has begun all of its products
         if plan.product.promote:
             factors = scales_of_tile(plan, scales, (out.M, place[0] * config.bM), place[1], place[2], thr_mma)
             state = promoted_mainloop(plan, pipe, acc, tCrA, tCrB, state, ks, factors)
@@ -196,7 +209,7 @@ def consume(plan, out, sA, sB, sC, memory, pipe, sched, k_tiles, scales):
         if plan.in_cluster:
             gather_and_store(plan, out, memory, acc, place)
         elif plan.gathers:
-            gather_in_memory(plan, out, memory, sC, acc, place, tile)
+            gather_in_memory(plan, out, memory, sC, acc, place, number_of(plan, tile))
         else:
             store(plan, out, sC, acc, place)
     finish_stores(plan)

@@ -147,15 +147,36 @@ def add_up(acc, part, scales, i, j):
 @mo.jit
 def release(plan, pipe, state):
     """The warpgroup, or one of its warps, has read a stage: one arrival in every block that fills it."""
-    lane = mo.thread_idx().x % GROUP
+    config, lane = plan.config, mo.thread_idx().x % GROUP
     if plan.product.staged is not None:                 # threads have read it as well, and not together
         mo.sync_warp()
         lane = lane % 32
-    if plan.config.multicast:
-        if lane < 2:
-            pipe.consumer_release(state, cta=lane)
-    elif lane == 0:
-        pipe.consumer_release(state)
+    if config.peers == 1:
+        if lane == 0:
+            pipe.consumer_release(state)
+    elif lane < config.peers:
+        pipe.consumer_release(state, cta=filler(plan, lane))
+
+
+@mo.jit
+def filler(plan, lane):
+    """The rank of one of the blocks that fill this one's stages: those of its row, then the others of its column."""
+    across, (row, column) = plan.config.share_A, within(plan)
+    if 1 in (across, plan.config.share_B):
+        return lane                                     # the cluster is one row, or one column
+    other = lane - across
+    other = mo.where(other < row, other, other + 1)
+    return mo.where(lane < across, across * row + lane, across * other + column)
+
+
+@mo.jit
+def within(plan):
+    """(row, column) of this block's tile among those of its cluster."""
+    if plan.config.share_A == 1:
+        return mo.cluster_rank(), 0
+    if plan.config.share_B == 1:
+        return 0, mo.cluster_rank()
+    return mo.cluster_rank() // plan.config.share_A, mo.cluster_rank() % plan.config.share_A
 
 
 @mo.jit

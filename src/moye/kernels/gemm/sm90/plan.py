@@ -107,7 +107,10 @@ class Plan:
     def room(self) -> Any:
         """Shared memory (4, threads, sums / 4, peers) for the sums of a piece of as many peers as fit."""
         threads, quads = GROUP * self.config.groups, self.C.columns // 8
-        peers = max(1, left_over(self.config, self.C.columns) // (16 * threads * quads))
+        left = left_over(self.config, self.C.columns)
+        if self.product.staged is not None:
+            left -= 4 * self.config.bM * self.config.stages
+        peers = max(1, left // (16 * threads * quads))
         return mo.make_layout((4, threads, quads, min(self.config.split_k, peers)))
 
     # For the kernel; a launch does not compare methods again, as it does what a kernel reads from modules.
@@ -154,7 +157,7 @@ def _widest(config: WarpgroupConfig, fusion: Fusion, major_C: str, width: int) -
     if not fusion.plain:
         return 16 if not major_C else 32
     if config.split_k > 1 and config.gather == "memory":                # a piece for each block, if there are so many
-        return 16
+        return 16 if config.split_k <= config.bM // 64 * (config.bN // 16) else 8
     return 32 if config.split_k == 8 or config.groups == 3 or (not major_C and width == 1) else 64
 
 
