@@ -158,5 +158,5 @@ def tma_scales(plan: Any, scale_a: Any) -> Any:
     """The factors of A as the kernel takes them: as they are, or a TMA copy of those of a tile."""
     if plan.product.staged is None:
         return scale_a
-    bM, batches = plan.config.bM, len(mo.describe(scale_a).shape) - 2
-    return mo.TmaCopy(mo.TmaLoad(), scale_a, mo.make_layout((bM, 1)), (bM, 1, *(1,) * batches), 1)
+    bM, deep = plan.config.bM, (1,) if plan.extents.batched else ()
+    return mo.TmaCopy(mo.TmaLoad(), scale_a, mo.make_layout((bM, 1)), (bM, 1, *deep), 1)
