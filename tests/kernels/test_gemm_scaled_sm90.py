@@ -202,7 +202,8 @@ def test_what_is_chosen_can_be_had(M, N, K):
     problem = Problem(M, N, K, 1, mo.float8_e4m3fn, promote=True, scaled=True)
     found = candidates(problem)
     assert choose(problem, 132) in found
-    assert all(config.bN in SCALED and not config.swap and config.bK == BLOCK for config in found)
+    assert all(config.bN in SCALED[config.bM, config.groups] for config in found)
+    assert not any(config.swap or config.bK != BLOCK for config in found)
 
 
 # --- compiled --------------------------------------------------------------------------------------------------------

@@ -158,8 +158,8 @@ PARTS = (2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 16, 18, 22, 26, 33, 44, 66, 132)
 """Tiles whose k tiles several blocks may share, and how many blocks that are, if they meet in memory."""
 SKINNY = (8, 16, 32, 48, 64, 96, 128)
 """Widths of tiles for few rows or columns."""
-SCALED = (32, 64, 96, 128, 144, 160, 176, 192)
-"""Widths of tiles whose blocks have factors."""
+SCALED = {(64, 1): (32, 64, 96, 128, 192), (128, 2): (64, 96, 128, 192), (192, 3): (64, 96, 128)}
+"""Widths of tiles whose blocks have factors, by height and warpgroups."""
 _MEETING = 24 << 10                 # bytes for each warpgroup to gather sums that meet in memory, and to store C
 _SQUARE = 1 << 20                   # rows and columns where neither are few
 _TURNED = 2048                      # rows or columns up to which the tiles of C^T are others than those of C
@@ -279,8 +279,8 @@ def wide(problem: Problem, few: int, multiprocessors: int) -> list[WarpgroupConf
 def scaled_tiles(problem: Problem, multiprocessors: int) -> list[WarpgroupConfig]:
     """Tiles for factors of blocks: none is turned, and few rows leave part of their tiles empty."""
     found: list[WarpgroupConfig] = []
-    for bM, groups in ((64, 1), (128, 2), (192, 3)):
-        for bN in SCALED:
+    for (bM, groups), widths in SCALED.items():
+        for bN in widths:
             tile = WarpgroupConfig(bM, bN, 128, deepest(bM, bN, groups, scaled=True), groups=groups,
                                    raster=16 if bN > bM else 8)
             found += [tile, *splits(tile, problem, multiprocessors)]
@@ -385,6 +385,7 @@ _LEFT = {1: 0, 2: 0, 4: 12, 8: 12}  # multiprocessors that clusters of this size
 _L2 = 40e6                          # bytes that stay in L2
 _PLAIN_STORE = {"cooperative": 2.0e-4, "pingpong": 2.5e-4}  # microseconds for an element that TMA does not store
 _PROMOTED = 0.78                    # of the share, where sums are promoted
+_SCALED = {(192, 128): 1.12, (128, 192): 1.05}               # of that, by tile, where blocks have factors
 
 
 def estimate(config: WarpgroupConfig, problem: Problem, multiprocessors: int, costs: Costs = COSTS) -> float:
@@ -434,6 +435,7 @@ def _step(config: WarpgroupConfig, problem: Problem, busy: int, costs: Costs) ->
     alone = {64: costs.share_64, 128: costs.share_128, 192: costs.share_192, 256: costs.share_256}
     turns = {64: costs.turns_64, 128: costs.turns_128}
     share = (turns if config.schedule == "pingpong" else alone)[config.bM]
+    share *= _SCALED.get((config.bM, config.bN), 1.0) if problem.scaled else 1.0
     share *= (costs.pair if config.peers > 1 else 1.0) * (_PROMOTED if problem.promote else 1.0)
     share *= _lying(config, problem, costs)
     products = 128 * config.bM * (config.bN + costs.narrow) / (costs.flops * share)
@@ -499,9 +501,13 @@ def config_of_groups(name: str, problem: Problem, multiprocessors: int, config: 
     cooperative ones of two warpgroups.
     """
     if config is None:
-        found = choose(replace(problem, M=max(129, problem.M)), multiprocessors)
         bK = 128 // problem.dtype.bytes
-        return WarpgroupConfig(128, 256, bK, 4) if found.bN > 128 and not problem.promote and problem.N > 128 else \
+        if problem.promote:                             # the tiles of both were measured with factors
+            each = replace(problem, scaled=True)
+            return min((WarpgroupConfig(128, 128, bK, 5), WarpgroupConfig(128, 192, bK, 4, raster=16)),
+                       key=lambda tile: estimate(tile, each, multiprocessors))
+        found = choose(replace(problem, M=max(129, problem.M)), multiprocessors)
+        return WarpgroupConfig(128, 256, bK, 4) if found.bN > 128 and problem.N > 128 else \
             WarpgroupConfig(128, 128, bK, 5)
     if config.schedule != "cooperative" or config.groups != 2 or config.sharing > 1 or config.swap \
             or config.store != "warpgroup":
