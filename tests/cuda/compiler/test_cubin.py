@@ -36,6 +36,12 @@ extern "C" __global__ void mapped(const __grid_constant__ TMap t, int* p, char c
 '''
 
 
+MANY = """
+struct __align__(128) TMap { unsigned long long opaque[16]; };
+extern "C" __global__ void many(float* out, PARAMETERS) { out[n3] = n39; }
+""".replace("PARAMETERS", ", ".join(f"const __grid_constant__ TMap t{i}, int n{i}" for i in range(40)))
+
+
 @pytest.fixture(scope="module", params=["sm_80", "sm_90a", "sm_100a"])
 def compiled(request):
     return nvrtc.compile_cubin(SOURCE, "plain", request.param)
@@ -48,6 +54,13 @@ def test_agrees_with_ptxas(compiled):
     for name, told in compiled.resources.items():
         read = kernels[name]
         assert (read.registers, read.frame, read.smem) == (told.registers, told.stack_frame, told.smem_static), name
+
+
+def test_parameters_of_more_than_4_kilobytes():
+    """They are told in an attribute of their own."""
+    params = cubin.parse(nvrtc.compile_cubin(MANY, "many", "sm_90a").cubin)["many"].params
+    assert [param.size for param in params] == [8, *(40 * [128, 4])]
+    assert [param.offset for param in params[:4]] == [0, 112, 240, 368]     # from 528 on, where parameters begin
 
 
 def test_parameters_and_launch_bounds(compiled):

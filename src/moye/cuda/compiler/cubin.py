@@ -18,6 +18,7 @@ from moye.errors import CompileError
 
 # Attributes of a .nv.info section (EIATTR_*).
 _MAX_THREADS, _FRAME_SIZE, _KPARAM_INFO, _REGCOUNT = 0x05, 0x11, 0x17, 0x2F
+_KPARAM_INFO_LARGE = 0x45                               # the same of kernels whose parameters are more than 4 kB
 _SIZED = 4                                              # the one format whose value follows, its size in the header
 _RESERVED_FROM, _RESERVED = 90, 1024                    # .nv.shared of sm_90 and up counts the system's own 1024 bytes
 
@@ -127,6 +128,8 @@ def _read_own(cubin: bytes, section: _Section, kernel: KernelInfo) -> None:
         if attribute == _KPARAM_INFO:
             _, ordinal, offset, flags = struct.unpack("<IHHI", value)
             params.append(Param(ordinal, offset, flags >> 18))
+        elif attribute == _KPARAM_INFO_LARGE:
+            params.append(Param(*struct.unpack("<HHI", value[4:])))
         elif attribute == _MAX_THREADS:
             x, y, z = struct.unpack("<III", value)
             kernel.max_threads = x * y * z

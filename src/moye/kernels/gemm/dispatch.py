@@ -22,7 +22,7 @@ from moye.kernels.gemm.sm90.config import WarpgroupConfig
 from moye.kernels.gemm.sm90.host import OUTPUTS, gemm_sm90, shallow, suits
 
 _EPILOGUE = ("bias", "residual", "activation", "config", "splits")
-_HOPPER = ("gated", "row_scale", "col_scale", "fast_accum")
+_HOPPER = ("gated", "row_scale", "col_scale", "scale_a", "scale_b", "fast_accum")
 
 
 @mo.replayed
@@ -32,7 +32,8 @@ def gemm(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, tf32: boo
     Shapes, strides and ``epilogue`` (bias, residual, activation, ...) are as in ``gemm_sm80``.  That kernel multiplies
     float16, bfloat16, float8, float64, int8 and uint8, and float32 if ``tf32``.  Other float32 and int32 go to
     ``gemm_simt``, which takes no epilogue and no batches.  On sm_90a, all that ``gemm_sm90`` can multiply goes there,
-    and it also takes gated, row_scale, col_scale and fast_accum.  ArgumentError for arguments that no kernel takes.
+    and it also takes gated, row_scale, col_scale, fast_accum, and scale_a and scale_b, the factors of blocks of float8
+    operands.  ArgumentError for arguments that no kernel takes.
     Calls like earlier ones are repeated without deciding anew (``mo.replayed``), and ``gemm.plan`` prepares one.
     """
     info = mo.describe(A)
@@ -68,7 +69,7 @@ def _on_hopper(A: Any, B: Any, C: Any, a: Any, epilogue: dict[str, Any]) -> bool
     """Whether the product goes to ``gemm_sm90``; ArgumentError if only that would do and the device is another."""
     arch = mo.arch_of(A)
     config = epilogue.get("config")
-    asked = [name for name in _HOPPER[:3] if name in epilogue] + ["config"] * isinstance(config, WarpgroupConfig)
+    asked = [name for name in _HOPPER[:-1] if name in epilogue] + ["config"] * isinstance(config, WarpgroupConfig)
     other = "splits" in epilogue or isinstance(config, TensorConfig)
     if asked and (arch not in (None, "sm_90a") or other):
         why = "takes no splits and no TensorConfig" if other else f"runs on sm_90a, and this device is {arch}"

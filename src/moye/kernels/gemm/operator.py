@@ -17,9 +17,10 @@ from typing import Any
 
 import moye as mo
 
-_SCHEMA = ("(Tensor A, Tensor B, Tensor(a!) C, Tensor? bias=None, Tensor? residual=None, Tensor? row_scale=None, "
-           "Tensor? col_scale=None, *, Scalar alpha=1, Scalar beta=0, bool tf32=False, str activation='none', "
-           "bool gated=False, bool fast_accum=False, int? splits=None, str config='') -> ()")
+_TENSORS = ("bias", "residual", "row_scale", "col_scale", "scale_a", "scale_b")
+_SCHEMA = (f"(Tensor A, Tensor B, Tensor(a!) C, {', '.join(f'Tensor? {name}=None' for name in _TENSORS)}, *, "
+           "Scalar alpha=1, Scalar beta=0, bool tf32=False, str activation='none', bool gated=False, bool fast_accum=False, "
+           "int? splits=None, str config='') -> ()")
 OPTIONS = tuple(re.findall(r"(\w+)=", _SCHEMA))
 _values: dict[str, Any] = {}
 """Functions and configurations, which an operator cannot take, by the names that stand for them in a graph."""
@@ -72,10 +73,10 @@ for _function in (registered, name_of):                # torch.compiler.assume_c
     vars(_function)["_dynamo_marked_constant"] = True
 
 
-def _multiply(A: Any, B: Any, C: Any, bias: Any = None, residual: Any = None, row_scale: Any = None,
-              col_scale: Any = None, *, activation: str = "none", config: str = "", **options: Any) -> None:
-    """The operator on tensors that have memory."""
-    mo.kernels.gemm(A, B, C, bias=bias, residual=residual, row_scale=row_scale, col_scale=col_scale,
+def _multiply(A: Any, B: Any, C: Any, *tensors: Any, activation: str = "none", config: str = "",
+              **options: Any) -> None:
+    """The operator on tensors that have memory; of the last ``_TENSORS`` those that are None may be left out."""
+    mo.kernels.gemm(A, B, C, **dict(zip(_TENSORS, tensors, strict=False)),
                     activation=_values.get(activation, activation), config=_values.get(config), **options)
 
 

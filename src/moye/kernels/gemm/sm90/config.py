@@ -21,6 +21,7 @@ GROUP = 128
 """Threads of a warpgroup."""
 SCHEDULES = ("cooperative", "pingpong")
 GATHERS = ("cluster", "memory")
+PROMOTIONS = ("between", "turns", "behind")
 _PARTS = 256
 MOST = 200
 """Registers of a thread that sums may take: two warpgroups with 128x192 tiles each, and what multicasts need."""
@@ -37,7 +38,9 @@ class WarpgroupConfig:
     N, each of which loads its part of a tile of A for all of them; ``share_B``: along M, for tiles of B.  ``raster``:
     rows of tiles that blocks walk through together.  ``stream``: the operand, "A" or "B" of the product as it is
     computed, whose tiles leave L2 first.  ``store``: who stores through TMA together, a "warpgroup" or a "warp".
-    ``static``: extents are constants of the kernel.
+    ``static``: extents are constants of the kernel.  ``promotion``: when promoted sums are added up in registers,
+    "between" the products of two k tiles, there in "turns" of two warpgroups, or "behind" the products of the next half
+    of a warpgroup's tile.
     """
 
     bM: int
@@ -55,6 +58,7 @@ class WarpgroupConfig:
     stream: str = ""
     store: str = "warpgroup"
     static: bool = False
+    promotion: str = "between"
 
     @property
     def threads(self) -> int:
@@ -77,12 +81,17 @@ class WarpgroupConfig:
         return self.share_A + self.share_B - 1
 
     @property
+    def widths(self) -> int:
+        """Instructions side by side in a tile."""
+        return 2 if self.promotion == "behind" and self.rows == 64 else 1
+
+    @property
     def rows(self) -> int:
         """Rows of a tile that one warpgroup multiplies."""
         return self.bM // self.groups if self.schedule == "cooperative" else self.bM
 
 
-def require(config: WarpgroupConfig, dtype: Any, *, gated: bool = False) -> None:
+def require(config: WarpgroupConfig, dtype: Any, *, gated: bool = False, scaled: bool = False) -> None:
     """ArgumentError for extents and choices that layouts, instruction, schedule or fusion do not take."""
     row, stage = 128 // dtype.bytes, config.bK * dtype.bytes
     cooperative = config.schedule == "cooperative"
@@ -118,6 +127,14 @@ def require(config: WarpgroupConfig, dtype: Any, *, gated: bool = False) -> None
             ("bN", not gated or config.bN % 16 == 0, "is no multiple of 16: half of a gated tile has 8 and more"),
             ("split_k", not gated or config.split_k == 1, "splits a gated product, which takes whole sums"),
             ("swap", not gated or not config.swap, "turns a gated product, whose halves are columns of a tile"),
+            ("promotion", config.promotion in PROMOTIONS, f"is none of {', '.join(PROMOTIONS)}"),
+            ("promotion", config.promotion != "turns" or (cooperative and config.groups == 2),
+             "is for two warpgroups that share a tile"),
+            ("promotion", config.promotion != "behind" or (cooperative and config.rows <= 128
+                                                           and config.bN % (16 * config.widths) == 0),
+             "halves a tile, of 128 rows of a warpgroup or of a multiple of 32 columns"),
+            ("bK", not scaled or config.bK == 128, "is not 128, of which blocks have a factor"),
+            ("swap", not scaled or not config.swap, "turns a product whose blocks of factors differ in A and B"),
             ("stream", config.stream in ("", "A", "B"), 'is none of "", "A" and "B"'),
             ("store", config.store in ("warpgroup", "warp"), 'is neither "warpgroup" nor "warp"')):
         if not holds:
@@ -141,6 +158,8 @@ PARTS = (2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 16, 18, 22, 26, 33, 44, 66, 132)
 """Tiles whose k tiles several blocks may share, and how many blocks that are, if they meet in memory."""
 SKINNY = (8, 16, 32, 48, 64, 96, 128)
 """Widths of tiles for few rows or columns."""
+SCALED = {(64, 1): (32, 64, 96, 128, 192), (128, 2): (64, 96, 128, 192), (192, 3): (64, 96, 128)}
+"""Widths of tiles whose blocks have factors, by height and warpgroups."""
 _MEETING = 24 << 10                 # bytes for each warpgroup to gather sums that meet in memory, and to store C
 _SQUARE = 1 << 20                   # rows and columns where neither are few
 _TURNED = 2048                      # rows or columns up to which the tiles of C^T are others than those of C
@@ -176,10 +195,10 @@ def configs(dtype: Any, *, skinny: int = 0, gated: bool = False) -> tuple[Warpgr
     return wide if gated else (*wide, *split)
 
 
-def deepest(bM: int, bN: int, groups: int, *, gathers: bool = False, meets: bool = False) -> int:
+def deepest(bM: int, bN: int, groups: int, *, gathers: bool = False, meets: bool = False, scaled: bool = False) -> int:
     """As many stages as shared memory holds, up to 12, where sums are gathered in them, or meet in memory."""
     staged = 0 if gathers else _MEETING * groups if meets else 64 * groups * math.gcd(bN, 64 if groups < 3 else 32) * 4
-    return min(12, (_MEMORY - staged) // (128 * (bM + bN)))
+    return min(12, (_MEMORY - staged) // (128 * (bM + bN) + 4 * bM * scaled))
 
 
 def left_over(config: WarpgroupConfig, columns: int) -> int:
@@ -195,6 +214,7 @@ class Problem:
     ``rows_A`` and ``rows_B``: the operand is contiguous along its rows, and not along K.
     ``plain``: C is not stored by TMA.  ``most``: sums of a thread that leave registers for what is done to them on
     their way to C.  ``workspace``: the library of C can make the arrays in which sums of several blocks meet.
+    ``scaled``: blocks of A and B have factors.
     """
 
     M: int
@@ -210,6 +230,7 @@ class Problem:
     plain: bool = False
     most: int = MOST
     workspace: bool = True
+    scaled: bool = False
 
 
 def candidates(problem: Problem, multiprocessors: int = 132) -> list[WarpgroupConfig]:
@@ -217,6 +238,8 @@ def candidates(problem: Problem, multiprocessors: int = 132) -> list[WarpgroupCo
 
     Measured: up to 64 rows or columns one narrow tile that holds them all is the best nine times of ten.
     """
+    if problem.scaled:
+        return [config for config in scaled_tiles(problem, multiprocessors) if fits(config, True, problem.most)]
     few = _SQUARE if problem.gated else min(problem.M, problem.N)
     found = narrow(problem, few, multiprocessors) if few <= 128 else []
     if few > 64:
@@ -253,6 +276,17 @@ def wide(problem: Problem, few: int, multiprocessors: int) -> list[WarpgroupConf
     return found
 
 
+def scaled_tiles(problem: Problem, multiprocessors: int) -> list[WarpgroupConfig]:
+    """Tiles for factors of blocks: none is turned, and few rows leave part of their tiles empty."""
+    found: list[WarpgroupConfig] = []
+    for (bM, groups), widths in SCALED.items():
+        for bN in widths:
+            tile = WarpgroupConfig(bM, bN, 128, deepest(bM, bN, groups, scaled=True), groups=groups,
+                                   raster=16 if bN > bM else 8)
+            found += [tile, *splits(tile, problem, multiprocessors)]
+    return found
+
+
 def splits(tile: WarpgroupConfig, problem: Problem, multiprocessors: int) -> list[WarpgroupConfig]:
     """A tile whose k tiles several blocks share: in a cluster, or in memory, as many as the device holds."""
     if problem.gated:
@@ -260,7 +294,7 @@ def splits(tile: WarpgroupConfig, problem: Problem, multiprocessors: int) -> lis
     M, N = (problem.N, problem.M) if tile.swap else (problem.M, problem.N)
     count = -(-M // tile.bM) * -(-N // tile.bN) * problem.batches
     k_tiles = -(-problem.K * problem.dtype.bytes // 128)
-    found, depth = [], deepest(tile.bM, tile.bN, tile.groups, gathers=True)
+    found, depth = [], deepest(tile.bM, tile.bN, tile.groups, gathers=True, scaled=problem.scaled)
     for parts in (2, 4, 8):
         if parts * 2 <= k_tiles and count * parts <= 2 * multiprocessors and 4 * tile.bN <= 128 * depth \
                 and tile.bN % 64 in (0, 8, 16, 32) and 256 * tile.groups <= 128 * depth * max(1, tile.bN // 64):
@@ -268,8 +302,8 @@ def splits(tile: WarpgroupConfig, problem: Problem, multiprocessors: int) -> lis
     for a, b in MEETING_CLUSTERS if problem.workspace else ():
         if a > -(-N // tile.bN) or b > -(-M // tile.bM) or tile.bN % (8 * b):
             continue
-        shared = replace(tile, stages=deepest(tile.bM, tile.bN, tile.groups, meets=True), gather="memory", share_A=a,
-                         share_B=b)
+        deep = deepest(tile.bM, tile.bN, tile.groups, meets=True, scaled=problem.scaled)
+        shared = replace(tile, stages=deep, gather="memory", share_A=a, share_B=b)
         count = -(-M // (tile.bM * b)) * -(-N // (tile.bN * a)) * problem.batches
         at_once = resident(shared, multiprocessors) // shared.cluster
         found += [replace(shared, split_k=parts) for parts in _parts(at_once, count, k_tiles)]
@@ -284,14 +318,17 @@ def _parts(at_once: int, count: int, k_tiles: int) -> list[int]:
 
 
 def fits(config: WarpgroupConfig, promote: bool, most: int = MOST) -> bool:
-    """Whether the sums of a thread, twice if they are promoted, stay in its registers; ``most`` as in ``Problem``."""
+    """Whether the sums of a thread, and those of a k tile beside them if they are promoted, stay in its registers;
+    ``most`` as in ``Problem``.
+    """
     sums = config.rows * config.bN // GROUP
     three = config.groups == 3                          # have 160 registers a thread each, not 240
     most -= 80 if three else 32 if config.bM == 256 and most < MOST else 0
     if sums + (8 if config.peers > 1 else 0) > most:
         return False
-    room = 64 if three else 96
-    return not promote or (sums <= room and config.schedule == "cooperative")
+    parts = max(1, config.rows // 64) * config.widths   # of a k tile, of which one or two are in registers at a time
+    twice = sums + sums // parts * (2 if config.promotion == "behind" else 1)
+    return not promote or (twice <= (128 if three else 192) and config.schedule == "cooperative")
 
 
 # --- the choice ------------------------------------------------------------------------------------------------------
@@ -348,6 +385,7 @@ _LEFT = {1: 0, 2: 0, 4: 12, 8: 12}  # multiprocessors that clusters of this size
 _L2 = 40e6                          # bytes that stay in L2
 _PLAIN_STORE = {"cooperative": 2.0e-4, "pingpong": 2.5e-4}  # microseconds for an element that TMA does not store
 _PROMOTED = 0.78                    # of the share, where sums are promoted
+_SCALED = {(192, 128): 1.12, (128, 192): 1.05}               # of that, by tile, where blocks have factors
 
 
 def estimate(config: WarpgroupConfig, problem: Problem, multiprocessors: int, costs: Costs = COSTS) -> float:
@@ -397,6 +435,7 @@ def _step(config: WarpgroupConfig, problem: Problem, busy: int, costs: Costs) ->
     alone = {64: costs.share_64, 128: costs.share_128, 192: costs.share_192, 256: costs.share_256}
     turns = {64: costs.turns_64, 128: costs.turns_128}
     share = (turns if config.schedule == "pingpong" else alone)[config.bM]
+    share *= _SCALED.get((config.bM, config.bN), 1.0) if problem.scaled else 1.0
     share *= (costs.pair if config.peers > 1 else 1.0) * (_PROMOTED if problem.promote else 1.0)
     share *= _lying(config, problem, costs)
     products = 128 * config.bM * (config.bN + costs.narrow) / (costs.flops * share)
@@ -454,3 +493,25 @@ def _traffic(config: WarpgroupConfig, problem: Problem, m: int, n: int, slots: i
 def choose(problem: Problem, multiprocessors: int) -> WarpgroupConfig:
     """The configuration that the model of ``estimate`` finds fastest."""
     return min(candidates(problem, multiprocessors), key=lambda config: estimate(config, problem, multiprocessors))
+
+
+def config_of_groups(name: str, problem: Problem, multiprocessors: int, config: WarpgroupConfig | None) -> \
+        WarpgroupConfig:
+    """The configuration of several products in one launch, as given or for a mean one; ArgumentError for others than
+    cooperative ones of two warpgroups.
+    """
+    if config is None:
+        bK = 128 // problem.dtype.bytes
+        if problem.promote:                             # the tiles of both were measured with factors
+            each = replace(problem, scaled=True)
+            return min((WarpgroupConfig(128, 128, bK, 5), WarpgroupConfig(128, 192, bK, 4, raster=16)),
+                       key=lambda tile: estimate(tile, each, multiprocessors))
+        found = choose(replace(problem, M=max(129, problem.M)), multiprocessors)
+        return WarpgroupConfig(128, 256, bK, 4) if found.bN > 128 and problem.N > 128 else \
+            WarpgroupConfig(128, 128, bK, 5)
+    if config.schedule != "cooperative" or config.groups != 2 or config.sharing > 1 or config.swap \
+            or config.store != "warpgroup":
+        raise mo.ArgumentError(f"{name}: {config} is no cooperative configuration of two warpgroups",
+                               hint='schedule="cooperative", groups=2, split_k=1, swap=False, share_A=1, share_B=1, '
+                                    'store="warpgroup"')
+    return config

@@ -3,6 +3,7 @@
 In: A (M, K), B (N, K, G), offsets (G + 1), C (M, N).  Out: rows offsets[g] to offsets[g + 1] of C written in place.
 
     grouped_gemm_sm90(tokens, experts, out, offsets)    # out[o[g]:o[g+1]] = tokens[o[g]:o[g+1]] @ experts[:, :, g].T
+    grouped_gemm_sm90([A0, A1], [B0, B1], [C0, C1])     # matrices that lie anywhere: ``separate``
 
 The offsets stay on the device.  A tile has rows of only one group; a tile at the end of a group is stored row by row.
 """
@@ -17,12 +18,23 @@ from typing import Any
 import moye as mo
 from moye.kernels.gemm.parts.arguments import activation_of, apart, array, configured, matrices, scalar
 from moye.kernels.gemm.parts.epilogues import ACTIVATIONS
-from moye.kernels.gemm.sm90.config import GROUP, Problem, WarpgroupConfig, choose
+from moye.kernels.gemm.sm90.config import GROUP, Problem, WarpgroupConfig, config_of_groups
 from moye.kernels.gemm.sm90.epilogue import Epilogue, below, finish_stores, store
 from moye.kernels.gemm.sm90.fusion import Fusion
 from moye.kernels.gemm.sm90.host import EIGHTH, check_dtypes, check_extents, loaded, multiplied, stored, width
-from moye.kernels.gemm.sm90.kernel import mainloop, promoted_mainloop, share_registers, stages_of
+from moye.kernels.gemm.sm90.kernel import share_registers, stages_of
+from moye.kernels.gemm.sm90.mainloop import first_turn, mainloop, promoted_mainloop
 from moye.kernels.gemm.sm90.plan import Plan, make_plan
+from moye.kernels.gemm.sm90.scales import (
+    BLOCK,
+    by_tma,
+    check_scales,
+    no_blocks,
+    scales_of_tile,
+    stages_of_scales,
+    tma_scales,
+)
+from moye.kernels.gemm.sm90.separate import separate_products
 from moye.kernels.pack import packed
 from moye.kernels.workspace import zeros
 
@@ -30,13 +42,15 @@ Activation = str | Callable[[Any], Any]
 
 
 @mo.kernel
-def grouped_gemm_sm90_kernel(A, B, out, offsets, whole: mo.Constexpr, partly: mo.Constexpr):
+def grouped_gemm_sm90_kernel(A, B, out, offsets, scale_A, scale_B, whole: mo.Constexpr, partly: mo.Constexpr):
     """Tiles of all groups, block after block of the persistent grid; two plans, which differ in how C is stored."""
     plan, tid = whole, mo.thread_idx().x
     config, groups = plan.config, plan.config.groups
     sA, sB, _ = stages_of(plan)                                         # (bM, bK, stages), (bN, bK, stages)
+    sS = stages_of_scales(plan)                                         # (bM, 1, stages)
     sC = mo.shared_array(plan.C.dtype, plan.C.staged) if plan.C.major else None     # (64 * groups, columns, 2)
-    pipe = mo.PipelineTma(config.stages, A.bytes + B.bytes, consumers=groups)
+    pipe = mo.PipelineTma(config.stages, A.bytes + B.bytes + (0 if sS is None else scale_A.bytes),
+                          consumers=groups * plan.product.readers)
     pipe.init()
     mo.sync_threads()
     k_tiles, n_tiles = mo.ceil_div(mo.size(A.tensor, 1), config.bK), mo.ceil_div(out.N, config.bN)
@@ -44,14 +58,14 @@ def grouped_gemm_sm90_kernel(A, B, out, offsets, whole: mo.Constexpr, partly: mo
     if mo.warpgroup_idx() == groups:
         share_registers(plan, loads=True)
         if tid == groups * GROUP:
-            produce(plan, A, B, sA, sB, pipe, work, k_tiles)
+            produce(plan, A, B, sA, sB, pipe, work, k_tiles, (scale_A, sS))
     else:
         share_registers(plan, loads=False)
-        consume(plan, partly, out, sA, sB, sC, pipe, work, k_tiles)
+        consume(plan, partly, out, sA, sB, sC, pipe, work, k_tiles, (scale_A, sS, scale_B))
 
 
 @mo.jit
-def produce(plan, A, B, sA, sB, pipe, work, k_tiles):
+def produce(plan, A, B, sA, sB, pipe, work, k_tiles, scales):
     """One thread fills the stages; a tile of A begins at any row."""
     config = plan.config
     gB = mo.tile(B.tensor, (config.bN, config.bK, 1), (None, None, None), ragged=True)      # (bN, bK, 1, n, k, g)
@@ -63,22 +77,30 @@ def produce(plan, A, B, sA, sB, pipe, work, k_tiles):
             pipe.producer_acquire(state)
             mo.copyto(A, sA[:, :, state.stage], gA[:, :, k], barrier=pipe.barrier(state))
             mo.copyto(B, sB[:, :, state.stage], gB[:, :, :, n, k, group], barrier=pipe.barrier(state))
+            if scales[1] is not None:
+                gS = mo.tile(below(scales[0].tensor, row), (config.bM, 1), (0, None), ragged=True)      # (bM, 1, k)
+                mo.copyto(scales[0], scales[1][:, :, state.stage], gS[:, :, k], barrier=pipe.barrier(state))
             state = state.next()
         work = work.next()
 
 
 @mo.jit
-def consume(whole, partly, out, sA, sB, sC, pipe, work, k_tiles):
+def consume(whole, partly, out, sA, sB, sC, pipe, work, k_tiles, scales):
     """Both warpgroups' rows of a tile after the other; rows of the next group are not this tile's to store."""
     plan, config, tid = whole, whole.config, mo.thread_idx().x
     thr_mma = plan.product.mma.get_slice(tid % (config.groups * GROUP))
     tCrA = thr_mma.partition_fragment_A(sA)                             # (MMA, MMA_M, MMA_K, stages)
     tCrB = thr_mma.partition_fragment_B(sB)                             # (MMA, MMA_N, MMA_K, stages)
-    state, multiply = pipe.consumer_start(), promoted_mainloop if plan.product.promote else mainloop
+    state = pipe.consumer_start()
+    first_turn(plan)
     while work.valid:
-        _, _, n, row, rows = work.coordinates()
+        group, _, n, row, rows = work.coordinates()
         acc = plan.product.mma.partition_fragment_C((config.bM, config.bN))         # (MMA, MMA_M, MMA_N)
-        state = multiply(plan, pipe, acc, tCrA, tCrB, state, (0, k_tiles))
+        if plan.product.promote:
+            factors = scales_of_tile(plan, scales, (out.M, row), n, group, thr_mma)
+            state = promoted_mainloop(plan, pipe, acc, tCrA, tCrB, state, (0, k_tiles), factors)
+        else:
+            state = mainloop(plan, pipe, acc, tCrA, tCrB, state, (0, k_tiles))
         here = replace(out, M=rows, row=row)            # C from the tile's first row on, with the rows that are left
         if plan.C.major == "":
             store(partly, here, None, acc, (0, n, 0))
@@ -93,18 +115,28 @@ def consume(whole, partly, out, sA, sB, sC, pipe, work, k_tiles):
 # --- host ------------------------------------------------------------------------------------------------------------
 
 
-def grouped_gemm_sm90(A: Any, B: Any, C: Any, offsets: Any, *, activation: Activation = "none", alpha: float = 1,
-                      fast_accum: bool = False, config: WarpgroupConfig | None = None) -> Any:
+def grouped_gemm_sm90(A: Any, B: Any, C: Any, offsets: Any = None, *, activation: Activation = "none", alpha: float = 1,
+                      scale_a: Any = None, scale_b: Any = None, fast_accum: bool = False,
+                      config: WarpgroupConfig | None = None) -> Any:
     """C[o[g]:o[g+1]] = activation(alpha * A[o[g]:o[g+1]] @ B[:, :, g].T) for every group g, in place; returns C.
 
     A is (M, K), B (N, K, G), C (M, N), with dtypes and strides as in ``gemm_sm90``.  ``offsets`` o has G + 1 int32 that
     do not decrease, from 0 to M, on the same device.  Groups may be empty; rows of no group stay as they are.
+    ``scale_a`` (M, K / 128) and ``scale_b`` (N / 128, K / 128, G) are factors of blocks, as in ``gemm_sm90``.
+
+    Without offsets, A, B and C are lists of matrices (M_i, K_i), (N_i, K_i) and (M_i, N_i) that lie anywhere, of one
+    dtype each, and C[i] = activation(alpha * A[i] @ B[i].T); factors of blocks are lists as well.
+
     ``config`` must be a cooperative one of two warpgroups.  ArgumentError for other arguments.
     """
+    if offsets is None:
+        return separate_products("grouped_gemm_sm90", A, B, C, scale_a, scale_b, activation=activation, alpha=alpha,
+                                 fast_accum=fast_accum, config=config)
     a, _, c = matrices("grouped_gemm_sm90", A, A, C)
     b, o = array("grouped_gemm_sm90", "B", B, (3,), "(N, K, G)"), mo.describe(offsets)
     _check(a, b, c, o)
     apart("grouped_gemm_sm90", "B", b, c)
+    scaled = check_scales("grouped_gemm_sm90", scale_a, scale_b, a, b, c, {"fast_accum=True": fast_accum})
     alpha = scalar(alpha, a.dtype, "grouped_gemm_sm90")
     configured("grouped_gemm_sm90", config, WarpgroupConfig)
     function = activation_of("grouped_gemm_sm90", activation, ACTIVATIONS)
@@ -113,41 +145,35 @@ def grouped_gemm_sm90(A: Any, B: Any, C: Any, offsets: Any, *, activation: Activ
     if a.shape[1] == 0:
         A, B = (zeros(C, a.dtype, (x.shape[0], 16, *x.shape[2:])) for x in (a, b))     # TMA has no maps of empty arrays
         a, b = mo.describe(A), mo.describe(B)
+        if scaled:
+            scale_a, scale_b = no_blocks(C, a), no_blocks(C, b, BLOCK)
     A, B = (X if loaded(x) is not None else packed(X) for X, x in ((A, a), (B, b)))
     fusion = Fusion(scaled=alpha != 1, activation=function)
     whole, partly = _plans(*(x._replace(ptr=x.ptr % 16) for x in (a, b, c)), fusion,
-                           a.dtype in EIGHTH and not fast_accum, config, mo.multiprocessors(c))
+                           a.dtype in EIGHTH and not fast_accum, config, mo.multiprocessors(c),
+                           ("tma" if by_tma(scale_a) else "threads") if scaled else "")
     chosen = whole.config
     tma_A, tma_B = (mo.TmaCopy(mo.TmaLoad(rounding=mo.tfloat32 if x.dtype == mo.float32 else None), X, tile, box, 1)
                     for X, x, tile, box in ((A, a, whole.A.box, (chosen.bM, chosen.bK)),
                                             (B, b, whole.B.box, (chosen.bN, chosen.bK, 1))))
     tma_C = mo.TmaCopy(mo.TmaStore(), C, whole.C.box, (64, whole.C.columns), 1) if whole.C.major else None
     out = Epilogue(tma_C, C, None, (None,), None, (None,), alpha, 0, c.shape[0], c.shape[1])
-    grouped_gemm_sm90_kernel.launch(tma_A, tma_B, out, offsets, whole, partly, grid=mo.multiprocessors(c),
-                                    block=chosen.threads)
+    grouped_gemm_sm90_kernel.launch(tma_A, tma_B, out, offsets, tma_scales(whole, scale_a), scale_b, whole, partly,
+                                    grid=mo.multiprocessors(c), block=chosen.threads)
     return C
 
 
 @functools.lru_cache(maxsize=1024)
 def _plans(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: WarpgroupConfig | None,
-           multiprocessors: int) -> tuple[Plan, Plan]:
+           multiprocessors: int, scaled: str = "") -> tuple[Plan, Plan]:
     """How whole tiles are stored, and those at the end of a group."""
     check_extents("grouped_gemm_sm90", a, b)
-    if config is None:
-        rows = max(129, c.shape[0] // b.shape[2])
-        found = choose(Problem(rows, c.shape[1], a.shape[1], b.shape[2], a.dtype, promote), multiprocessors)
-        bK = 128 // a.dtype.bytes
-        config = WarpgroupConfig(128, 256, bK, 4) if found.bN > 128 and not promote and c.shape[1] > 128 else \
-            WarpgroupConfig(128, 128, bK, 5)
-    if config.schedule != "cooperative" or config.groups != 2 or config.cluster > 1 or config.swap \
-            or config.store != "warpgroup":
-        raise mo.ArgumentError(f"grouped_gemm_sm90: {config} is no cooperative configuration of two warpgroups",
-                               hint='schedule="cooperative", groups=2, split_k=1, swap=False, share_A=1, share_B=1, '
-                                    'store="warpgroup"')
+    problem = Problem(c.shape[0] // b.shape[2], c.shape[1], a.shape[1], b.shape[2], a.dtype, promote)
+    config = config_of_groups("grouped_gemm_sm90", problem, multiprocessors, config)
     majors = ["mn" if loaded(x) == 0 else "k" for x in (a, b)]
     dtypes = (multiplied(a.dtype), multiplied(b.dtype))
     major_C = stored(c, "warpgroup")
-    whole, partly = (make_plan(config, dtypes, c.dtype, *majors, major, fusion, width(c), promote)
+    whole, partly = (make_plan(config, dtypes, c.dtype, *majors, major, fusion, width(c), promote, scaled=scaled)
                      for major in (major_C if major_C == "k" else "", ""))
     return whole, partly
 

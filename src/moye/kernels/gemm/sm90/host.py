@@ -30,6 +30,7 @@ from moye.kernels.gemm.sm90.config import MOST, Problem, WarpgroupConfig, choose
 from moye.kernels.gemm.sm90.fusion import Fusion
 from moye.kernels.gemm.sm90.kernel import gemm_sm90_kernel
 from moye.kernels.gemm.sm90.plan import Plan, make_plan
+from moye.kernels.gemm.sm90.scales import BLOCK, by_tma, check_scales, no_blocks, tma_scales
 from moye.kernels.pack import packed
 from moye.kernels.workspace import MAKES_ARRAYS, counters, empty, halves, swapped, zeros
 
@@ -46,7 +47,8 @@ OUTPUTS: dict[Any, tuple[Any, ...]] = {
 
 def gemm_sm90(A: Any, B: Any, C: Any, *, bias: Any = None, residual: Any = None, activation: Activation = "none",
               gated: bool = False, row_scale: Any = None, col_scale: Any = None, alpha: float = 1, beta: float = 0,
-              fast_accum: bool = False, config: WarpgroupConfig | None = None) -> Any:
+              scale_a: Any = None, scale_b: Any = None, fast_accum: bool = False,
+              config: WarpgroupConfig | None = None) -> Any:
     """C = activation(alpha * row_scale * col_scale * A @ B.T + beta * C + residual + bias), in place; returns C.
 
     A is (M, K), B (N, K) and C (M, N), or (M, K, L), (N, K, L) and (M, N, L), on one device (sm_90a), of any strides. A
@@ -54,12 +56,15 @@ def gemm_sm90(A: Any, B: Any, C: Any, *, bias: Any = None, residual: Any = None,
     or uint8 with C int32.  ``residual`` is like C, ``bias`` and ``col_scale`` have N elements, and ``row_scale`` has M.
     ``activation`` is "none", "relu", "gelu", "silu" or a function of a register tensor, whose globals are read once.
     With ``gated``, B, bias and col_scale have 2 N rows, and C = activation(first half) * second half.  Sums of float8
-    products are kept in float32, but with ``fast_accum`` in the tensor core's 14 bits.  ``config`` overrides the
-    choice. ArgumentError for other arguments.
+    products are kept in float32, but with ``fast_accum`` in the tensor core's 14 bits.  ``scale_a`` (M, K / 128[, L])
+    and ``scale_b`` (N / 128, K / 128[, L]), float32 with extents rounded up, are factors of blocks of float8 operands:
+    of a row and 128 of K of A, of 128 x 128 elements of B.  ``config`` overrides the choice.  ArgumentError for other
+    arguments.
     """
     a, b, c = matrices("gemm_sm90", A, B, C, ranks=(2, 3))
     _check(a, b, c, gated)
     _check_more(b, c, bias, residual, row_scale, col_scale, gated and (residual is not None or beta != 0))
+    scaled = check_scales("gemm_sm90", scale_a, scale_b, a, b, c, {"gated=True": gated, "fast_accum=True": fast_accum})
     configured("gemm_sm90", config, WarpgroupConfig)
     factors = scalar(alpha, a.dtype, "gemm_sm90"), scalar(beta, a.dtype, "gemm_sm90")
     function = activation_of("gemm_sm90", activation, ACTIVATIONS)
@@ -68,11 +73,14 @@ def gemm_sm90(A: Any, B: Any, C: Any, *, bias: Any = None, residual: Any = None,
     if a.shape[1] == 0:                                 # TMA has no maps of empty arrays
         A, B = (zeros(C, a.dtype, (x.shape[0], 16, *x.shape[2:])) for x in (a, b))
         a, b = mo.describe(A), mo.describe(B)
+        if scaled:
+            scale_a, scale_b = no_blocks(C, a), no_blocks(C, b, BLOCK)
     fusion = Fusion(alpha != 1, row_scale is not None, col_scale is not None, beta != 0, residual is not None,
                     bias is not None, function, gated)
     recipe = _recipe(*(x._replace(ptr=x.ptr % 16) for x in (a, b, c)), fusion,
-                     a.dtype in EIGHTH and not fast_accum, config, mo.multiprocessors(c))
-    _launch(recipe, A, B, C, residual, (bias, row_scale, col_scale), factors)
+                     a.dtype in EIGHTH and not fast_accum, config, mo.multiprocessors(c),
+                     ("tma" if by_tma(scale_a) else "threads") if scaled else "")
+    _launch(recipe, A, B, C, residual, (bias, row_scale, col_scale), factors, (scale_a, scale_b))
     return C
 
 
@@ -90,7 +98,7 @@ class _Recipe:
 
 @functools.lru_cache(maxsize=4096)
 def _recipe(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: WarpgroupConfig | None,
-            multiprocessors: int) -> _Recipe:
+            multiprocessors: int, scaled: str = "") -> _Recipe:
     """The configuration and its plan; once for arrays of one kind."""
     check_extents("gemm_sm90", a, b)
     if config is None:
@@ -98,7 +106,7 @@ def _recipe(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: Warpg
         batches = c.shape[2] if len(c.shape) == 3 else 1
         problem = Problem(a.shape[0], c.shape[1], a.shape[1], batches, a.dtype, promote, fusion.gated,
                           _aligned(a) and _aligned(b), loaded(a) == 0, loaded(b) == 0, plain, _most(c, fusion, plain),
-                          c.kind in MAKES_ARRAYS)
+                          c.kind in MAKES_ARRAYS, scaled != "")
         config = choose(problem, multiprocessors)
     if config.split_k > max(1, -(-a.shape[1] // config.bK)):
         raise mo.ArgumentError(f"gemm_sm90: split_k={config.split_k} of {config} makes more parts than K={a.shape[1]} "
@@ -111,7 +119,7 @@ def _recipe(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: Warpg
     major_C = "" if fusion.accumulate else stored(c, config.store)
     dtypes = (multiplied(a.dtype), multiplied(b.dtype))
     plan = make_plan(config, dtypes, c.dtype, *majors, major_C, fusion, width(c), promote, batched,
-                     (M, N, K) if config.static else None)
+                     (M, N, K) if config.static else None, scaled)
     last, halves = (1,) if batched else (), 2 if fusion.gated else 1
     boxes = ((config.bM, config.bK, *last), (config.bN // halves, config.bK, *last),
              (mo.size(plan.C.box, 0), plan.C.columns, *last) if major_C else ())
@@ -158,7 +166,7 @@ def _blocks(config: WarpgroupConfig, clusters: int, at_once: int) -> int:
 
 
 def _launch(recipe: _Recipe, A: Any, B: Any, C: Any, residual: Any, vectors: tuple[Any, Any, Any],
-            factors: tuple[Any, Any]) -> None:
+            factors: tuple[Any, Any], scales: tuple[Any, Any] = (None, None)) -> None:
     """One launch: TMA copies of the operands, C stored by TMA where it can be."""
     plan = recipe.plan
     config, gated, shares = plan.config, plan.fusion.gated, (plan.config.share_A, plan.config.share_B)
@@ -178,8 +186,9 @@ def _launch(recipe: _Recipe, A: Any, B: Any, C: Any, residual: Any, vectors: tup
     gemm_sm90_kernel.launch(mo.TmaCopy(recipe.loads[0], A, tile_A, box_A, shares[0]),
                             mo.TmaCopy(recipe.loads[1], B, tile_B, box_B, shares[1]), B_up, C_tma, C, residual, bias,
                             bias_up, rows, columns, columns_up, factors[0] if plan.fusion.scaled else None,
-                            factors[1] if plan.fusion.accumulate else None, parts, arrived, plan, grid=recipe.blocks,
-                            block=config.threads, cluster=config.cluster)
+                            factors[1] if plan.fusion.accumulate else None, parts, arrived,
+                            tma_scales(plan, scales[0]), scales[1], plan,
+                            grid=recipe.blocks, block=config.threads, cluster=config.cluster)
 
 
 def _meeting(recipe: _Recipe, C: Any) -> tuple[Any, Any]:

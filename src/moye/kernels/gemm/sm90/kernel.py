@@ -2,7 +2,7 @@
 
 In: TMA copies of A (M, K), B (N, K) and C (M, N), what is fused, a ``Plan``.  Out: C written.
 
-    gemm_sm90_kernel.launch(tma_A, tma_B, None, tma_C, *12 * [None], plan, grid=132, block=plan.config.threads)
+    gemm_sm90_kernel.launch(tma_A, tma_B, None, tma_C, *14 * [None], plan, grid=132, block=plan.config.threads)
 
 A persistent grid.  One thread fills a ring of stages by TMA; warpgroups multiply them, together or in turns.  Edges
 need no predicates: TMA reads zeros outside.  The roles meet only at the mbarriers of a stage, ``pipe``: full, empty.
@@ -21,14 +21,13 @@ from moye.kernels.gemm.sm90.epilogue import (
     store,
     tile_of,
 )
-
-_TURN = 4
-"""Named barriers 4 and 5: the turn of warpgroup 0 and of 1 to multiply; those below are the epilogue's."""
+from moye.kernels.gemm.sm90.mainloop import TURN, first_turn, mainloop, promoted_mainloop, within
+from moye.kernels.gemm.sm90.scales import scales_of_tile, stages_of_scales
 
 
 @mo.kernel
 def gemm_sm90_kernel(A, B, B_up, C_tma, C, residual, bias, bias_up, rows, columns, columns_up, alpha, beta,
-                     parts, arrived, plan: mo.Constexpr):
+                     parts, arrived, scale_A, scale_B, plan: mo.Constexpr):
     """Tiles of C, block after block of the persistent grid, or one for each cluster; what is not asked for is None.
 
     The parameters are flat, because a launch looks at such arguments alone the short way.
@@ -38,6 +37,7 @@ def gemm_sm90_kernel(A, B, B_up, C_tma, C, residual, bias, bias_up, rows, column
                    mo.size(A.tensor, 0), mo.size(B.tensor, 0))
     config, tid = plan.config, mo.thread_idx().x
     sA, sB, memory = stages_of(plan)                                    # (bM, bK, stages), (bN, bK, stages)
+    sS = stages_of_scales(plan)                                         # (bM, 1, stages)
     sC = mo.shared_array(plan.C.dtype, plan.C.staged) if plan.C.major and not plan.in_cluster else None
     if parts is not None:
         each = config.bM * config.bN * config.split_k
@@ -46,8 +46,9 @@ def gemm_sm90_kernel(A, B, B_up, C_tma, C, residual, bias, bias_up, rows, column
     if tid == config.groups * GROUP:                                    # fetched while the barriers are initialised
         for X in (A, *Bs, *([out.tma] if plan.C.major else [])):
             mo.prefetch_tensormap(X)
-    readers = (1 if plan.in_turns else config.groups) * config.peers
-    pipe = mo.PipelineTma(config.stages, A.bytes + len(Bs) * Bs[0].bytes, consumers=readers)
+    readers = (1 if plan.in_turns else config.groups) * config.peers * plan.product.readers
+    in_stage = A.bytes + len(Bs) * Bs[0].bytes + (0 if sS is None else scale_A.bytes)
+    pipe = mo.PipelineTma(config.stages, in_stage, consumers=readers)
     pipe.init()
     if config.cluster > 1:                              # nobody waits before the barriers are initialised; relaxed,
         mo.cluster_arrive(relaxed=True)                 # as pipe.init has a fence for what it wrote
@@ -58,13 +59,13 @@ def gemm_sm90_kernel(A, B, B_up, C_tma, C, residual, bias, bias_up, rows, column
     if mo.warpgroup_idx() == config.groups:
         share_registers(plan, loads=True)
         if tid == config.groups * GROUP:
-            produce(plan, A, Bs, sA, sB, pipe, sched, k_tiles)
+            produce(plan, A, Bs, sA, sB, pipe, sched, k_tiles, (scale_A, sS))
         if plan.in_cluster:                                             # every thread of a cluster counts at its
             mo.cluster_sync()                                           # barriers: the two of gather_and_store
             mo.cluster_sync()
     else:
         share_registers(plan, loads=False)
-        consume(plan, out, sA, sB, sC, memory, pipe, sched, k_tiles)
+        consume(plan, out, sA, sB, sC, memory, pipe, sched, k_tiles, (scale_A, sS, scale_B))
     if config.peers > 1:                                # no block leaves while another may still load into it
         mo.cluster_arrive(relaxed=True)
         mo.cluster_wait()
@@ -129,16 +130,6 @@ def number_of(plan, tile):
 
 
 @mo.jit
-def within(plan):
-    """(row, column) of this block's tile among those of its cluster."""
-    if plan.config.share_A == 1:
-        return mo.cluster_rank(), 0
-    if plan.config.share_B == 1:
-        return 0, mo.cluster_rank()
-    return mo.cluster_rank() // plan.config.share_A, mo.cluster_rank() % plan.config.share_A
-
-
-@mo.jit
 def k_range(plan, k_tiles):
     """The k tiles of this block: all of them, or its share."""
     if plan.gathers:
@@ -151,7 +142,7 @@ def k_range(plan, k_tiles):
 
 
 @mo.jit
-def produce(plan, A, Bs, sA, sB, pipe, sched, k_tiles):
+def produce(plan, A, Bs, sA, sB, pipe, sched, k_tiles, scales):
     """One thread fills the stages, tile after tile, as they become free: it runs ahead as far as there are stages."""
     config = plan.config
     hints = ["evict_first" if config.stream == side else None for side in "AB"]
@@ -168,6 +159,9 @@ def produce(plan, A, Bs, sA, sB, pipe, sched, k_tiles):
                 half = mo.tile(sB, (config.bN // len(Bs), config.bK, 1), (j, 0, state.stage))[:, :, 0]
                 mo.copyto(Bs[j], half, tile_of(plan, Bs[j].tensor, (config.bN // len(Bs), config.bK), by, k, bz),
                           barrier=pipe.barrier(state), hint=hints[1], multicast=masks[1])       # (bN, bK[, 1])
+            if scales[1] is not None:
+                mo.copyto(scales[0], scales[1][:, :, state.stage],
+                          tile_of(plan, scales[0].tensor, (config.bM, 1), bx, k, bz), barrier=pipe.barrier(state))
             state = state.next()
 
 
@@ -185,7 +179,7 @@ def readers_of(plan):
 
 
 @mo.jit
-def consume(plan, out, sA, sB, sC, memory, pipe, sched, k_tiles):
+def consume(plan, out, sA, sB, sC, memory, pipe, sched, k_tiles, scales):
     """A warpgroup's tiles: multiplied together with the others, or in turns, and stored."""
     config, tid, group = plan.config, mo.thread_idx().x, mo.warpgroup_idx()
     thr_mma = plan.product.mma.get_slice(tid % (GROUP if plan.in_turns else config.groups * GROUP))
@@ -193,19 +187,23 @@ def consume(plan, out, sA, sB, sC, memory, pipe, sched, k_tiles):
     tCrB = thr_mma.partition_fragment_B(sB)             # (MMA, MMA_N, MMA_K, stages)
     state = pipe.consumer_start()
     ks = k_range(plan, k_tiles)
-    multiply = promoted_mainloop if plan.product.promote else mainloop
     first, step = sched.first, sched.step
     if plan.in_turns:
         if group == 1:
-            mo.barrier_arrive(_TURN, 2 * GROUP)         # warpgroup 0 begins
+            mo.barrier_arrive(TURN, 2 * GROUP)          # warpgroup 0 begins
             state = state.advance(k_tiles)              # the stages of the first tile are the other's
         first, step = first + group * step, 2 * step    # every other tile of the block
+    first_turn(plan)
     for tile in range(first, sched.tiles, step):
         place = coordinates(plan, sched, tile)
         acc = plan.product.mma.partition_fragment_C((config.bM, config.bN))     # (MMA, MMA_M, MMA_N)
         if plan.in_turns:
-            mo.barrier_sync(_TURN + group, 2 * GROUP)   # the other has begun all of its products
-        state = multiply(plan, pipe, acc, tCrA, tCrB, state, ks)
+            mo.barrier_sync(TURN + group, 2 * GROUP)    # the other has begun all of its products
+        if plan.product.promote:
+            factors = scales_of_tile(plan, scales, (out.M, place[0] * config.bM), place[1], place[2], thr_mma)
+            state = promoted_mainloop(plan, pipe, acc, tCrA, tCrB, state, ks, factors)
+        else:
+            state = mainloop(plan, pipe, acc, tCrA, tCrB, state, ks)
         if plan.in_turns:
             state = state.advance(k_tiles)              # past the tile that the other multiplies meanwhile
         if plan.in_cluster:
@@ -215,78 +213,3 @@ def consume(plan, out, sA, sB, sC, memory, pipe, sched, k_tiles):
         else:
             store(plan, out, sC, acc, place)
     finish_stores(plan)
-
-
-@mo.jit
-def mainloop(plan, pipe, acc, tCrA, tCrB, state, ks):
-    """acc = A * B over these k tiles; the state after them.  A stage is released one step after its products began."""
-    k_first, k_last = ks
-    before = state
-    # Two groups of products are in flight: while those of one stage run, those of the next are issued, and only then is
-    # the older stage given back.  wgmma is asynchronous, and reads shared memory until it is waited for (PTX ISA,
-    # wgmma.wait_group).
-    for k in range(k_first, k_last):
-        pipe.consumer_wait(state)
-        mo.warpgroup_arrive()                           # the registers of acc are as the products may find them
-        for kk in mo.static_range(mo.size(tCrA, 2)):    # one instruction deep in K; the first product overwrites acc
-            mo.gemm(plan.product.mma, tCrA[:, :, kk, state.stage], tCrB[:, :, kk, state.stage], acc,
-                    accumulate=kk > 0 or k > k_first)
-        mo.warpgroup_commit_batch()
-        mo.warpgroup_wait(1)                            # the products of the stage before are done; these go on
-        if k > k_first:
-            release(plan, pipe, before)
-        before, state = state, state.next()
-    hand_over(plan)                                     # before the wait: the tensor core has no gap between the two
-    mo.warpgroup_wait(0)
-    release(plan, pipe, before)
-    return state
-
-
-@mo.jit
-def promoted_mainloop(plan, pipe, acc, tCrA, tCrB, state, ks):
-    """The same, but the tensor core, whose sums of 8-bit floats keep 14 bits, sums one k tile; registers the rest."""
-    k_first, k_last = ks
-    part = mo.make_fragment_like(acc)                   # (MMA, MMA_M, MMA_N)
-    acc.fill(0)
-    for _k in range(k_first, k_last):
-        pipe.consumer_wait(state)
-        mo.warpgroup_arrive()
-        for kk in mo.static_range(mo.size(tCrA, 2)):
-            mo.gemm(plan.product.mma, tCrA[:, :, kk, state.stage], tCrB[:, :, kk, state.stage], part,
-                    accumulate=kk > 0)
-        mo.warpgroup_commit_batch()
-        mo.warpgroup_wait(0)                            # registers read the sums: no product may still be under way
-        release(plan, pipe, state)
-        acc[...] = acc + part
-        state = state.next()
-    hand_over(plan)
-    return state
-
-
-@mo.jit
-def release(plan, pipe, state):
-    """The warpgroup has read a stage: one arrival in every block that fills it."""
-    config, lane = plan.config, mo.thread_idx().x % GROUP
-    if config.peers == 1:
-        if lane == 0:
-            pipe.consumer_release(state)
-    elif lane < config.peers:
-        pipe.consumer_release(state, cta=filler(plan, lane))
-
-
-@mo.jit
-def filler(plan, lane):
-    """The rank of one of the blocks that fill this one's stages: those of its row, then the others of its column."""
-    across, (row, column) = plan.config.share_A, within(plan)
-    if 1 in (across, plan.config.share_B):
-        return lane                                     # the cluster is one row, or one column
-    other = lane - across
-    other = mo.where(other < row, other, other + 1)
-    return mo.where(lane < across, across * row + lane, across * other + column)
-
-
-@mo.jit
-def hand_over(plan):
-    """The other warpgroup may multiply; this one stores meanwhile."""
-    if plan.in_turns:
-        mo.barrier_arrive(_TURN + 1 - mo.warpgroup_idx(), 2 * GROUP)

@@ -35,10 +35,19 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """How they are multiplied.  ``promote``: sums of one k tile are added up in registers (8-bit floats)."""
+    """How they are multiplied.  ``promote``: sums of one k tile are added up in registers (8-bit floats); ``scaled``:
+    multiplied by factors of blocks before.  ``staged``: shared memory (bM, 1, stages) of those of A, if TMA loads them.
+    """
 
     mma: mo.TiledMMA
     promote: bool
+    scaled: bool = False
+    staged: Any = None
+
+    @property
+    def readers(self) -> int:
+        """Arrivals of a warpgroup that has read a stage."""
+        return 1 if self.staged is None else 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +107,10 @@ class Plan:
     def room(self) -> Any:
         """Shared memory (4, threads, sums / 4, peers) for the sums of a piece of as many peers as fit."""
         threads, quads = GROUP * self.config.groups, self.C.columns // 8
-        peers = max(1, left_over(self.config, self.C.columns) // (16 * threads * quads))
+        left = left_over(self.config, self.C.columns)
+        if self.product.staged is not None:
+            left -= 4 * self.config.bM * self.config.stages
+        peers = max(1, left // (16 * threads * quads))
         return mo.make_layout((4, threads, quads, min(self.config.split_k, peers)))
 
     # For the kernel; a launch does not compare methods again, as it does what a kernel reads from modules.
@@ -112,13 +124,14 @@ class Plan:
 @functools.lru_cache(maxsize=1024)
 def make_plan(config: WarpgroupConfig, dtypes: tuple[Any, Any], out: Any, major_A: str, major_B: str, major_C: str,
               fusion: Fusion = _NOTHING, width: int = 1, promote: bool = False, batched: bool = False,
-              extents: tuple[int, int, int] | None = None) -> Plan:
+              extents: tuple[int, int, int] | None = None, scaled: str = "") -> Plan:
     """The plan of one kind of problem; ArgumentError for a configuration that the kernel cannot have.
 
-    ``width``: elements of C that one plain store takes.
+    ``width``: elements of C that one plain store takes.  ``scaled``: blocks have factors, and those of A come by "tma"
+    or are read by "threads".
     """
     a, b = dtypes
-    require(config, a, gated=fusion.gated)
+    require(config, a, gated=fusion.gated, scaled=scaled != "")
     halves = 2 if fusion.gated else 1
     if not major_C and out.bits == 16:          # by 1: ptxas serialises products whose sums are only rounded and stored
         fusion = replace(fusion, scaled=True)   # under predicates (C7514)
@@ -126,13 +139,15 @@ def make_plan(config: WarpgroupConfig, dtypes: tuple[Any, Any], out: Any, major_
     B = _operand(b, major_B, config.bN, config, halves)
     sums = mo.int32 if a in (mo.int8, mo.uint8) else mo.float32
     shared = 1 if config.schedule == "pingpong" else config.groups      # warpgroups that share a tile
-    mma = mo.make_tiled_mma(mo.mma.wgmma(a, b, sums, config.bN, a_major=major_A, b_major=major_B),
+    columns = config.bN // (config.widths if promote else 1)            # of an instruction
+    mma = mo.make_tiled_mma(mo.mma.wgmma(a, b, sums, columns, a_major=major_A, b_major=major_B),
                             mo.make_layout((shared, 1)))
+    staged = mo.make_layout((config.bM, 1, config.stages)) if scaled == "tma" else None
     columns = gcd(config.bN // halves, _widest(config, fusion, major_C, width))
     piece = mo.make_tiled_mma(mo.mma.wgmma(a, b, sums, columns), mo.make_layout((1, 1)))
     C = Output(out, major_C, columns, piece, _copy(out, major_C, columns, width, piece),
                *_staged(config, out, major_C, columns))
-    return Plan(config, A, B, Product(mma, promote), fusion, C, Extents(batched, extents))
+    return Plan(config, A, B, Product(mma, promote, scaled != "", staged), fusion, C, Extents(batched, extents))
 
 
 def _widest(config: WarpgroupConfig, fusion: Fusion, major_C: str, width: int) -> int:

@@ -1,0 +1,193 @@
+"""A warpgroup's products of one tile: sums over its k tiles, in the tensor core, or promoted to float32 in registers.
+
+In: the stages as operands, a state of their pipeline, a range of k tiles.  Out: accumulators; the state after them.
+
+    state = mainloop(plan, pipe, acc, tCrA, tCrB, state, (0, k_tiles))
+
+The tensor core keeps 14 bits of sums of 8-bit floats.  With ``plan.product.promote`` it sums 128 bytes of K, and these
+sums are added up in float32; what they are multiplied by before, if anything, is in ``Scales``.
+"""
+
+from __future__ import annotations
+
+import moye as mo
+from moye.kernels.gemm.sm90.config import GROUP
+from moye.kernels.gemm.sm90.scales import multiply_ahead, read_ahead
+
+TURN = 4
+"""Named barriers 4 and 5: the turn of warpgroup 0 and of 1 to multiply; those below are the epilogue's."""
+
+
+@mo.jit
+def mainloop(plan, pipe, acc, tCrA, tCrB, state, ks):
+    """acc = A * B over these k tiles; the state after them.  A stage is released one step after its products began."""
+    k_first, k_last = ks
+    before = state
+    # Two groups of products are in flight: while those of one stage run, those of the next are issued, and only then is
+    # the older stage given back.  wgmma is asynchronous, and reads shared memory until it is waited for (PTX ISA,
+    # wgmma.wait_group).
+    for k in range(k_first, k_last):
+        pipe.consumer_wait(state)
+        mo.warpgroup_arrive()                           # the registers of acc are as the products may find them
+        for kk in mo.static_range(mo.size(tCrA, 2)):    # one instruction deep in K; the first product overwrites acc
+            mo.gemm(plan.product.mma, tCrA[:, :, kk, state.stage], tCrB[:, :, kk, state.stage], acc,
+                    accumulate=kk > 0 or k > k_first)
+        mo.warpgroup_commit_batch()
+        mo.warpgroup_wait(1)                            # the products of the stage before are done; these go on
+        if k > k_first:
+            release(plan, pipe, before)
+        before, state = state, state.next()
+    hand_over(plan)                                     # before the wait: the tensor core has no gap between the two
+    mo.warpgroup_wait(0)
+    release(plan, pipe, before)
+    return state
+
+
+# --- promoted sums ---------------------------------------------------------------------------------------------------
+
+
+@mo.jit
+def promoted_mainloop(plan, pipe, acc, tCrA, tCrB, state, ks, scales):
+    """The same; the tensor core sums one k tile, registers the rest, as ``config.promotion`` says."""
+    acc.fill(0)
+    if scales is not None:
+        read_ahead(scales, ks[0])
+    adding = adding_behind if plan.config.promotion == "behind" else adding_between
+    state = adding(plan, pipe, acc, tCrA, tCrB, state, ks, scales)
+    hand_over(plan)
+    return state
+
+
+@mo.jit
+def adding_between(plan, pipe, acc, tCrA, tCrB, state, ks, scales):
+    """64 rows of sums of one k tile at a time; while a warpgroup adds them up, the other one's products run."""
+    part, slabs = mo.make_fragment_like(acc[:, 0:1, 0:1]), mo.size(acc, 1)          # (MMA, 1, 1)
+    k_first, k_last = ks
+    for k in range(k_first, k_last):
+        pipe.consumer_wait(state)
+        for i in mo.static_range(slabs):
+            if plan.config.promotion == "turns":
+                mo.barrier_sync(TURN + mo.warpgroup_idx(), 2 * GROUP)
+            begin(plan, tCrA, tCrB, part, i, 0, state)
+            if i == 0:
+                next_factors(scales, state, k, k_last)
+            mo.warpgroup_wait(0)                        # registers read the sums: no product may still be under way
+            if i == slabs - 1:
+                release(plan, pipe, state)
+            add_up(acc, part, scales, i, 0)
+        state = state.next()
+    return state
+
+
+@mo.jit
+def adding_behind(plan, pipe, acc, tCrA, tCrB, state, ks, scales):
+    """Two parts of a k tile in turn, slabs of 64 rows or halves of the columns: one is added up while the other runs,
+    so that a warpgroup alone keeps the tensor core busy.
+    """
+    first, second = mo.make_fragment_like(acc[:, 0:1, 0:1]), mo.make_fragment_like(acc[:, 0:1, 0:1])    # (MMA, 1, 1)
+    i, j = (1, 0) if mo.size(acc, 1) == 2 else (0, 1)                   # the place of the second part
+    k_first, k_last = ks
+    for k in range(k_first, k_last):
+        pipe.consumer_wait(state)
+        begin(plan, tCrA, tCrB, first, 0, 0, state)
+        begin(plan, tCrA, tCrB, second, i, j, state)
+        next_factors(scales, state, k, k_last)
+        mo.warpgroup_wait(1)
+        add_up(acc, first, scales, 0, 0)
+        mo.warpgroup_wait(0, acc)                       # not before these additions, which the compiler would move
+        release(plan, pipe, state)
+        add_up(acc, second, scales, i, j)
+        state = state.next()
+    return state
+
+
+@mo.jit
+def begin(plan, tCrA, tCrB, part, i, j, state):
+    """The products of a k tile for 64 rows of the tile and one width of the instruction, on their way."""
+    depth, in_turns = mo.size(tCrA, 2), plan.config.promotion == "turns"
+    mo.warpgroup_arrive()
+    for kk in mo.static_range(depth):
+        mo.gemm(plan.product.mma, tCrA[:, i:i + 1, kk, state.stage], tCrB[:, j:j + 1, kk, state.stage], part,
+                accumulate=kk > 0)
+        if kk == depth - 1 or (in_turns and kk == depth - 2):
+            mo.warpgroup_commit_batch()
+    if in_turns:                                        # the other one's products begin as the last of these runs
+        mo.warpgroup_wait(1)
+        mo.barrier_arrive(TURN + 1 - mo.warpgroup_idx(), 2 * GROUP)
+
+
+@mo.jit
+def next_factors(scales, state, k, k_last):
+    """The factors of this k tile, and those of the next asked for."""
+    if scales is not None:
+        multiply_ahead(scales, state.stage)
+        read_ahead(scales, mo.min(k + 1, k_last - 1))
+
+
+@mo.jit
+def add_up(acc, part, scales, i, j):
+    """Add the sums of a k tile to acc (MMA, MMA_M, MMA_N), at slab i and width j, multiplied by their factors."""
+    own = acc[:, i:i + 1, j:j + 1]                      # (MMA, 1, 1)
+    if scales is None:
+        own[...] = own + part
+    else:
+        strips = mo.size(scales.factors, 1)
+        here = mo.ceil_div(strips, mo.size(acc, 2))     # in this part; one strip is all of the tile
+        at = 0 if strips == 1 else j * here
+        lie = mo.make_layout((2, 2, mo.size(part) // 4 // here, here))              # column, row, 8 columns, strip
+        repeat = mo.make_layout(mo.shape(lie), (0, 1, 0, 2))
+        sums = own.with_layout(lie)
+        factors = scales.factors[:, at:at + here, i]    # (2, strips)
+        sums[...] = sums + part.with_layout(lie) * factors.with_layout(repeat)
+
+
+# --- stages and turns ------------------------------------------------------------------------------------------------
+
+
+@mo.jit
+def release(plan, pipe, state):
+    """The warpgroup, or one of its warps, has read a stage: one arrival in every block that fills it."""
+    config, lane = plan.config, mo.thread_idx().x % GROUP
+    if plan.product.staged is not None:                 # threads have read it as well, and not together
+        mo.sync_warp()
+        lane = lane % 32
+    if config.peers == 1:
+        if lane == 0:
+            pipe.consumer_release(state)
+    elif lane < config.peers:
+        pipe.consumer_release(state, cta=filler(plan, lane))
+
+
+@mo.jit
+def filler(plan, lane):
+    """The rank of one of the blocks that fill this one's stages: those of its row, then the others of its column."""
+    across, (row, column) = plan.config.share_A, within(plan)
+    if 1 in (across, plan.config.share_B):
+        return lane                                     # the cluster is one row, or one column
+    other = lane - across
+    other = mo.where(other < row, other, other + 1)
+    return mo.where(lane < across, across * row + lane, across * other + column)
+
+
+@mo.jit
+def within(plan):
+    """(row, column) of this block's tile among those of its cluster."""
+    if plan.config.share_A == 1:
+        return mo.cluster_rank(), 0
+    if plan.config.share_B == 1:
+        return 0, mo.cluster_rank()
+    return mo.cluster_rank() // plan.config.share_A, mo.cluster_rank() % plan.config.share_A
+
+
+@mo.jit
+def first_turn(plan):
+    """Where warpgroups that share a tile take turns at each k tile, warpgroup 0 begins."""
+    if plan.product.promote and plan.config.promotion == "turns" and mo.warpgroup_idx() == 1:
+        mo.barrier_arrive(TURN, 2 * GROUP)
+
+
+@mo.jit
+def hand_over(plan):
+    """The other warpgroup may multiply; this one stores meanwhile."""
+    if plan.in_turns:
+        mo.barrier_arrive(TURN + 1 - mo.warpgroup_idx(), 2 * GROUP)

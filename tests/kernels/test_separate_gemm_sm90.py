@@ -1,0 +1,161 @@
+"""``grouped_gemm_sm90`` of lists of matrices that lie anywhere, in the simulator against float64; what it refuses."""
+
+from __future__ import annotations
+
+import re
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import moye as mo
+from moye.kernels import WarpgroupConfig, grouped_gemm_sm90
+from moye.kernels.gemm.sm90.separate import TOGETHER
+from moye.runtime.prepare import compile_only
+from scaled_products import blocks, exact, factors
+from warpgroup_products import ACTIVATIONS, DTYPES, check_error, expected_of, filled, tile
+
+SHAPES = ((300, 200, 72), (1, 8, 16), (64, 136, 200), (0, 40, 16), (130, 0, 16), (129, 264, 33), (65, 80, 0))
+SMALL = tile("bf16", 128, 64, groups=2)
+
+
+def matrices(shapes, kind="bf16", orders="CC", out="bf16", *, odd=""):
+    """Lists of A, B and C, each matrix in memory of its own; ``odd`` as in ``warpgroup_products``."""
+    rng = np.random.default_rng(len(shapes))
+    As = [filled(rng, (M, K), DTYPES[kind], orders[0], odd="A" in odd).x for M, _, K in shapes]
+    Bs = [filled(rng, (N, K), DTYPES[kind], orders[1], odd="B" in odd).x for _, N, K in shapes]
+    Cs = [filled(rng, (M, N), DTYPES[out], odd="C" in odd).x for M, N, _ in shapes]
+    for C in Cs:
+        C[...] = np.nan if C.dtype.kind != "i" else -77
+    return As, Bs, Cs
+
+
+def agree(As, Bs, Cs, alpha=1.0, activation="none", **options):
+    """One call against float64; the reports of its launches."""
+    with mo.checking() as reports:
+        assert grouped_gemm_sm90(As, Bs, Cs, alpha=alpha, activation=activation, **options) is Cs
+    for A, B, C in zip(As, Bs, Cs, strict=True):
+        if 0 not in C.shape:
+            sums, error = expected_of(A, B)
+            check_error(C, ACTIVATIONS[activation](alpha * sums), 1.2 * abs(alpha) * error)
+    assert [report for report in reports if not report.ok] == []
+    return reports
+
+
+def test_extents_of_their_own():
+    """Matrices without elements, and one without anything to sum, for which zeros are made and multiplied alone."""
+    names = [report.kernel for report in agree(*matrices(SHAPES), config=SMALL)]
+    assert names == ["transpose_kernel", "gemm_sm90_kernel", "separate_gemm_sm90_kernel"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "out"), [("f16", "f16"), ("f32", "bf16"), ("e4m3", "f16"), ("e5m2", "bf16")])
+def test_dtypes(kind, out):
+    agree(*matrices(SHAPES[:3], kind, out=out))
+
+
+@pytest.mark.parametrize("orders", ["FC", "CF", "FF"])
+def test_orders(orders):
+    assert len(agree(*matrices(SHAPES[:3], orders=orders), config=SMALL)) == 1
+
+
+@pytest.mark.parametrize(("out", "odd"), [("f32", ""), ("bf16", "C"), ("bf16", "AB")])
+def test_what_tma_cannot_take_is_alone(out, odd):
+    """A launch for each product, and copies of operands before it."""
+    assert len(agree(*matrices(SHAPES[1:3], out=out, odd=odd))) >= 2
+
+
+def test_integers():
+    As, Bs, Cs = matrices(SHAPES[:3], "s8", out="s32")
+    grouped_gemm_sm90(As, Bs, Cs)
+    assert all(np.array_equal(C, A.astype(int) @ B.astype(int).T) for A, B, C in zip(As, Bs, Cs, strict=True))
+
+
+def test_mixed_strides():
+    """Products that lie alike share a launch."""
+    rows, columns = matrices(SHAPES[:3], orders="CC"), matrices(SHAPES[:3], orders="FC")
+    lists = [[*first, *second] for first, second in zip(rows, columns, strict=True)]
+    assert len(agree(*lists, config=SMALL)) == 2
+
+
+def test_more_than_one_launch_takes():
+    assert len(agree(*matrices([(20 + i, 64, 64) for i in range(TOGETHER + 3)]), config=SMALL)) == 2
+
+
+def test_matrices_of_one_array():
+    """Views that lie beside each other, and one B for several."""
+    rng = np.random.default_rng(0)
+    X, W = filled(rng, (96, 192), DTYPES["bf16"]).x, filled(rng, (72, 64), DTYPES["bf16"]).x
+    out = filled(rng, (96, 216), DTYPES["bf16"]).x
+    agree([X[:, 64 * i:64 * i + 64] for i in range(3)], [W] * 3, [out[:, 72 * i:72 * i + 72] for i in range(3)],
+          config=SMALL)
+
+
+def test_fused():
+    agree(*matrices(SHAPES[:3]), alpha=-0.5, activation="gelu", config=SMALL)
+
+
+def test_factors_of_blocks():
+    As, Bs, Cs = matrices(SHAPES[:3], "e4m3")
+    rng = np.random.default_rng(1)
+    of_A = [factors(rng, (M, blocks(K))) for M, _, K in SHAPES[:3]]
+    of_B = [factors(rng, (blocks(N), blocks(K))) for _, N, K in SHAPES[:3]]
+    grouped_gemm_sm90(As, Bs, Cs, scale_a=of_A, scale_b=of_B)
+    for A, B, C, a, b in zip(As, Bs, Cs, of_A, of_B, strict=True):
+        check_error(C, *exact(A, B, a, b))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("promotion", ["between", "turns", "behind"])
+def test_promoted(promotion):
+    agree(*matrices(SHAPES[:3], "e4m3"), config=WarpgroupConfig(128, 128, 128, 3, promotion=promotion))
+
+
+def test_nothing():
+    assert grouped_gemm_sm90([], [], []) == []
+
+
+def changed(**other):
+    As, Bs, Cs = matrices([(6, 8, 16), (20, 16, 32)])
+    return {"A": As, "B": Bs, "C": Cs} | other
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (changed(A=np.zeros((6, 16))), "without offsets A, B and C are lists of matrices, and A is a ndarray"),
+    (changed(B=[np.zeros((8, 16), np.float16)]), "2 matrices A, 1 B and 2 C are not as many of each"),
+    (changed(A=matrices([(6, 8, 16), (20, 16, 40)])[0]), "product 1: A (20, 40), B (16, 32) and C (20, 16) are not"),
+    (changed(A=[matrices([(6, 8, 16)], "f16")[0][0]] * 2), "product 0: A holds float16 and B bfloat16"),
+    (changed(C=[np.zeros((6, 8), ml_dtypes.bfloat16), np.zeros((20, 16), np.float32)]),
+     "product 1: C is float32 on the host, and that of product 0 bfloat16 on the host"),
+    (changed(scale_a=[None]), "scale_a must be a list of 2 arrays, as A is, not 1"),
+    (changed(scale_a=3), "scale_a must be a list of 2 arrays, as A is, not a int"),
+    (changed(config=WarpgroupConfig(128, 64, 64, 3, share_A=2)), "is no cooperative configuration"),
+    (changed(activation="tanh"), "activation='tanh' is none of"),
+    (changed(alpha="x"), "alpha and beta are real numbers, not 'x'")])
+def test_refused(arguments, message):
+    with pytest.raises(mo.ArgumentError, match=f"^grouped_gemm_sm90[:,] .*{re.escape(message)}"):
+        grouped_gemm_sm90(**arguments)
+
+
+@pytest.mark.parametrize("shared", ["A", "C"])
+def test_a_result_has_memory_of_its_own(shared):
+    """Not only apart from the operands of its own product."""
+    As, Bs, Cs = matrices([(16, 16, 16), (16, 16, 16), (16, 16, 16)])
+    (As if shared == "A" else Cs)[2] = Cs[0]
+    with pytest.raises(mo.ArgumentError, match=f"C shares memory with {shared} of product [02]"):
+        grouped_gemm_sm90(As, Bs, Cs)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [mo.bfloat16, mo.float8_e4m3fn])
+def test_compiled(dtype):
+    """As many as one launch takes: no spills, nothing serialised, parameters below 32 kB."""
+    array, shapes = mo.TensorLike, [(1000 + 24 * i, 1024 + 128 * i, 512 * i + 64) for i in range(TOGETHER)]
+    with compile_only("sm_90a") as compiled:
+        grouped_gemm_sm90([array(dtype, (M, K), (K, 1)) for M, _, K in shapes],
+                          [array(dtype, (N, K), (K, 1)) for _, N, K in shapes],
+                          [array(mo.bfloat16, (M, N), (N, 1)) for M, N, _ in shapes], activation="silu")
+    program, = compiled.programs
+    assert program.spills == program.stack == 0
+    assert not re.findall(r"\(C\d+\).*", program.compiled.log)
+    assert program.sass.count("UTMALDG") == 2 * TOGETHER
