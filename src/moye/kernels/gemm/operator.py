@@ -19,8 +19,8 @@ import moye as mo
 
 _TENSORS = ("bias", "residual", "row_scale", "col_scale", "scale_a", "scale_b")
 _SCHEMA = (f"(Tensor A, Tensor B, Tensor(a!) C, {', '.join(f'Tensor? {name}=None' for name in _TENSORS)}, *, "
-           "Scalar alpha=1, Scalar beta=0, bool tf32=False, str activation='none', bool gated=False, bool fast_accum=False, "
-           "int? splits=None, str config='') -> ()")
+           "Scalar alpha=1, Scalar beta=0, bool tf32=False, str activation='none', bool gated=False, "
+           "bool fast_accum=False, int? splits=None, str config='') -> ()")
 OPTIONS = tuple(re.findall(r"(\w+)=", _SCHEMA))
 _values: dict[str, Any] = {}
 """Functions and configurations, which an operator cannot take, by the names that stand for them in a graph."""
