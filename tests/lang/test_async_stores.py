@@ -147,39 +147,12 @@ def test_atomics_beside(first, plain):
     assert plain or (out == (2 * x + 3)[:, None]).all()
 
 
-@mo.kernel
-def handed_on(out, x, rounds):
-    """A ring of two stages with full and empty mbarriers, and no barrier of the cluster in the loop."""
-    tid, bid, rank, blocks = mo.thread_idx().x, mo.block_idx().x, mo.cluster_rank(), mo.cluster_dim().x
-    stages, full, empty = mo.shared_array(mo.float32, (32, 2)), mo.mbarrier_array(2), mo.mbarrier_array(2)
-    if tid < 2:
-        mo.mbarrier_init(full, tid, 1)
-        mo.mbarrier_init(empty, tid, 32)
-        mo.fence_mbarrier_init()
-    mo.cluster_sync()
-    there, value = mo.map_shared_rank(stages, (rank + 1) % blocks), x[tid, bid]
-    for k in range(rounds):
-        stage, phase = k % 2, k // 2 % 2
-        if tid == 0:
-            mo.mbarrier_arrive_expect_tx(full, stage, 4 * 32)
-        mo.mbarrier_wait(empty, stage, phase ^ 1)
-        mo.st_async(mo.tile(there[:, stage], (1,), (tid,)), value, barrier=(full, stage))
-        mo.mbarrier_wait(full, stage, phase)
-        value = stages[31 - tid, stage] + 1
-        mo.mbarrier_arrive(empty, stage, cta=(rank + blocks - 1) % blocks)
-    out[tid, bid] = value
-    mo.cluster_sync()
-
-
 @pytest.mark.parametrize("earliest", [False, True])
 def test_a_pipeline_through_the_cluster(earliest):
-    x = np.random.default_rng(0).standard_normal((32, 8)).astype(np.float32)
-    out, wanted = np.zeros_like(x), x.reshape(32, 2, 4)
-    report = mo.check(handed_on, earliest=earliest).launch(out, x, 7, grid=8, block=32, cluster=4)
+    args = cases.handed_on_arguments(7)
+    report = mo.check(cases.handed_on, earliest=earliest).launch(*args, grid=8, block=32, cluster=cases.CLUSTER)
     assert report.ok and not report.not_judged, report
-    for _ in range(7):
-        wanted = np.roll(wanted, 1, axis=2)[::-1] + 1
-    assert np.allclose(out, wanted.reshape(32, 8))
+    assert np.allclose(args[0], cases.handed_on_expected(args))
 
 
 @pytest.mark.parametrize(("call", "message"), [
