@@ -116,6 +116,44 @@ for _kind, _type in SUMS:
 
 
 @mo.kernel
+def handed_on(out, x, rounds):
+    """A ring of two stages with full and empty mbarriers, and no barrier of the cluster in the loop."""
+    tid, bid, rank, blocks = mo.thread_idx().x, mo.block_idx().x, mo.cluster_rank(), mo.cluster_dim().x
+    stages, full, empty = mo.shared_array(mo.float32, (32, 2)), mo.mbarrier_array(2), mo.mbarrier_array(2)
+    if tid < 2:
+        mo.mbarrier_init(full, tid, 1)
+        mo.mbarrier_init(empty, tid, 32)
+        mo.fence_mbarrier_init()
+    mo.cluster_sync()
+    there, value = mo.map_shared_rank(stages, (rank + 1) % blocks), x[tid, bid]
+    for k in range(rounds):
+        stage, phase = k % 2, k // 2 % 2
+        if tid == 0:
+            mo.mbarrier_arrive_expect_tx(full, stage, 4 * 32)
+        mo.mbarrier_wait(empty, stage, phase ^ 1)
+        mo.st_async(mo.tile(there[:, stage], (1,), (tid,)), value, barrier=(full, stage))
+        mo.mbarrier_wait(full, stage, phase)
+        value = stages[31 - tid, stage] + 1
+        mo.mbarrier_arrive(empty, stage, cta=(rank + blocks - 1) % blocks)
+    out[tid, bid] = value
+    mo.cluster_sync()
+
+
+def handed_on_arguments(rounds, clusters=2):
+    x = np.random.default_rng(0).standard_normal((32, clusters * CLUSTER)).astype(np.float32)
+    return [np.zeros_like(x), x, rounds]
+
+
+def handed_on_expected(args):
+    """Turned over and one more, by each block that it has passed."""
+    _, x, rounds = args
+    found = x.reshape(32, -1, CLUSTER)
+    for _ in range(rounds):
+        found = np.roll(found, 1, axis=2)[::-1] + np.float32(1)
+    return found.reshape(x.shape)
+
+
+@mo.kernel
 def faulty_kernel(out, x, fault: mo.Constexpr):
     """Two blocks exchange a number a thread, with one fault, or none (None)."""
     tid, other = mo.thread_idx().x, 1 - mo.cluster_rank()

@@ -17,10 +17,10 @@ def _hopper():
         pytest.skip("clusters need sm_90")
 
 
-def on_gpu(kernel, args, blocks):
+def on_gpu(kernel, args, blocks, block=cases.BLOCK):
     device = [to_device(x) if isinstance(x, np.ndarray) else x for x in args]
     for _ in range(3):
-        kernel.launch(*device, grid=blocks, block=cases.BLOCK, cluster=cases.CLUSTER)
+        kernel.launch(*device, grid=blocks, block=block, cluster=cases.CLUSTER)
     torch.cuda.synchronize()
     return to_host(device[0], args[0])
 
@@ -36,3 +36,10 @@ def test_rings(dtype, count, turns):
 def test_sums(kind, dtype):
     args = cases.sums_arguments(kind, dtype, clusters=500)
     assert np.array_equal(on_gpu(cases.sums_kernel, args, 500 * cases.CLUSTER), cases.sums_expected(args))
+
+
+def test_a_pipeline():
+    """Full and empty mbarriers alone, again and again."""
+    args = cases.handed_on_arguments(1001, clusters=300)
+    found = on_gpu(cases.handed_on, args, 300 * cases.CLUSTER, block=32)
+    np.testing.assert_allclose(found, cases.handed_on_expected(args), rtol=1e-4)

@@ -113,6 +113,48 @@ def test_sums_of_several_phases():
     assert {x.code for x in mo.check(phases(False)).launch(out, grid=2, block=32, cluster=2).findings} & {"D13", "F1"}
 
 
+@pytest.mark.parametrize(("first", "plain"), [("red", False), ("atomic", False), ("red", True)])
+def test_atomics_beside(first, plain):
+    """Atomics of the block itself and of others do not race with red.async, and plain stores do."""
+    @mo.kernel
+    def kernel(out, x):
+        tid = mo.thread_idx().x
+        cells, full = mo.shared_array(mo.int32, 32), mo.mbarrier_array(1)
+        cells[tid] = 0
+        if tid == 0:
+            mo.mbarrier_init(full, 0, 1)
+            mo.fence_mbarrier_init()
+            mo.mbarrier_arrive_expect_tx(full, 0, 2 * 32 * 4)
+        mo.cluster_sync()
+        for rank in mo.static_range(2):
+            there = mo.map_shared_rank(cells, rank)
+            if first == "atomic":
+                mo.atomic_add(there, tid, 1)
+            mo.red_async(mo.tile(there, (1,), (tid,)), x[tid], barrier=(full, 0))
+            if plain:
+                there[tid] = 1
+            elif first == "red":
+                mo.atomic_add(there, tid, 1)
+        mo.atomic_add(cells, tid, 1)
+        mo.mbarrier_wait(full, 0, 0)
+        mo.cluster_sync()
+        out[tid, mo.block_idx().x] = cells[tid]
+        mo.cluster_sync()
+
+    out, x = np.zeros((32, 2), np.int32), np.arange(32, dtype=np.int32)
+    report = mo.check(kernel).launch(out, x, grid=2, block=32, cluster=2)
+    assert report.ok is not plain, report
+    assert plain or (out == (2 * x + 3)[:, None]).all()
+
+
+@pytest.mark.parametrize("earliest", [False, True])
+def test_a_pipeline_through_the_cluster(earliest):
+    args = cases.handed_on_arguments(7)
+    report = mo.check(cases.handed_on, earliest=earliest).launch(*args, grid=8, block=32, cluster=cases.CLUSTER)
+    assert report.ok and not report.not_judged, report
+    assert np.allclose(args[0], cases.handed_on_expected(args))
+
+
 @pytest.mark.parametrize(("call", "message"), [
     (lambda s, there, r, bars: mo.st_async(s, r, barrier=(bars, 0)), "is not in the shared memory of a block of the"),
     (lambda s, there, r, bars: mo.st_async(there, r, barrier=(s, 0)), "are a shared tensor of uint64"),

@@ -366,9 +366,8 @@ class Engines:
             assert at.block is not None, "the blocks of a cluster are told apart"
             if op.by is not None:                       # atomic, so that they may meet others of their kind
                 last = shadow.write[at.unit, at.block]
-                again = (kind_of(last) == ENGINE) & np.isin(op_of(last), list(self._combining)) & (last != 0)
                 shadow.write[at.unit, at.block] = np.where(
-                    again, pack(np.zeros_like(last), self.judge.number(op), SYNC, at.first), last)
+                    self.combined(last), pack(np.zeros_like(last), self.judge.number(op), SYNC, at.first), last)
             if barrier.buffer.id not in self.stages.broken:
                 self._overwrites(shadow, op, at.pick(own[row]), element)
             if barrier.buffer.id not in self.stages.broken:
@@ -379,6 +378,13 @@ class Engines:
                                                       np.full_like(epoch, engine)))
             renewed(shadow, at)
             renew(shadow, at)
+
+    def combined(self, record: Ints) -> Bools:
+        """Whether these last writes are by red.async: atomic, so that others that are need no order with them."""
+        if not self._combining:
+            return np.zeros(record.shape, np.bool_)
+        found: Bools = (record != 0) & (kind_of(record) == ENGINE) & np.isin(op_of(record), list(self._combining))
+        return found
 
     def _overwrites(self, shadow: Shadow, op: ops.AnyAsync, at: Footprint, stage: int) -> None:
         if not len(at.unit):
