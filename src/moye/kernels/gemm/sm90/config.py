@@ -237,7 +237,11 @@ def wide(problem: Problem, few: int, multiprocessors: int) -> list[WarpgroupConf
 
 
 def splits(tile: WarpgroupConfig, problem: Problem, multiprocessors: int) -> list[WarpgroupConfig]:
-    """A tile whose k tiles several blocks share: in a cluster, or in memory, as many as the device holds."""
+    """A tile whose k tiles several blocks share: in a cluster, or in memory.
+
+    There as many as the device holds, once and twice over, or the next fewer of ``PARTS``, which hand round less; each
+    has two k tiles or more.
+    """
     if problem.gated:
         return []
     M, N = (problem.N, problem.M) if tile.swap else (problem.M, problem.N)
@@ -248,11 +252,11 @@ def splits(tile: WarpgroupConfig, problem: Problem, multiprocessors: int) -> lis
         if parts * 2 <= k_tiles and count * parts <= 2 * multiprocessors and 4 * tile.bN <= 128 * depth \
                 and tile.bN % 64 in (0, 8, 16, 32) and 256 * tile.groups <= 128 * depth * max(1, tile.bN // 64):
             found.append(replace(tile, stages=depth, split_k=parts))
-    for waves in (1, 2) if problem.workspace else ():
-        parts = max((n for n in PARTS if n * count <= waves * multiprocessors), default=1)
-        if parts > 1 and parts * 2 <= k_tiles:
-            found.append(replace(tile, stages=deepest(tile.bM, tile.bN, tile.groups, meets=True), split_k=parts,
-                                 gather="memory"))
+    if problem.workspace:
+        depth = deepest(tile.bM, tile.bN, tile.groups, meets=True)
+        parts = [n for waves in (1, 2)
+                 for n in [n for n in PARTS if n * count <= waves * multiprocessors and 2 * n <= k_tiles][-2:]]
+        found += [replace(tile, stages=depth, split_k=n, gather="memory") for n in dict.fromkeys(parts)]
     return found
 
 
