@@ -31,6 +31,11 @@ def test_more(first):
     right(range(first, first + 12))
 
 
+def test_what_underflows_may_be_zero():
+    """silu(-500) * inf: -inf of an exact silu, and a NaN of one in float32, which is zero."""
+    right(range(5186, 5187))
+
+
 # --- what is drawn ---------------------------------------------------------------------------------------------------
 
 
