@@ -513,7 +513,7 @@ def configured(product: Product) -> dict[str, Any]:
                       gated=product.gated, aligned=product.pick % 2 == 0)
     ways: dict[tuple[Any, ...], list[Any]] = {}         # each as often, and not as many as it has tiles
     for config in candidates(problem, product.blocks):
-        way = config.schedule, config.groups, config.split_k > 1 and config.gather, config.multicast
+        way = config.schedule, config.groups, config.split_k > 1 and config.gather, config.share_A, config.share_B
         ways.setdefault(way, []).append(config)
     chosen = ways[list(ways)[product.pick % len(ways)]]
     return {"config": chosen[product.pick // len(ways) % len(chosen)]}
