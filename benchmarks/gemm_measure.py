@@ -24,7 +24,7 @@ import torch
 import moye as mo
 from gemm import Problem
 from gemm_draws import draw, layers
-from gemm_model import FIELDS, problem_of
+from gemm_model import DTYPES, FIELDS, problem_of
 from gemm_rows import KINDS
 from moye.kernels.gemm.sm90 import config as model
 from moye.kernels.gemm.sm90.host import gemm_sm90
@@ -121,7 +121,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("seed", type=int)
     parser.add_argument("count", type=int)
-    parser.add_argument("--kind", default="bf16", choices=KINDS)
+    parser.add_argument("--kind", default="bf16", choices=DTYPES)
     parser.add_argument("--orders", default="")
     parser.add_argument("--near", type=float, default=1.5)
     parser.add_argument("--most", type=int, default=12, help="configurations of a product")
