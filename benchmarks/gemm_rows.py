@@ -35,6 +35,7 @@ KINDS = {
     "e4m3 fast": Kind("float8_e4m3fn", "bfloat16", {"fast_accum": True}, fast=True),
     "e4m3 promoted": Kind("float8_e4m3fn", "bfloat16"),
     "tf32": Kind("float32", "float32", {"tf32": True}),
+    "f32": Kind("float32", "float32"),
     "s8": Kind("int8", "int32"),
 }
 RESULT_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4, "int32": 4}

@@ -1,0 +1,121 @@
+"""What a launch of ``gemm_simt`` is specialised on: how operands come in, how they lie, who multiplies what.
+
+In: a configuration, a dtype, how each operand is copied, which edges are ragged.  Out: ``Plan``, one for each kind.
+
+    make_plan(config, mo.float32, ("vector", "k vector"), (False, False), (False, False, True), 4)
+
+Operands stay as they are: along their rows in shared memory, or along K.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import moye as mo
+from moye.kernels.gemm.simt.config import TileConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Layouts and tiled operations, and which edges are ragged."""
+
+    config: TileConfig
+    sA: mo.Layout
+    sB: mo.Layout
+    copy_A: mo.TiledCopy
+    copy_B: mo.TiledCopy
+    mma: mo.TiledMMA
+    along_k: tuple[bool, bool]
+    """Whether A and B lie along K in shared memory."""
+    ragged: tuple[bool, bool, bool]
+    vector: int
+    """Elements along M that C is stored by."""
+    split: bool = False
+    scaled: bool = False
+    accumulate: bool = False
+
+    @property
+    def quad(self) -> int:
+        """Elements of 16 bytes."""
+        return 16 // self.mma.op.a_dtype.bytes
+
+    @property
+    def hold(self) -> str:
+        """The operand that is held while the other passes by: one that lies along K, of two the one of fewer rows."""
+        if all(self.along_k):
+            return "A" if self.config.tM <= self.config.tN else "B"
+        return "A" if self.along_k[0] else "B"
+
+    @property
+    def pieces(self) -> int:
+        """Pieces in which the other operand passes by."""
+        if all(self.along_k):
+            return self.config.tN if self.hold == "A" else self.config.tM
+        return self.quad
+
+
+@functools.lru_cache(maxsize=1024)
+def make_plan(config: TileConfig, dtype: Any, majors: tuple[str, str], ragged: tuple[bool, bool, bool], vector: int,
+              split: bool = False, scaled: bool = False, accumulate: bool = False, wide: bool = True) -> Plan:
+    """Layouts and tiled operations of one kind of problem; the same object for the same kind.
+
+    ``majors`` says how operands are copied: 16 bytes along their rows ("vector") or along K ("k vector"), or element by
+    element ("element", "k").  ``wide``: a thread's rows are 16 bytes together (128-bit shared reads and stores); else
+    neighbouring lanes' rows are, for outputs whose columns are not aligned, where coalesced stores matter more.
+    """
+    quad = 16 // dtype.bytes
+    lanes, groups, warps = (config.lM, config.lN), (quad if wide else 1, quad), (config.wM, config.wN)
+    sA, copy_A = _operand(config, dtype, config.bM, majors[0], groups[0])
+    sB, copy_B = _operand(config, dtype, config.bN, majors[1], groups[1])
+    atoms = mo.Layout(tuple(zip(lanes, warps, strict=True)), ((1, 32), (lanes[0], 32 * config.wM)))
+    perms = tuple(_rows(*mode) for mode in zip(lanes, warps, groups, (config.tM, config.tN), strict=True))
+    mma = mo.make_tiled_mma(mo.UniversalFMA(dtype), atoms, perms)
+    along_k = majors[0].startswith("k"), majors[1].startswith("k")
+    return Plan(config, sA, sB, copy_A, copy_B, mma, along_k, ragged, vector, split, scaled, accumulate)
+
+
+def _rows(lanes: int, warps: int, group: int, values: int) -> mo.Layout:
+    """Which rows are whose: ``group`` side by side are a thread's, then the next lane's, the next warp's, its next."""
+    return mo.Layout(((lanes, warps), (group, values // group)),
+                     ((group, group * lanes), (1, group * lanes * warps)))
+
+
+def _operand(config: TileConfig, dtype: Any, rows: int, major: str, group: int) -> tuple[mo.Layout, mo.TiledCopy]:
+    """Shared layout (rows, bK, stages) of an operand, and the copy that fills it.
+
+    ``group``: rows of a thread side by side.
+    """
+    bK, threads, quad = config.bK, config.threads, 16 // dtype.bytes
+    wide = mo.CopyAtom(mo.CpAsync(mo.uint128, cache="global"), dtype)
+    single = mo.CopyAtom(mo.CpAsync(dtype), dtype)
+    if major.startswith("k"):
+        layout = _along_k(bK, rows, config.stages, group, quad)
+        along, values = (bK // quad, quad) if major == "k vector" else (bK, 1)
+        thr = mo.Layout((threads // along, along), (along, 1))
+        if along == 4 and threads % 128 == 0 and rows % 32 == 0 and group == quad:
+            # Eight lanes write two rows.  Rows 16 apart lie in other banks; neighbouring ones would share theirs.
+            thr = mo.Layout(((16, 2, threads // 128), 4), ((8, 4, 128), 1))
+        return layout, mo.make_tiled_copy(wide if values > 1 else single, thr, mo.make_layout((1, values)))
+    layout = mo.make_layout((rows, bK, config.stages), (1, rows, rows * bK))
+    if major == "vector":
+        across = math.gcd(rows // quad, threads)
+        return layout, mo.make_tiled_copy(wide, mo.make_layout((across, threads // across)), mo.make_layout((quad, 1)))
+    across = math.gcd(rows, 32)
+    thr = mo.make_layout((across, min(threads // across, bK)))
+    return layout, mo.make_tiled_copy(single, thr, mo.make_layout((1, 1)))
+
+
+def _along_k(bK: int, rows: int, stages: int, group: int, quad: int) -> mo.Layout:
+    """Rows of K, 16 bytes longer than they need be: 16 bytes of 8 rows one below the other lie in different banks.
+
+    Those are what 8 neighbouring lanes read: rows ``group`` apart, which therefore come first.
+    """
+    pitch = bK + quad
+    if group == 1:
+        return mo.make_layout((rows, bK, stages), (pitch, 1, rows * pitch))
+    lines = min(8, rows // group)
+    return mo.Layout(((group, lines, rows // group // lines), bK, stages),
+                     ((lines * pitch, pitch, lines * group * pitch), 1, rows * pitch))
