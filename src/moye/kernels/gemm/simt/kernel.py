@@ -91,7 +91,7 @@ def by_quads(plan, pipe, a, b, acc, k_first, k_last, K, full):
         tCsH, tCsP = hold.operand[:, :, :, state.read], other.operand[:, :, :, state.read]
         refill(pipe, state, a, b, k_tile, k_last, K, full)
         if plan.along_k == (True, True):                # a loop: unrolled, ptxas would load more than it has room for
-            for chunk in mo.range(chunks, unroll=1):
+            for chunk in mo.range(chunks, unroll=plan.unroll):
                 products(plan, tCrH, tCrP, acc, mo.tile(tCsH, (1, mo.size(tCsH, 1), quad), (0, 0, chunk)),
                          mo.tile(tCsP, (1, mo.size(tCsP, 1), quad), (0, 0, chunk)))
         else:

@@ -56,6 +56,12 @@ class Plan:
             return self.config.tN if self.hold == "A" else self.config.tM
         return self.quad
 
+    @property
+    def unroll(self) -> int:
+        """Turns of the loop over the k of a tile that are unrolled, where both operands lie along K."""
+        sums = self.config.tM * self.config.tN
+        return 2 if sums < 64 or (sums > 64 and self.config.blocks == 1 and not self.ragged[2]) else 1
+
 
 @functools.lru_cache(maxsize=1024)
 def make_plan(config: TileConfig, dtype: Any, majors: tuple[str, str], ragged: tuple[bool, bool, bool], vector: int,
