@@ -5,6 +5,7 @@
 Measured as in ``gemm.py``: interleaved, L2 flushed, random-normal data, compared with float64 on a poisoned output.
 Apart for products that tensor maps describe, and the others.  ``--regret N`` also measures every configuration that
 the model of costs finds near its best, for the first N products of tensor maps: the time of the choice over the best.
+float32 without tensor cores ("f32") is told by orders instead, and its regret by ``gemm_simt_fit.py``.
 Seeds below 1000 are for work on the kernels; figures that are told come from seeds from 1000 on, run once.
 """
 
@@ -64,6 +65,8 @@ def main():
     parser.add_argument("--worst", type=int, default=15)
     parser.add_argument("--out", type=Path, default=Path("out"))
     options = parser.parse_args()
+    if options.dtype == "f32" and options.regret:
+        parser.error("--regret is for products of tensor cores")
     rows = draw(options.seed, options.count, options.dtype)
     kernels, results = gemm.prepare(rows), []
     for row in rows:
@@ -71,8 +74,12 @@ def main():
     options.out.mkdir(parents=True, exist_ok=True)
     gemm_rows.write_csv(options.out / f"gemm_random_{options.dtype.replace(' ', '_')}_{options.seed}.csv", results)
     good = [x for x in results if not math.isnan(x.ratio)]
-    for name, tma in (("tensor maps", True), ("others", False)):
-        print(distribution(name, [x.ratio for x in good if x.row.tma == tma]))
+    if options.dtype == "f32":
+        for orders in ("", "KK", "KM", "MK", "MM"):
+            print(distribution(orders or "all", [x.ratio for x in good if x.row.orders == orders or not orders]))
+    else:
+        for name, tma in (("tensor maps", True), ("others", False)):
+            print(distribution(name, [x.ratio for x in good if x.row.tma == tma]))
     print(gemm_rows.HEAD)
     for figures in sorted(good, key=lambda x: x.ratio)[:options.worst]:
         print(gemm_rows.line(figures))

@@ -16,12 +16,16 @@ LARGE = 4096**3
 
 @dataclass(frozen=True)
 class Kind:
-    """What is multiplied: names of torch's dtypes of A and B, and of C; keywords of ``gemm``; of ``_scaled_mm``."""
+    """What is multiplied: names of torch's dtypes of A and B, and of C; keywords of ``gemm``; of ``_scaled_mm``.
+
+    An error of ``enough`` is none, however small cuBLAS's is.
+    """
 
     operands: str
     result: str
     keywords: dict = field(default_factory=dict, hash=False)
     fast: bool = False
+    enough: float = 0.0
 
     @property
     def bytes(self):
@@ -35,7 +39,7 @@ KINDS = {
     "e4m3 fast": Kind("float8_e4m3fn", "bfloat16", {"fast_accum": True}, fast=True),
     "e4m3 promoted": Kind("float8_e4m3fn", "bfloat16"),
     "tf32": Kind("float32", "float32", {"tf32": True}),
-    "f32": Kind("float32", "float32"),
+    "f32": Kind("float32", "float32", enough=1e-5),     # what cuBLAS sums in parts has less of it
     "s8": Kind("int8", "int32"),
 }
 RESULT_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4, "int32": 4}
