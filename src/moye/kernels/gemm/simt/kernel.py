@@ -14,7 +14,7 @@ from typing import Any
 
 import moye as mo
 from moye.kernels.gemm.parts.arguments import configured, matrices, part_count, same_problem, scalar
-from moye.kernels.gemm.parts.operands import factor, load, raster, side_of
+from moye.kernels.gemm.parts.operands import factor, load_end, load_whole, raster, side_of
 from moye.kernels.gemm.simt.config import Problem, TileConfig, choose, most_parts
 from moye.kernels.gemm.simt.plan import make_plan
 from moye.kernels.workspace import MAKES_ARRAYS, counters, empty, swapped
@@ -26,32 +26,52 @@ _AT_ONCE = 16
 
 
 @mo.jit
-def mainloop(plan, a, b, acc, k_first, k_last, K, full):
+def mainloop(plan, a, b, acc, k_first, k_last, K):
     """acc += A * B over the k tiles [k_first, k_last): stages of shared memory, fragments some k ahead."""
     pipe = mo.Pipeline(plan.config.stages)
     for s in mo.static_range(pipe.ahead):
         if k_first + s < k_last:
-            load(a, s, k_first + s, K, full)
-            load(b, s, k_first + s, K, full)
+            begin(plan, a, b, s, k_first + s, K)
         pipe.commit()
     if k_first < k_last:
         if plan.along_k == (False, False):
-            by_rows(plan, pipe, a, b, acc, k_first, k_last, K, full)
+            by_rows(plan, pipe, a, b, acc, k_first, k_last)
         else:
-            by_quads(plan, pipe, a, b, acc, k_first, k_last, K, full)
+            by_quads(plan, pipe, a, b, acc, k_first, k_last)
 
 
 @mo.jit
-def refill(pipe, state, a, b, k_tile, k_last, K, full):
+def begin(plan, a, b, stage, k_tile, K):
+    """Ask for one of the first k tiles.  The one that ends beyond K, if any, is number 0: no other has predicates."""
+    if plan.ragged_K and stage == 0:
+        if k_tile == 0:
+            last = mo.ceil_div(K, plan.config.bK) - 1
+            load_end(a, stage, last, K)
+            load_end(b, stage, last, K)
+        else:
+            fetch(plan, a, b, stage, k_tile)
+    else:
+        fetch(plan, a, b, stage, k_tile)
+
+
+@mo.jit
+def fetch(plan, a, b, stage, k_tile):
+    """Ask for a k tile that ends before K."""
+    which = k_tile - 1 if plan.ragged_K else k_tile
+    load_whole(a, stage, which)
+    load_whole(b, stage, which)
+
+
+@mo.jit
+def refill(plan, pipe, state, a, b, k_tile, k_last):
     """Ask for the tile that comes into the stage which everybody has read."""
     if k_tile + pipe.ahead < k_last:
-        load(a, state.write, k_tile + pipe.ahead, K, full)
-        load(b, state.write, k_tile + pipe.ahead, K, full)
+        fetch(plan, a, b, state.write, k_tile + pipe.ahead)
     pipe.commit()
 
 
 @mo.jit
-def by_rows(plan, pipe, a, b, acc, k_first, k_last, K, full):
+def by_rows(plan, pipe, a, b, acc, k_first, k_last):
     """The products where both operands lie along their rows: 16 bytes of shared memory are rows of one k."""
     bK = plan.config.bK
     tCrA = mo.fragment((1, mo.size(a.operand, 1), 2), a.operand.dtype)      # (MMA, MMA_M, 2)
@@ -70,12 +90,12 @@ def by_rows(plan, pipe, a, b, acc, k_first, k_last, K, full):
             mo.copyto(tCrA[:, :, (k + 1) % 2], tCsA[:, :, (k + 1) % bK])
             mo.copyto(tCrB[:, :, (k + 1) % 2], tCsB[:, :, (k + 1) % bK])
             if k == 0:
-                refill(pipe, state, a, b, k_tile, k_last, K, full)
+                refill(plan, pipe, state, a, b, k_tile, k_last)
             mo.gemm(plan.mma, tCrA[:, :, k % 2], tCrB[:, :, k % 2], acc)
 
 
 @mo.jit
-def by_quads(plan, pipe, a, b, acc, k_first, k_last, K, full):
+def by_quads(plan, pipe, a, b, acc, k_first, k_last):
     """The products where an operand lies along K: 16 bytes of shared memory are some k of one row.
 
     Such an operand is held, all rows of a thread for these k, and the other passes by piece for piece: by rows if it
@@ -89,7 +109,7 @@ def by_quads(plan, pipe, a, b, acc, k_first, k_last, K, full):
     state = pipe.start()
     for k_tile in range(k_first, k_last):
         tCsH, tCsP = hold.operand[:, :, :, state.read], other.operand[:, :, :, state.read]
-        refill(pipe, state, a, b, k_tile, k_last, K, full)
+        refill(plan, pipe, state, a, b, k_tile, k_last)
         if plan.along_k == (True, True):                # a loop: unrolled, ptxas would load more than it has room for
             for chunk in mo.range(chunks, unroll=plan.unroll):
                 products(plan, tCrH, tCrP, acc, mo.tile(tCsH, (1, mo.size(tCsH, 1), quad), (0, 0, chunk)),
@@ -142,15 +162,22 @@ def products(plan, tCrH, tCrP, acc, tCsH, tCsP):
 
 
 @mo.jit
-def edge_predicate(acc, coords, M, N, vector):
-    """Which of a thread's elements of C lie inside, ``vector`` rows at a time."""
+def edge_predicate(acc, coords, window, vector):
+    """Which of a thread's elements of C are this block's and inside, ``vector`` rows at a time."""
     groups, columns = mo.size(acc, 1) // vector, mo.size(acc, 2)
     inside = mo.fragment((1, groups, columns), mo.bool)
     for i in mo.static_range(groups):
         for j in mo.static_range(columns):
-            m, n = coords[0, i * vector, j]
-            inside[0, i, j] = (m < M) & (n < N)
+            inside[0, i, j] = within(window, coords[0, i * vector, j])
     return inside.with_layout(mo.make_layout((1, (vector, groups), columns), (0, (0, 1), groups)))
+
+
+@mo.jit
+def within(window, place):
+    """Whether an element of a tile is in a window of it: from first to before last, along M and N."""
+    (first_m, last_m), (first_n, last_n) = window
+    m, n = place
+    return (m >= first_m) & (m < last_m) & (n >= first_n) & (n < last_n)
 
 
 @mo.jit
@@ -164,7 +191,7 @@ def store(C, acc, pred, plan, beta):
 
 
 @mo.jit
-def gather(plan, acc, tCgC, tCcC, extents, meeting, factors):
+def gather(plan, acc, tCgC, tCcC, window, meeting, factors):
     """Each block leaves its sums in memory, waits for the others of its tile, and stores some pieces of it.
 
     All blocks together read each piece once from each of them, and add in one order, so that results repeat.
@@ -190,7 +217,7 @@ def gather(plan, acc, tCgC, tCcC, extents, meeting, factors):
                           pred=peer < splits, zero_fill=True)
             for i in mo.static_range(_AT_ONCE):
                 total[...] = total + theirs[:, i]
-        store_piece(plan, total, tCgC, tCcC, (piece % groups, piece // groups), extents, factors)
+        store_piece(plan, total, tCgC, tCcC, (piece % groups, piece // groups), window, factors)
     mo.sync_threads()                                                       # all of this block have read
     if tid == 0 and mo.atomic_add(arrived, tile, 1, order="acq_rel") == 2 * splits - 1:
         arrived[tile] = 0                                                   # for the next launch
@@ -208,15 +235,14 @@ def wait_for_all(arrived, tile, splits):
 
 
 @mo.jit
-def store_piece(plan, total, tCgC, tCcC, place, extents, factors):
+def store_piece(plan, total, tCgC, tCcC, place, window, factors):
     """Some rows of one column, scaled, added to the old C, stored."""
-    quad, (M, N), (alpha, beta) = plan.quad, extents, factors
+    quad, (alpha, beta) = plan.quad, factors
     out = mo.tile(tCgC[0, :, :], (quad, 1), place)[:, 0]
     coords = mo.tile(tCcC[0, :, :], (quad, 1), place)[:, 0]
     inside = mo.fragment((quad,), mo.bool)
     for i in mo.static_range(quad):
-        m, n = coords[i]
-        inside[i] = (m < M) & (n < N)
+        inside[i] = within(window, coords[i])
     if plan.scaled:
         total[...] = total * factor(alpha, total.dtype)
     if plan.accumulate:
@@ -229,43 +255,61 @@ def store_piece(plan, total, tCgC, tCcC, place, extents, factors):
 # --- the kernel ------------------------------------------------------------------------------------------------------
 
 
+@mo.jit
+def tile_of(extent, size, coordinate, edge, step):
+    """Where a tile of a mode begins, and which part of it, from there, is this block's.
+
+    Where the tiles do not divide the extent, the last begins earlier, as a multiple of ``step``, and has some rows of
+    its neighbour.  So only an extent that is shorter than a tile needs predicates.
+    """
+    if edge == "whole":
+        return coordinate * size, (0, size)
+    if edge == "short":
+        return 0, (0, extent)
+    first = mo.min(coordinate * size, (extent - size) // step * step)
+    return first, (coordinate * size - first, size)
+
+
 @mo.kernel
 def gemm_kernel(A, B, C, alpha, beta, parts, arrived, splits, plan: mo.Constexpr):
     """One (bM, bN) tile of C per block, or its part of the sum over K."""
     bM, bN, bK = plan.config.bM, plan.config.bN, plan.config.bK
     M, N, K = mo.size(A, 0), mo.size(B, 0), mo.size(A, 1)
-    ragged_M, ragged_N, ragged_K = plan.ragged
+    edge_M, edge_N = plan.edges
     tile, rank, _ = mo.block_idx()
     bx, by = raster(tile, mo.ceil_div(M, bM), mo.ceil_div(N, bN))
+    m, rows = tile_of(M, bM, bx, edge_M, plan.steps[0])
+    n, columns = tile_of(N, bN, by, edge_N, plan.steps[1])
     thr_mma = plan.mma.get_slice(mo.thread_idx().x)
     mo.min_blocks(plan.config.blocks)
 
     sA = mo.shared_array(A.dtype, plan.sA)                              # (bM, bK, stages)
     sB = mo.shared_array(B.dtype, plan.sB)                              # (bN, bK, stages)
-    gC = mo.tile(C, (bM, bN), (bx, by), ragged=ragged_M or ragged_N)    # (bM, bN)
-    cC = mo.tile(mo.identity_tensor((M, N)), (bM, bN), (bx, by), ragged=True)
-    a = side_of(A, sA, plan.copy_A, thr_mma.partition_A, (bM, bK), bx, (ragged_M, ragged_K))
-    b = side_of(B, sB, plan.copy_B, thr_mma.partition_B, (bN, bK), by, (ragged_N, ragged_K))
+    gC = mo.tile(mo.domain_offset((m, n), C), (bM, bN), (0, 0), ragged=True)            # (bM, bN)
+    cC = mo.identity_tensor((bM, bN))                              # (bM, bN)
+    a = side_of(mo.domain_offset((m, 0), A), sA, plan.copy_A, thr_mma.partition_A, (bM, bK), 0, (True, True),
+                edge_M == "short")
+    b = side_of(mo.domain_offset((n, 0), B), sB, plan.copy_B, thr_mma.partition_B, (bN, bK), 0, (True, True),
+                edge_N == "short")
     tCgC, tCcC = thr_mma.partition_C(gC), thr_mma.partition_C(cC)       # (MMA, MMA_M, MMA_N)
-    rows, columns = mo.size(tCgC, 1), mo.size(tCgC, 2)
-    acc = mo.fragment(mo.make_layout((1, rows, columns), (0, columns, 1)), C.dtype)     # (MMA, MMA_M, MMA_N)
-    acc.fill(0)
+    acc = mo.fragment(mo.make_layout((1, mo.size(tCgC, 1), mo.size(tCgC, 2)), (0, mo.size(tCgC, 2), 1)), C.dtype)
+    acc.fill(0)                                                         # (MMA, MMA_M, MMA_N)
 
-    k_first, k_last = 0, mo.size(a.source, 3)
+    k_first, k_last = 0, mo.ceil_div(K, bK)
     if plan.split:
         mo.assume(mo.grid_dim().y >= splits)                            # none of those waited for is missing
         k_first, k_last = rank * k_last // splits, (rank + 1) * k_last // splits
-    mainloop(plan, a, b, acc, k_first, k_last, K, K // bK if ragged_K else None)
+    mainloop(plan, a, b, acc, k_first, k_last, K)
 
     if plan.split:
-        gather(plan, acc, tCgC, tCcC, (M, N), (parts, arrived, splits), (alpha, beta))
+        gather(plan, acc, tCgC, tCcC, (rows, columns), (parts, arrived, splits), (alpha, beta))
     else:
         if plan.scaled:
             acc[...] = acc * factor(alpha, C.dtype)
-        if not (ragged_M or ragged_N) or ((bx + 1) * bM <= M and (by + 1) * bN <= N):
+        if plan.edges == ("whole", "whole") or ((bx + 1) * bM <= M and (by + 1) * bN <= N):
             store(tCgC, acc, None, plan, beta)
         else:
-            store(tCgC, acc, edge_predicate(acc, tCcC, M, N, plan.vector), plan, beta)
+            store(tCgC, acc, edge_predicate(acc, tCcC, (rows, columns), plan.vector), plan, beta)
 
 
 # --- host ------------------------------------------------------------------------------------------------------------
@@ -294,9 +338,9 @@ def gemm_simt(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, conf
         config, chosen = choose(problem, mo.multiprocessors(c))
         splits = chosen if splits is None else splits
     splits = min(splits or 1, most_parts(config, problem, mo.multiprocessors(c)))
-    plan = make_plan(config, c.dtype, problem.majors, (M % config.bM != 0, N % config.bN != 0, K % config.bK != 0),
-                     problem.vector, splits > 1, alpha != 1, beta != 0,
-                     problem.vector > 1 or (problem.majors[0][0] != "k" and K > 1024))
+    plan = make_plan(config, c.dtype, problem.majors, (_edge(M, config.bM), _edge(N, config.bN)), K % config.bK != 0,
+                     problem.vector, split=splits > 1, scaled=alpha != 1, accumulate=beta != 0,
+                     wide=problem.vector > 1 or (problem.majors[0][0] != "k" and K > 1024))
     tiles = -(-M // config.bM) * -(-N // config.bN)
     parts, arrived = None, None
     if splits > 1:
@@ -311,6 +355,10 @@ def problem_of(a: Any, b: Any, c: Any) -> Problem:
         a, b, c = b, a, c._replace(shape=c.shape[::-1], strides=c.strides[::-1])
     return Problem(a.shape[0], b.shape[0], a.shape[1], c.dtype.bytes, (_major(a), _major(b)), _store_vector(c),
                    c.kind in MAKES_ARRAYS)
+
+
+def _edge(extent: int, tile: int) -> str:
+    return "whole" if extent % tile == 0 else "short" if extent < tile else "shifted"
 
 
 def _exchanged(c: Any) -> bool:

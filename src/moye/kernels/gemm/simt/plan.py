@@ -2,7 +2,7 @@
 
 In: a configuration, a dtype, how each operand is copied, which edges are ragged.  Out: ``Plan``, one for each kind.
 
-    make_plan(config, mo.float32, ("vector", "k vector"), (False, False), (False, False, True), 4)
+    make_plan(config, mo.float32, ("vector", "k vector"), ("whole", "shifted"), True, 4)
 
 Operands stay as they are: along their rows in shared memory, or along K.
 """
@@ -30,7 +30,9 @@ class Plan:
     mma: mo.TiledMMA
     along_k: tuple[bool, bool]
     """Whether A and B lie along K in shared memory."""
-    ragged: tuple[bool, bool, bool]
+    edges: tuple[str, str]
+    """Along M and N: tiles are "whole", or the last is "shifted" back to end with C, or C is "short" of one."""
+    ragged_K: bool
     vector: int
     """Elements along M that C is stored by."""
     split: bool = False
@@ -41,6 +43,13 @@ class Plan:
     def quad(self) -> int:
         """Elements of 16 bytes."""
         return 16 // self.mma.op.a_dtype.bytes
+
+    @property
+    def steps(self) -> tuple[int, int]:
+        """What the extents of A and B along their rows are multiples of, and tiles begin at multiples of."""
+        def step(copy: mo.TiledCopy, along_k: bool, stored: int) -> int:
+            return max(stored, 1 if along_k else copy.atom.op.bits // copy.atom.dtype.bits)
+        return step(self.copy_A, self.along_k[0], self.vector), step(self.copy_B, self.along_k[1], 1)
 
     @property
     def hold(self) -> str:
@@ -60,12 +69,13 @@ class Plan:
     def unroll(self) -> int:
         """Turns of the loop over the k of a tile that are unrolled, where both operands lie along K."""
         sums = self.config.tM * self.config.tN
-        return 2 if sums < 64 or (sums > 64 and self.config.blocks == 1 and not self.ragged[2]) else 1
+        return 2 if sums < 64 or (sums > 64 and self.config.blocks == 1 and not self.ragged_K) else 1
 
 
 @functools.lru_cache(maxsize=1024)
-def make_plan(config: TileConfig, dtype: Any, majors: tuple[str, str], ragged: tuple[bool, bool, bool], vector: int,
-              split: bool = False, scaled: bool = False, accumulate: bool = False, wide: bool = True) -> Plan:
+def make_plan(config: TileConfig, dtype: Any, majors: tuple[str, str], edges: tuple[str, str], ragged_K: bool,
+              vector: int, *, split: bool = False, scaled: bool = False, accumulate: bool = False,
+              wide: bool = True) -> Plan:
     """Layouts and tiled operations of one kind of problem; the same object for the same kind.
 
     ``majors`` says how operands are copied: 16 bytes along their rows ("vector") or along K ("k vector"), or element by
@@ -80,7 +90,7 @@ def make_plan(config: TileConfig, dtype: Any, majors: tuple[str, str], ragged: t
     perms = tuple(_rows(*mode) for mode in zip(lanes, warps, groups, (config.tM, config.tN), strict=True))
     mma = mo.make_tiled_mma(mo.UniversalFMA(dtype), atoms, perms)
     along_k = majors[0].startswith("k"), majors[1].startswith("k")
-    return Plan(config, sA, sB, copy_A, copy_B, mma, along_k, ragged, vector, split, scaled, accumulate)
+    return Plan(config, sA, sB, copy_A, copy_B, mma, along_k, edges, ragged_K, vector, split, scaled, accumulate)
 
 
 def _rows(lanes: int, warps: int, group: int, values: int) -> mo.Layout:
