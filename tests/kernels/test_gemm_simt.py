@@ -111,10 +111,9 @@ def test_the_choice_needs_no_search_and_fills_the_machine():
                                      Problem(50, 70, 3000, 8)])
 def test_blocks_that_wait_for_each_other_are_on_the_device_together(problem):
     for config in (FLOAT if problem.bytes == 4 else DOUBLE):
-        tiles = -(-problem.M // config.bM) * -(-problem.N // config.bN)
-        most = most_parts(config, problem, H200)
-        assert all(1 <= parts <= most for parts in parts_of(config, problem, H200))
-        assert most == 1 or tiles * most <= config.blocks * H200
+        found = parts_of(config, problem, H200)
+        assert 1 in found and max(found) <= most_parts(config, problem.K, H200) <= H200
+        assert max(found) * 2 * config.bK <= problem.K
         assert parts_of(config, replace(problem, workspace=False), H200) == [1]
 
 

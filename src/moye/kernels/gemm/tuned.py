@@ -34,8 +34,8 @@ def _unfit(config: mo.Config, *, A: Any, B: Any, C: Any, **_: Any) -> bool | str
     if tile not in simt_config.configs(a.dtype.bytes):
         return f"not for {a.dtype}"
     problem, multiprocessors = problem_of(a, b, c), mo.multiprocessors(c)
-    if config["splits"] > 1 and config["splits"] > simt_config.most_parts(tile, problem, multiprocessors):
-        return "too little along K to split, or too many tiles"
+    if config["splits"] > 1 and config["splits"] > simt_config.most_parts(tile, problem.K, multiprocessors):
+        return "too little along K to split"
     best = simt_config.estimate(*simt_config.choose(problem, multiprocessors), problem, multiprocessors)
     if simt_config.estimate(tile, config["splits"], problem, multiprocessors) > _NEAR * best:
         return "slower, the model of costs says"

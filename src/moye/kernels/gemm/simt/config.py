@@ -89,20 +89,22 @@ class Problem:
     workspace: bool = True
 
 
-def most_parts(config: TileConfig, problem: Problem, multiprocessors: int) -> int:
-    """Blocks that may share a tile: all of the launch are on the device at a time, and each has some k tiles."""
-    tiles = -(-problem.M // config.bM) * -(-problem.N // config.bN)
-    return max(1, min(config.blocks * multiprocessors // max(1, tiles), -(-problem.K // config.bK)))
+def most_parts(config: TileConfig, K: int, multiprocessors: int) -> int:
+    """Blocks that may share a tile, and wait for each other: all fit the device, and each has some k tiles."""
+    return max(1, min(multiprocessors, -(-K // config.bK)))
 
 
 def parts_of(config: TileConfig, problem: Problem, multiprocessors: int) -> list[int]:
-    """How often K may be split: as many blocks as fill the device once, or each multiprocessor several times."""
+    """How often K may be split: so that each multiprocessor has a block, or two, or as many as it holds.
+
+    A part has two k tiles at least, or it is all prologue.
+    """
     tiles = -(-problem.M // config.bM) * -(-problem.N // config.bN)
-    if not problem.workspace or -(-problem.K // config.bK) < 4:
+    most = min(most_parts(config, problem.K, multiprocessors), problem.K // (2 * config.bK))
+    if not problem.workspace or most < 2:
         return [1]
-    most = min(most_parts(config, problem, multiprocessors), -(-problem.K // (4 * config.bK)))
     full = {each * multiprocessors // max(1, tiles) for each in range(1, config.blocks + 1)}
-    return sorted({1, *(n for n in full if 1 < n <= most), *([most] if most > 1 else [])})
+    return sorted({1, *(n for n in full if 1 < n <= most), *([most] if most < max(full) else [])})
 
 
 # --- the choice ------------------------------------------------------------------------------------------------------

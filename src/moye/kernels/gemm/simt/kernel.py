@@ -196,8 +196,7 @@ def gather(plan, acc, tCgC, tCcC, window, meeting, factors):
 
     All blocks together read each piece once from each of them, and add in one order, so that results repeat.
     """
-    parts, arrived, splits = meeting
-    tile, rank, _ = mo.block_idx()
+    parts, arrived, (tile, rank, splits) = meeting
     tid, quad, threads = mo.thread_idx().x, plan.quad, plan.config.threads
     groups, columns = mo.size(acc, 1) // quad, mo.size(acc, 2)
     quads = mo.make_layout((quad, threads, groups * columns))
@@ -205,7 +204,6 @@ def gather(plan, acc, tCgC, tCcC, window, meeting, factors):
     mine = parts[:, tile * splits + rank].with_layout(quads)                # (quad, threads, pieces)
     mo.copyto(mine[:, tid, :], acc.with_layout(pieces))
     wait_for_all(arrived, tile, splits)
-    mo.assume(splits > 0)
     for piece in mo.range(rank, groups * columns, splits):
         total = mo.fragment((quad,), acc.dtype)
         total.fill(0)
@@ -270,13 +268,25 @@ def tile_of(extent, size, coordinate, edge, step):
     return first, (coordinate * size - first, size)
 
 
+@mo.jit
+def share(splits):
+    """The tile of this block, and which of the blocks that share it this one is.
+
+    They follow one another, and blocks begin in order.  So those of the first tile that is not done are all there, if
+    no more share one than the device holds: none waits for a block that waits for its place.
+    """
+    mo.assume(splits > 0)
+    mo.assume(mo.grid_dim().x >= splits)                                # none of those waited for is missing
+    return mo.block_idx().x // splits, mo.block_idx().x % splits
+
+
 @mo.kernel
 def gemm_kernel(A, B, C, alpha, beta, parts, arrived, splits, plan: mo.Constexpr):
     """One (bM, bN) tile of C per block, or its part of the sum over K."""
     bM, bN, bK = plan.config.bM, plan.config.bN, plan.config.bK
     M, N, K = mo.size(A, 0), mo.size(B, 0), mo.size(A, 1)
     edge_M, edge_N = plan.edges
-    tile, rank, _ = mo.block_idx()
+    tile, rank = share(splits) if plan.split else (mo.block_idx().x, 0)
     bx, by = raster(tile, mo.ceil_div(M, bM), mo.ceil_div(N, bN))
     m, rows = tile_of(M, bM, bx, edge_M, plan.steps[0])
     n, columns = tile_of(N, bN, by, edge_N, plan.steps[1])
@@ -297,12 +307,11 @@ def gemm_kernel(A, B, C, alpha, beta, parts, arrived, splits, plan: mo.Constexpr
 
     k_first, k_last = 0, mo.ceil_div(K, bK)
     if plan.split:
-        mo.assume(mo.grid_dim().y >= splits)                            # none of those waited for is missing
         k_first, k_last = rank * k_last // splits, (rank + 1) * k_last // splits
     mainloop(plan, a, b, acc, k_first, k_last, K)
 
     if plan.split:
-        gather(plan, acc, tCgC, tCcC, (rows, columns), (parts, arrived, splits), (alpha, beta))
+        gather(plan, acc, tCgC, tCcC, (rows, columns), (parts, arrived, (tile, rank, splits)), (alpha, beta))
     else:
         if plan.scaled:
             acc[...] = acc * factor(alpha, C.dtype)
@@ -321,7 +330,7 @@ def gemm_simt(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, conf
 
     A is (M, K), B (N, K) and C (M, N), of one dtype (float32, float64, int32), of any strides, on one device.
     ``config`` and ``splits`` override the choice; no more blocks share a tile than k tiles it has, and than the device
-    holds of all tiles at a time.  ArgumentError for other shapes and dtypes.
+    has multiprocessors.  ArgumentError for other shapes and dtypes.
     """
     a, b, c = matrices("gemm_simt", A, B, C)
     _check(a, b, c)
@@ -337,7 +346,7 @@ def gemm_simt(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, conf
     if config is None:
         config, chosen = choose(problem, mo.multiprocessors(c))
         splits = chosen if splits is None else splits
-    splits = min(splits or 1, most_parts(config, problem, mo.multiprocessors(c)))
+    splits = min(splits or 1, most_parts(config, problem.K, mo.multiprocessors(c)))
     plan = make_plan(config, c.dtype, problem.majors, (_edge(M, config.bM), _edge(N, config.bN)), K % config.bK != 0,
                      problem.vector, split=splits > 1, scaled=alpha != 1, accumulate=beta != 0,
                      wide=problem.vector > 1 or (problem.majors[0][0] != "k" and K > 1024))
@@ -345,7 +354,7 @@ def gemm_simt(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, conf
     parts, arrived = None, None
     if splits > 1:
         parts, arrived = empty(C, c.dtype, (config.bM * config.bN, tiles * splits)), counters(C, tiles)
-    gemm_kernel[(tiles, splits), config.threads](A, B, C, *factors, parts, arrived, splits, plan)
+    gemm_kernel[tiles * splits, config.threads](A, B, C, *factors, parts, arrived, splits, plan)
     return result
 
 

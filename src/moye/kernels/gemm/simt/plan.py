@@ -69,7 +69,7 @@ class Plan:
     def unroll(self) -> int:
         """Turns of the loop over the k of a tile that are unrolled, where both operands lie along K."""
         sums = self.config.tM * self.config.tN
-        return 2 if sums < 64 or (sums > 64 and self.config.blocks == 1 and not self.ragged_K) else 1
+        return 2 if sums < 64 or (sums > 64 and self.config.blocks == 1) else 1
 
 
 @functools.lru_cache(maxsize=1024)
