@@ -28,7 +28,7 @@ _NEAR = 2.0                             # times the best predicted time, beyond 
 def _unfit(config: mo.Config, *, A: Any, B: Any, C: Any, **_: Any) -> bool | str:
     """Why a configuration is not worth compiling for this problem."""
     a, b, c = mo.describe(A), mo.describe(B), mo.describe(C)
-    if any(x is None or len(x.shape) != 2 for x in (a, b, c)) or 0 in c.shape:
+    if a is None or b is None or c is None or {len(x.shape) for x in (a, b, c)} != {2} or 0 in c.shape:
         return False                    # gemm_simt says what is wrong with them
     tile: TileConfig = config["config"]
     if tile not in simt_config.configs(a.dtype.bytes):

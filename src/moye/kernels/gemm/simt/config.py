@@ -197,4 +197,4 @@ def choose(problem: Problem, multiprocessors: int) -> tuple[TileConfig, int]:
     """The configuration and the number of parts of K that the model of ``estimate`` finds fastest."""
     return min(((config, parts) for config in configs(problem.bytes)
                 for parts in parts_of(config, problem, multiprocessors)),
-               key=lambda found: estimate(*found, problem, multiprocessors))
+               key=lambda found: estimate(found[0], found[1], problem, multiprocessors))

@@ -47,9 +47,9 @@ class Plan:
     @property
     def steps(self) -> tuple[int, int]:
         """What the extents of A and B along their rows are multiples of, and tiles begin at multiples of."""
-        def step(copy: mo.TiledCopy, along_k: bool, stored: int) -> int:
-            return max(stored, 1 if along_k else copy.atom.op.bits // copy.atom.dtype.bits)
-        return step(self.copy_A, self.along_k[0], self.vector), step(self.copy_B, self.along_k[1], 1)
+        quads = [copy.atom.op.bits == 128 and not along_k
+                 for copy, along_k in zip((self.copy_A, self.copy_B), self.along_k, strict=True)]
+        return self.quad if quads[0] else self.vector, self.quad if quads[1] else 1
 
     @property
     def hold(self) -> str:
