@@ -55,7 +55,8 @@ def fit(samples, start):
     least = np.full(len(numbers), np.inf)
     np.minimum.at(least, of, [us for *_, us in samples])
     weight = (least[of] / [us for *_, us in samples])**2
-    names = [f.name for f in dataclasses.fields(model.Costs)]
+    turned = any(config.turns for _, config, *_ in samples)
+    names = [f.name for f in dataclasses.fields(model.Costs) if turned or not f.name.startswith("turned")]
     logs = np.log([us for *_, us in samples])
 
     def errors(x):
@@ -124,6 +125,9 @@ def main():
     told("fitted", regrets({row: times for row, times in products.items() if row not in kept}, costs))
     if kept:
         told("kept back", regrets(kept, costs))
+    for orders in ("KK", "KM", "MK", "MM"):
+        if some := {row: times for row, times in products.items() if row.orders == orders}:
+            told(orders, regrets(some, costs))
     for regret, ratio, _, row, chosen, best, us, least, cublas in \
             sorted(regrets(products, costs), key=lambda x: -x[0])[:options.worst]:
         predicted = [model.estimate(*key, problem_of(row), MULTIPROCESSORS, costs) for key in (chosen, best)]

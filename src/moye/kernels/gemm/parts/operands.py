@@ -46,16 +46,27 @@ def load(side, stage, k_tile, K, full):
 
 @mo.jit
 def load_whole(side, stage, k_tile):
-    """A tile that ends before K."""
-    rows = side.rows
-    mo.copyto(side.copy, side.stages[:, :, :, stage], side.source[:, :, :, k_tile], pred=rows,
-              zero_fill=rows is not None)
+    """A tile that ends before K, into a stage."""
+    copy_whole(side, side.stages[:, :, :, stage], k_tile)
 
 
 @mo.jit
 def load_end(side, stage, k_tile, K):
-    """A tile that may end beyond K."""
-    dst, rows = side.stages[:, :, :, stage], side.rows
+    """A tile that may end beyond K, into a stage."""
+    copy_end(side, side.stages[:, :, :, stage], k_tile, K)
+
+
+@mo.jit
+def copy_whole(side, dst, k_tile):
+    """A tile that ends before K, into shared memory or registers (CPY, CPY_M, CPY_K)."""
+    rows = side.rows
+    mo.copyto(side.copy, dst, side.source[:, :, :, k_tile], pred=rows, zero_fill=rows is not None)
+
+
+@mo.jit
+def copy_end(side, dst, k_tile, K):
+    """A tile that may end beyond K, into shared memory or registers (CPY, CPY_M, CPY_K)."""
+    rows = side.rows
     inside = mo.fragment((1, mo.size(dst, 1), mo.size(dst, 2)), mo.bool)
     for j in mo.static_range(mo.size(dst, 2)):
         ends = side.coords[0, 0, j, k_tile][1] < K

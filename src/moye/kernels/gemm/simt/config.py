@@ -18,7 +18,8 @@ from dataclasses import dataclass
 class TileConfig:
     """``bM x bN x bK`` tiles; ``tM x tN`` values a thread, in ``wM x wN`` warps of ``lM`` by ``32 / lM`` lanes; stages.
 
-    ``blocks`` is how many blocks a multiprocessor holds.
+    ``blocks`` is how many blocks a multiprocessor holds.  With 2 stages operands come through registers and lie along
+    their rows in shared memory, however they lay before; with more, asynchronous copies leave them as they are.
     """
 
     bM: int
@@ -35,6 +36,11 @@ class TileConfig:
     @property
     def threads(self) -> int:
         return 32 * self.wM * self.wN
+
+    @property
+    def turns(self) -> bool:
+        """Whether operands come through registers."""
+        return self.stages == 2
 
     @property
     def lN(self) -> int:
@@ -61,6 +67,14 @@ FLOAT = (
     TileConfig(256, 8, 32, 3, 4, 8, 2, 1, 2, 32),
     TileConfig(8, 256, 32, 3, 8, 4, 1, 2, 2, 1),
     TileConfig(128, 8, 32, 3, 4, 8, 1, 1, 3, 32),
+    TileConfig(256, 128, 16, 2, 16, 8, 2, 4, 1),
+    TileConfig(192, 128, 16, 2, 12, 8, 2, 4, 1),
+    TileConfig(128, 128, 8, 2, 16, 8, 1, 4, 2),
+    TileConfig(96, 128, 16, 2, 12, 8, 1, 4, 2),
+    TileConfig(128, 96, 16, 2, 8, 12, 2, 2, 2),
+    TileConfig(96, 64, 16, 2, 12, 8, 1, 2, 4),
+    TileConfig(64, 96, 16, 2, 8, 12, 1, 2, 4),
+    TileConfig(64, 64, 16, 2, 8, 8, 1, 2, 6),
 )
 DOUBLE = (
     TileConfig(64, 64, 16, 3, 4, 8, 2, 2, 3),
@@ -118,28 +132,31 @@ class Costs:
     their names say.
     """
 
-    launch: float = 3.0
-    begin: float = 1.0          # of a block, before its first products
-    share_large: float = 0.86   # of the peak, by threads with 128 sums and more, and so on
-    share_96: float = 0.85
-    share_64: float = 0.84
-    share_32: float = 0.7
-    share_16: float = 0.5
-    along_one: float = 1.0      # of the share, where one operand lies along K, or both
-    along_both: float = 0.98
-    single: float = 0.9         # of the share for each operand that is copied by single elements
-    fill: float = 2.0           # warps of a multiprocessor that reach half of its share
-    latency: float = 0.9        # from asking for a stage to its arrival
-    l2: float = 3.5e4           # bytes per microsecond that one multiprocessor gets
-    dram: float = 3.8e6
-    dram_one: float = 4.0e4     # for each multiprocessor that asks
-    store: float = 2.0e-4       # for each element of a block
-    store_single: float = 4.0e-4
-    meet: float = 2.0           # of blocks that share a tile
-    meet_each: float = 0.02     # for each of them
-    meet_sum: float = 1.0e-4    # and each sum of a block
-    sharp: float = 3.0          # how sharply the slowest of several things rules
-    sharp_dram: float = 3.0
+    launch: float = 4.3
+    begin: float = 0.25         # of a block, before its first products
+    share_large: float = 1.059  # of the peak, by threads with 128 sums and more, and so on
+    share_96: float = 1.042
+    share_64: float = 0.9761
+    share_32: float = 1.073
+    share_16: float = 1.315
+    along_one: float = 0.7759   # of the share, where one operand lies along K, or both
+    along_both: float = 0.735
+    single: float = 1.003       # of the share for each operand that is copied by single elements
+    turned: float = 0.98        # of the share, where operands come through registers
+    turned_single: float = 0.96 # for each of them that does so by single elements
+    fill: float = 2.513         # warps of a multiprocessor that reach half of its share
+    latency: float = 0.225      # from asking for a stage to its arrival
+    turned_latency: float = 0.7 # to its arrival in registers
+    l2: float = 6.699e+04       # bytes per microsecond that one multiprocessor gets
+    dram: float = 6.164e+06
+    dram_one: float = 3.48e+04  # for each multiprocessor that asks
+    store: float = 5.377e-05    # for each element of a block
+    store_single: float = 0.0001
+    meet: float = 2.567         # of blocks that share a tile
+    meet_each: float = 0.03181  # for each of them
+    meet_sum: float = 2.5e-05   # and each sum of a block
+    sharp: float = 1.88         # how sharply the slowest of several things rules
+    sharp_dram: float = 2.091
 
 
 COSTS = Costs()
@@ -181,15 +198,19 @@ def _step(config: TileConfig, held: int, problem: Problem, costs: Costs) -> floa
     sums = config.tM * config.tN
     share = costs.share_large if sums >= 128 else costs.share_96 if sums >= 96 else costs.share_64 if sums >= 64 \
         else costs.share_32 if sums >= 32 else costs.share_16
-    along = sum(major.startswith("k") for major in problem.majors)
-    share *= (1.0, costs.along_one, costs.along_both)[along]
-    share *= costs.single ** sum(not major.endswith("vector") for major in problem.majors)
+    singles = sum(not major.endswith("vector") for major in problem.majors)
+    if config.turns:
+        share *= costs.turned * costs.turned_single ** singles
+    else:
+        along = sum(major.startswith("k") for major in problem.majors)
+        share *= (1.0, costs.along_one, costs.along_both)[along] * costs.single ** singles
     warps = held * config.wM * config.wN * (sums / 64) ** 0.5
     share *= warps / (warps + costs.fill)
     wide = 2.0 if problem.bytes == 8 else 1.0
     products = held * config.bM * config.bN * config.bK * wide / (_PEAK * share)
     loads = held * (config.bM + config.bN) * config.bK * problem.bytes / costs.l2
-    return _either(_either(products, loads, costs.sharp), costs.latency / (config.stages - 1), costs.sharp)
+    latency = costs.turned_latency if config.turns else costs.latency / (config.stages - 1)
+    return _either(_either(products, loads, costs.sharp), latency, costs.sharp)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -14,7 +14,7 @@ from typing import Any
 
 import moye as mo
 from moye.kernels.gemm.parts.arguments import configured, matrices, part_count, same_problem, scalar
-from moye.kernels.gemm.parts.operands import factor, load_end, load_whole, raster, side_of
+from moye.kernels.gemm.parts.operands import copy_end, copy_whole, factor, load_end, load_whole, raster, side_of
 from moye.kernels.gemm.simt.config import Problem, TileConfig, choose, most_parts
 from moye.kernels.gemm.simt.plan import make_plan
 from moye.kernels.workspace import MAKES_ARRAYS, counters, empty, swapped
@@ -28,6 +28,16 @@ _AT_ONCE = 16
 @mo.jit
 def mainloop(plan, a, b, acc, k_first, k_last, K):
     """acc += A * B over the k tiles [k_first, k_last): stages of shared memory, fragments some k ahead."""
+    if plan.turns:
+        if k_first < k_last:
+            through_registers(plan, a, b, acc, k_first, k_last, K)
+    else:
+        asynchronous(plan, a, b, acc, k_first, k_last, K)
+
+
+@mo.jit
+def asynchronous(plan, a, b, acc, k_first, k_last, K):
+    """Copies that nobody waits for before their stage is read."""
     pipe = mo.Pipeline(plan.config.stages)
     for s in mo.static_range(pipe.ahead):
         if k_first + s < k_last:
@@ -92,6 +102,64 @@ def by_rows(plan, pipe, a, b, acc, k_first, k_last):
             if k == 0:
                 refill(plan, pipe, state, a, b, k_tile, k_last)
             mo.gemm(plan.mma, tCrA[:, :, k % 2], tCrB[:, :, k % 2], acc)
+
+
+@mo.jit
+def through_registers(plan, a, b, acc, k_first, k_last, K):
+    """The next tile comes into registers while one is multiplied, and from there into the other stage.
+
+    So an operand that lies along K is turned round: registers of 16 bytes of one k are what FFMA reads without two of
+    them in one bank of the register file, whose banks are the odd and the even registers.
+    """
+    bK = plan.config.bK
+    tArA = mo.make_fragment_like(a.stages[:, :, :, 0])                      # (CPY, CPY_M, CPY_K)
+    tBrB = mo.make_fragment_like(b.stages[:, :, :, 0])                      # (CPY, CPY_N, CPY_K)
+    tCrA = mo.fragment((1, mo.size(a.operand, 1), 2), a.operand.dtype)      # (MMA, MMA_M, 2)
+    tCrB = mo.fragment((1, mo.size(b.operand, 1), 2), b.operand.dtype)      # (MMA, MMA_N, 2)
+    read = mo.int32(0)
+    into_registers(plan, a, b, tArA, tBrB, k_first, K)
+    mo.copyto(a.stages[:, :, :, 0], tArA)
+    mo.copyto(b.stages[:, :, :, 0], tBrB)
+    mo.sync_threads()
+    mo.copyto(tCrA[:, :, 0], a.operand[:, :, 0, 0])
+    mo.copyto(tCrB[:, :, 0], b.operand[:, :, 0, 0])
+    for k_tile in range(k_first, k_last):
+        tCsA, tCsB = a.operand[:, :, :, read], b.operand[:, :, :, read]     # (MMA, MMA_M, MMA_K)
+        for k in mo.static_range(bK):
+            if k == 0 and k_tile + 1 < k_last:
+                from_memory(plan, a, b, tArA, tBrB, k_tile + 1)
+            if k == bK - 1:
+                read = 1 - read
+                if k_tile + 1 < k_last:
+                    mo.copyto(a.stages[:, :, :, read], tArA)
+                    mo.copyto(b.stages[:, :, :, read], tBrB)
+                mo.sync_threads()
+                tCsA, tCsB = a.operand[:, :, :, read], b.operand[:, :, :, read]
+            mo.copyto(tCrA[:, :, (k + 1) % 2], tCsA[:, :, (k + 1) % bK])
+            mo.copyto(tCrB[:, :, (k + 1) % 2], tCsB[:, :, (k + 1) % bK])
+            mo.gemm(plan.mma, tCrA[:, :, k % 2], tCrB[:, :, k % 2], acc)
+
+
+@mo.jit
+def into_registers(plan, a, b, tArA, tBrB, k_tile, K):
+    """The first k tile of a block."""
+    if plan.ragged_K:
+        if k_tile == 0:
+            last = mo.ceil_div(K, plan.config.bK) - 1
+            copy_end(a, tArA, last, K)
+            copy_end(b, tBrB, last, K)
+        else:
+            from_memory(plan, a, b, tArA, tBrB, k_tile)
+    else:
+        from_memory(plan, a, b, tArA, tBrB, k_tile)
+
+
+@mo.jit
+def from_memory(plan, a, b, tArA, tBrB, k_tile):
+    """A k tile that ends before K."""
+    which = k_tile - 1 if plan.ragged_K else k_tile
+    copy_whole(a, tArA, which)
+    copy_whole(b, tBrB, which)
 
 
 @mo.jit

@@ -32,6 +32,8 @@ class Plan:
     """Whether A and B lie along K in shared memory."""
     edges: tuple[str, str]
     """Along M and N: tiles are "whole", or the last is "shifted" back to end with C, or C is "short" of one."""
+    steps: tuple[int, int]
+    """What the extents along M and N are multiples of, and shifted tiles begin at multiples of."""
     ragged_K: bool
     vector: int
     """Elements along M that C is stored by."""
@@ -45,11 +47,9 @@ class Plan:
         return 16 // self.mma.op.a_dtype.bytes
 
     @property
-    def steps(self) -> tuple[int, int]:
-        """What the extents of A and B along their rows are multiples of, and tiles begin at multiples of."""
-        quads = [copy.atom.op.bits == 128 and not along_k
-                 for copy, along_k in zip((self.copy_A, self.copy_B), self.along_k, strict=True)]
-        return self.quad if quads[0] else self.vector, self.quad if quads[1] else 1
+    def turns(self) -> bool:
+        """Whether operands come through registers."""
+        return self.config.turns
 
     @property
     def hold(self) -> str:
@@ -89,8 +89,10 @@ def make_plan(config: TileConfig, dtype: Any, majors: tuple[str, str], edges: tu
     atoms = mo.Layout(tuple(zip(lanes, warps, strict=True)), ((1, 32), (lanes[0], 32 * config.wM)))
     perms = tuple(_rows(*mode) for mode in zip(lanes, warps, groups, (config.tM, config.tN), strict=True))
     mma = mo.make_tiled_mma(mo.UniversalFMA(dtype), atoms, perms)
-    along_k = majors[0].startswith("k"), majors[1].startswith("k")
-    return Plan(config, sA, sB, copy_A, copy_B, mma, along_k, edges, ragged_K, vector, split, scaled, accumulate)
+    along_k = [major.startswith("k") and not config.turns for major in majors]
+    steps = quad if majors[0] == "vector" else vector, quad if majors[1] == "vector" else 1
+    return Plan(config, sA, sB, copy_A, copy_B, mma, (along_k[0], along_k[1]), edges, steps, ragged_K, vector, split,
+                scaled, accumulate)
 
 
 def _rows(lanes: int, warps: int, group: int, values: int) -> mo.Layout:
@@ -105,6 +107,8 @@ def _operand(config: TileConfig, dtype: Any, rows: int, major: str, group: int) 
     ``group``: rows of a thread side by side.
     """
     bK, threads, quad = config.bK, config.threads, 16 // dtype.bytes
+    if config.turns:
+        return _turned(config, dtype, rows, major)
     wide = mo.CopyAtom(mo.CpAsync(mo.uint128, cache="global"), dtype)
     single = mo.CopyAtom(mo.CpAsync(dtype), dtype)
     if major.startswith("k"):
@@ -122,6 +126,28 @@ def _operand(config: TileConfig, dtype: Any, rows: int, major: str, group: int) 
     across = math.gcd(rows, 32)
     thr = mo.make_layout((across, min(threads // across, bK)))
     return layout, mo.make_tiled_copy(single, thr, mo.make_layout((1, 1)))
+
+
+def _turned(config: TileConfig, dtype: Any, rows: int, major: str) -> tuple[mo.Layout, mo.TiledCopy]:
+    """The same where an operand comes through registers: along its rows in shared memory, however it lay before.
+
+    The 4 bytes that 32 lanes write at a time lie in different banks: 8 k, one of each 16 bytes, of 4 rows, or 2 of 16
+    rows; a k begins 4 banks behind the one before.
+    """
+    bK, quad, warps = config.bK, 16 // dtype.bytes, config.threads // 32
+    layout = mo.make_layout((rows, bK, config.stages), (1, rows + quad, (rows + quad) * bK))
+    values = quad if major.endswith("vector") else 1
+    if major.startswith("k"):
+        along = 8 // quad if values > 1 else 8
+        down = math.gcd(warps, rows * along // 32)
+        thr = mo.Layout(((32 // along, down), (along, warps // down)), ((along, 32), (1, 32 * down)))
+        shape = (1, values)
+    else:
+        across = math.gcd(rows // values, 32 if values == 1 else config.threads)
+        thr = mo.make_layout((across, config.threads // across))
+        shape = (values, 1)
+    atom = mo.CopyAtom(mo.UniversalCopy(mo.uint128 if values > 1 else dtype), dtype)
+    return layout, mo.make_tiled_copy(atom, thr, mo.make_layout(shape))
 
 
 def _along_k(bK: int, rows: int, stages: int, group: int, quad: int) -> mo.Layout:
