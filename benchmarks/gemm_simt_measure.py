@@ -9,7 +9,6 @@ off).  Every result is compared with cuBLAS's, on a poisoned C.
 
 import argparse
 import csv
-import fcntl
 import gzip
 import math
 import random
@@ -22,7 +21,7 @@ import torch
 import moye as mo
 from gemm import Problem
 from gemm_draws import draw
-from gemm_measure import Pooled
+from gemm_measure import Pooled, turn
 from gemm_simt_model import FIELDS, problem_of
 from moye.kernels import gemm_simt
 from moye.kernels.gemm.simt import config as model
@@ -112,7 +111,7 @@ def main():
     rows = [row for row in draw(options.seed, options.count, "f32") if row.flops <= 2 * LARGEST]
     multiprocessors = torch.cuda.get_device_properties(0).multi_processor_count
     products, lines, pools = 0, 0, {}
-    with open(Path("/tmp") / "gemm_measure.lock", "w") as lock, gzip.open(options.out, "wt", newline="") as out:
+    with gzip.open(options.out, "wt", newline="") as out:
         writer = csv.writer(out)
         writer.writerow(HEAD)
         for first in range(0, len(rows), options.batch):
@@ -122,13 +121,12 @@ def main():
                       for row in rows[first:first + options.batch]}
             ready = compiled(chosen, pools)
             for row, configs in chosen.items():
-                fcntl.flock(lock, fcntl.LOCK_EX)
-                late = time.perf_counter() - start > options.seconds
-                if not late:
+                with turn():
+                    if time.perf_counter() - start > options.seconds:
+                        break
                     lines += measure(row, [config for config in configs if (row, config) in ready], options.rounds,
                                      writer)
                     products += 1
-                fcntl.flock(lock, fcntl.LOCK_UN)
     print(f"{options.out}: {products} products, {lines} lines in {time.perf_counter() - start:.0f} s", file=sys.stderr,
           flush=True)
 
