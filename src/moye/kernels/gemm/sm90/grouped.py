@@ -113,6 +113,9 @@ def grouped_gemm_sm90(A: Any, B: Any, C: Any, offsets: Any, *, activation: Activ
     if a.shape[1] == 0:
         A, B = (zeros(C, a.dtype, (x.shape[0], 16, *x.shape[2:])) for x in (a, b))     # TMA has no maps of empty arrays
         a, b = mo.describe(A), mo.describe(B)
+    if loaded(a) == 0:                                  # groups begin at any row, and TMA at multiples of 16 bytes
+        A = packed(A)
+        a = mo.describe(A)
     A, B = (X if loaded(x) is not None else packed(X) for X, x in ((A, a), (B, b)))
     fusion = Fusion(scaled=alpha != 1, activation=function)
     whole, partly = _plans(*(x._replace(ptr=x.ptr % 16) for x in (a, b, c)), fusion,
