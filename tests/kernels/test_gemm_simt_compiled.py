@@ -1,4 +1,4 @@
-"""``gemm_simt`` compiled for sm_90a, without a GPU: no spills, wide copies, loops of FFMA, few of which wait for registers.
+"""``gemm_simt`` compiled for sm_90a, without a GPU: no spills, wide copies, loops of FFMA, few of which wait.
 
 An FFMA waits where two registers that it reads are in one bank of the register file, the even or the odd registers, and
 neither is kept from the instruction before (".reuse").

@@ -2,8 +2,9 @@
 
 In: a ``Problem`` (M, N, K, dtype, how the operands lie).  Out: a ``TileConfig`` and a number of parts of K.
 
->>> choose(Problem(2048, 2048, 256, 4), 132)
-(TileConfig(bM=128, bN=128, ...), 1)
+>>> config, parts = choose(Problem(4096, 4096, 4096, 4), 132)
+>>> config.bM * config.bN >= 96 * 128, parts
+(True, 1)
 
 ``benchmarks/gemm_simt_fit.py`` fits the model to what was measured on an H200 (``benchmarks/data/gemm_simt.csv.gz``).
 """
