@@ -182,7 +182,7 @@ SUBJECTS: dict[str, Subject] = {
     "warp": _own("warp", turned, function="warp", width=32),
     "ring": _own("stages", ring),
     "gemm_simt": _part("moye.kernels.gemm.simt.kernel",
-                       "edge_predicate within store asynchronous begin by_rows gemm_kernel", "gemm_simt",
+                       "edge_predicate within store asynchronous begin refill by_quads gemm_kernel", "gemm_simt",
                        dtype="float32"),
     "gemm_sm80": _part("moye.kernels.gemm.sm80.kernel", "mainloop gemm_sm80_kernel", "gemm_sm80", sizes=(100, 90, 400),
                        **_HALF),

@@ -2,8 +2,9 @@
 
 In: a ``Problem`` (M, N, K, dtype, how the operands lie).  Out: a ``TileConfig`` and a number of parts of K.
 
->>> choose(Problem(2048, 2048, 256, 4), 132)
-(TileConfig(bM=128, bN=128, ...), 1)
+>>> config, parts = choose(Problem(4096, 4096, 4096, 4), 132)
+>>> config.bM * config.bN >= 96 * 128, parts
+(True, 1)
 
 ``benchmarks/gemm_simt_fit.py`` fits the model to what was measured on an H200 (``benchmarks/data/gemm_simt.csv.gz``).
 """
@@ -144,10 +145,10 @@ class Costs:
     along_both: float = 0.735
     single: float = 1.003       # of the share for each operand that is copied by single elements
     turned: float = 0.98        # of the share, where operands come through registers
-    turned_single: float = 0.96 # for each of them that does so by single elements
+    turned_single: float = 0.985  # for each of them that does so by single elements
     fill: float = 2.513         # warps of a multiprocessor that reach half of its share
     latency: float = 0.225      # from asking for a stage to its arrival
-    turned_latency: float = 0.7 # to its arrival in registers
+    turned_latency: float = 0.7  # to its arrival in registers
     l2: float = 6.699e+04       # bytes per microsecond that one multiprocessor gets
     dram: float = 6.164e+06
     dram_one: float = 3.48e+04  # for each multiprocessor that asks
