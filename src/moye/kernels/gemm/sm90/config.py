@@ -21,6 +21,9 @@ GROUP = 128
 """Threads of a warpgroup."""
 SCHEDULES = ("cooperative", "pingpong")
 GATHERS = ("cluster", "memory")
+LINES = 8
+"""Lines of 16-bit elements after which one begins at a multiple of 16 bytes again, whatever their length."""
+STORES = ("warpgroup", "warp", "element")
 _PARTS = 256
 MOST = 200
 """Registers of a thread that sums may take: two warpgroups with 128x192 tiles each, and what multicasts need."""
@@ -36,7 +39,8 @@ class WarpgroupConfig:
     tile is one of C^T = B A^T, for few rows of A.  ``multicast``: two blocks of a cluster have neighbouring tiles and
     share those of this operand, "A" or "B".  ``raster``: rows of tiles that blocks walk through together.  ``stream``:
     the operand, "A" or "B" of the product as it is computed, whose tiles leave L2 first.  ``store``: who stores through
-    TMA together, a "warpgroup" or a "warp".  ``static``: extents are constants of the kernel.
+    TMA together, a "warpgroup" or a "warp"; or each thread its "element"s.  ``static``: extents are constants of the kernel.
+    ``lines``: operands whose lines begin anywhere are loaded as they lie, by a copy for each eighth line of them.
     """
 
     bM: int
@@ -53,6 +57,7 @@ class WarpgroupConfig:
     stream: str = ""
     store: str = "warpgroup"
     static: bool = False
+    lines: bool = False
 
     @property
     def threads(self) -> int:
@@ -107,7 +112,7 @@ def require(config: WarpgroupConfig, dtype: Any, *, gated: bool = False) -> None
             ("split_k", not gated or config.split_k == 1, "splits a gated product, which takes whole sums"),
             ("swap", not gated or not config.swap, "turns a gated product, whose halves are columns of a tile"),
             ("stream", config.stream in ("", "A", "B"), 'is none of "", "A" and "B"'),
-            ("store", config.store in ("warpgroup", "warp"), 'is neither "warpgroup" nor "warp"')):
+            ("store", config.store in STORES, f"is none of {', '.join(STORES)}")):
         if not holds:
             raise mo.ArgumentError(f"gemm_sm90: {name}={getattr(config, name)!r} of {config} {why}")
 

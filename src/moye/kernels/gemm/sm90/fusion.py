@@ -90,7 +90,22 @@ def part_of(plan, X, place, batch):
     """A thread's elements of the piece of X, (M, N) or (M, N, L), that lies at ``place``."""
     matrix = X[:, :, batch] if mo.rank(X) == 3 else X
     thr_mma = plan.C.piece.get_slice(mo.thread_idx().x % GROUP)
-    return thr_mma.partition_C(mo.tile(matrix, (64, plan.C.columns), place, ragged=True))   # (MMA, 1, 1)
+    return thr_mma.partition_C(piece_of(plan, matrix, place))           # (MMA, 1, 1)
+
+
+@mo.jit
+def piece_of(plan, X, place):
+    """The piece of X, (M, N), that lies at ``place``, rows and columns as the operands loaded by lines order them."""
+    row, column = place
+    orders, columns = (plan.A.order, plan.B.order), plan.C.columns
+    if plan.A.order is None and plan.B.order is None:
+        return mo.tile(X, (64, columns), place, ragged=True)            # (64, columns)
+    parts = 1 if plan.B.order is None else max(1, plan.B.group // columns)              # pieces of a group of columns
+    whole = mo.tile(X, (64, columns * parts), (row, column // parts), ragged=True)
+    repeats = mo.make_layout(columns * parts // plan.B.group, plan.B.group) if plan.B.order is not None else None
+    if plan.B.order is not None and columns > plan.B.group:             # several groups side by side
+        orders = plan.A.order, mo.make_layout(plan.B.order, repeats)
+    return mo.tile(mo.composition(whole, orders), (64, columns), (0, column % parts))
 
 
 @mo.jit

@@ -11,7 +11,7 @@ need no predicates: TMA reads zeros outside.  The roles meet only at the mbarrie
 from __future__ import annotations
 
 import moye as mo
-from moye.kernels.gemm.sm90.config import GROUP
+from moye.kernels.gemm.sm90.config import GROUP, LINES
 from moye.kernels.gemm.sm90.epilogue import (
     Epilogue,
     finish_stores,
@@ -28,37 +28,39 @@ _TURN = 4
 
 @mo.kernel
 def gemm_sm90_kernel(A, B, B_up, C_tma, C, residual, bias, bias_up, rows, columns, columns_up, alpha, beta,
-                     parts, arrived, plan: mo.Constexpr):
+                     parts, arrived, extents, plan: mo.Constexpr):
     """Tiles of C, block after block of the persistent grid, or one for each cluster; what is not asked for is None.
 
-    The parameters are flat, because a launch looks at such arguments alone the short way.
+    The parameters are flat, because a launch looks at such arguments alone the short way.  An operand that is loaded by
+    lines has a tuple of copies, and then ``extents`` are M, N and K.
     """
     Bs = (B, B_up) if plan.fusion.gated else (B,)
-    out = Epilogue(C_tma, C, residual, (bias, bias_up), rows, (columns, columns_up), alpha, beta,
-                   mo.size(A.tensor, 0), mo.size(B.tensor, 0))
+    M, N, K = extents or (mo.size(A.tensor, 0), mo.size(B.tensor, 0), mo.size(A.tensor, 1))
+    out = Epilogue(C_tma, C, residual, (bias, bias_up), rows, (columns, columns_up), alpha, beta, M, N)
     config, tid = plan.config, mo.thread_idx().x
     sA, sB, memory = stages_of(plan)                                    # (bM, bK, stages), (bN, bK, stages)
-    sC = mo.shared_array(plan.C.dtype, plan.C.staged) if plan.C.major and not plan.in_cluster else None
+    sC = mo.shared_array(plan.C.dtype, plan.C.staged) if plan.C.staged is not None and not plan.in_cluster else None
     if parts is not None:
         each = config.bM * config.bN * config.split_k
         room = mo.shared_array(mo.float32, plan.room)                               # (4, threads, sums / 4, peers)
         memory = mo.tile(parts, (each, 1), (0, None))[:, 0, :], arrived, room       # (each, tiles), (tiles)
     if tid == config.groups * GROUP:                                    # fetched while the barriers are initialised
-        for X in (A, *Bs, *([out.tma] if plan.C.major else [])):
+        for X in (*copies(A), *(copy for X in Bs for copy in copies(X)), *([out.tma] if plan.C.major else [])):
             mo.prefetch_tensormap(X)
     readers = (1 if plan.in_turns else config.groups) * (2 if config.multicast else 1)
-    pipe = mo.PipelineTma(config.stages, A.bytes + len(Bs) * Bs[0].bytes, consumers=readers)
+    stage = (config.bM * plan.A.dtype.bytes + config.bN * plan.B.dtype.bytes) * config.bK
+    pipe = mo.PipelineTma(config.stages, stage, consumers=readers)
     pipe.init()
     if config.cluster > 1:                              # nobody waits before the barriers are initialised; relaxed,
         mo.cluster_arrive(relaxed=True)                 # as pipe.init has a fence for what it wrote
         mo.cluster_wait()
     else:
         mo.sync_threads()
-    sched, k_tiles = schedule(plan, A, Bs, out)
+    sched, k_tiles = schedule(plan, A, Bs, out, K)
     if mo.warpgroup_idx() == config.groups:
         share_registers(plan, loads=True)
         if tid == config.groups * GROUP:
-            produce(plan, A, Bs, sA, sB, pipe, sched, k_tiles)
+            produce(plan, A, Bs, sA, sB, pipe, sched, k_tiles, (M, N, K))
         if plan.in_cluster:                                             # every thread of a cluster counts at its
             mo.cluster_sync()                                           # barriers: the two of gather_and_store
             mo.cluster_sync()
@@ -98,10 +100,10 @@ def share_registers(plan, loads):
 
 
 @mo.jit
-def schedule(plan, A, Bs, out):
+def schedule(plan, A, Bs, out, K):
     """The tiles of C in the order of the persistent grid, and how many k tiles each has."""
     config = plan.config
-    M, N, K = plan.extents.constant or (out.M, out.N, mo.size(A.tensor, 1))
+    M, N, K = plan.extents.constant or (out.M, out.N, K)
     m_tiles, n_tiles = mo.ceil_div(M, config.bM), mo.ceil_div(N, config.bN // len(Bs))
     if config.multicast == "A":                         # two tiles that share an operand count as one
         n_tiles = mo.ceil_div(n_tiles, 2)
@@ -138,7 +140,7 @@ def k_range(plan, k_tiles):
 
 
 @mo.jit
-def produce(plan, A, Bs, sA, sB, pipe, sched, k_tiles):
+def produce(plan, A, Bs, sA, sB, pipe, sched, k_tiles, extents):
     """One thread fills the stages, tile after tile, as they become free: it runs ahead as far as there are stages."""
     config = plan.config
     hints = ["evict_first" if config.stream == side else None for side in "AB"]
@@ -149,13 +151,45 @@ def produce(plan, A, Bs, sA, sB, pipe, sched, k_tiles):
         bx, by, bz = coordinates(plan, sched, tile)
         for k in range(k_first, k_last):
             pipe.producer_acquire(state)                # and expect all bytes of the stage, before the first arrives
-            mo.copyto(A, sA[:, :, state.stage], tile_of(plan, A.tensor, (config.bM, config.bK), bx, k, bz),
-                      barrier=pipe.barrier(state), hint=hints[0], multicast=masks[0])           # (bM, bK[, 1])
-            for j in mo.static_range(len(Bs)):          # the factors of a gated product lie one below the other
+            if plan.A.lines:
+                load_lines(plan.A, A, sA, pipe.barrier(state), state.stage, (bx, k), (extents[0], extents[2]), hints[0])
+            else:
+                mo.copyto(A, sA[:, :, state.stage], tile_of(plan, A.tensor, (config.bM, config.bK), bx, k, bz),
+                          barrier=pipe.barrier(state), hint=hints[0], multicast=masks[0])       # (bM, bK[, 1])
+            if plan.B.lines:
+                load_lines(plan.B, Bs[0], sB, pipe.barrier(state), state.stage, (by, k), extents[1:], hints[1])
+            for j in mo.static_range(0 if plan.B.lines else len(Bs)):   # factors of a gated product: one below another
                 half = mo.tile(sB, (config.bN // len(Bs), config.bK, 1), (j, 0, state.stage))[:, :, 0]
                 mo.copyto(Bs[j], half, tile_of(plan, Bs[j].tensor, (config.bN // len(Bs), config.bK), by, k, bz),
                           barrier=pipe.barrier(state), hint=hints[1], multicast=masks[1])       # (bN, bK[, 1])
             state = state.next()
+
+
+@mo.jit
+def load_lines(operand, Xs, smem, barrier, stage, place, extents, hint):
+    """A tile of lines that begin anywhere: each copy has every eighth line, moved to a multiple of 16 bytes.
+
+    Its lines begin as many elements behind that as they are longer than those of the operand.
+    """
+    boxes, (row, k) = mo.size(smem, 0) // operand.group, place
+    box = operand.lines_box
+    for j in mo.static_range(LINES):
+        X = Xs[j].tensor
+        if operand.lines == "k":                        # boxes (group / 8, bK), one below the other
+            lines = mo.tile(mo.domain_offset((0, mo.size(X, 1) - extents[1]), X), box, (None, None), ragged=True)
+            for g in mo.static_range(boxes):
+                part = mo.tile(smem, (*box, 1), (g * LINES + j, 0, stage))[:, :, 0]
+                mo.copyto(Xs[j], part, lines[:, :, row * boxes + g, k], barrier=barrier, hint=hint)
+        else:                                           # boxes (group, bK / 8)
+            lines = mo.tile(mo.domain_offset((mo.size(X, 0) - extents[0], 0), X), box, (None, None), ragged=True)
+            for g in mo.static_range(boxes):
+                part = mo.tile(smem, (*box, 1), (g, j, stage))[:, :, 0]
+                mo.copyto(Xs[j], part, lines[:, :, row * boxes + g, k], barrier=barrier, hint=hint)
+
+
+def copies(X):
+    """The TMA copies of one operand, or of several."""
+    return X if isinstance(X, tuple) else (X,)
 
 
 # --- the warpgroups that multiply ------------------------------------------------------------------------------------

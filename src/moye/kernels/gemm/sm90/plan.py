@@ -15,7 +15,7 @@ from math import gcd
 from typing import Any
 
 import moye as mo
-from moye.kernels.gemm.sm90.config import GROUP, WarpgroupConfig, left_over, require
+from moye.kernels.gemm.sm90.config import GROUP, LINES, WarpgroupConfig, left_over, require
 from moye.kernels.gemm.sm90.fusion import Fusion
 
 _NOTHING = Fusion()
@@ -26,11 +26,27 @@ class Operand:
     """How A or B comes in: shared memory of ``stages`` (rows, bK, stages), of which one TMA copy fills a ``box``.
 
     The box is a stage, or a half of one where the rows are those of two factors of a gated product.
+
+    ``lines``: lines begin anywhere, and there is a copy for every ``LINES``-th of them.  Those that are contiguous
+    along K, "k", are rows: of ``group`` rows the first eighth are each eighth one from the first on, the next those
+    from the second on.  Lines along the rows, "mn", come in boxes of ``group`` rows, and are so ordered along K.
     """
 
     dtype: Any
     stages: Any
     box: Any
+    lines: str = ""
+    group: int = 0
+
+    @property
+    def lines_box(self) -> tuple[int, int]:
+        """Extents of a box of lines."""
+        return mo.size(self.box, 0), mo.size(self.box, 1)
+
+    @property
+    def order(self) -> Any:
+        """Of ``group`` rows, as they lie in shared memory: their places in the array.  None: they are in order."""
+        return mo.make_layout((self.group // LINES, LINES), (LINES, 1)) if self.lines == "k" else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +63,8 @@ class Output:
 
     ``major``: the mode along which TMA stores C, "k" for N and "mn" for M, or "" for plain stores.  ``copy`` takes a
     piece from registers to shared memory (or to global memory).  ``staged`` is that shared memory (64 * groups,
-    columns, 2), of which one TMA copy stores a ``box``; both are None for plain stores.
+    columns, 2), of which one TMA copy stores a ``box``; both are None for plain stores straight from registers.  Rows
+    that begin anywhere are ``staged`` (64 * groups, columns and 16 bytes), from where threads store them.
     """
 
     dtype: Any
@@ -112,33 +129,38 @@ class Plan:
 @functools.lru_cache(maxsize=1024)
 def make_plan(config: WarpgroupConfig, dtypes: tuple[Any, Any], out: Any, major_A: str, major_B: str, major_C: str,
               fusion: Fusion = _NOTHING, width: int = 1, promote: bool = False, batched: bool = False,
-              extents: tuple[int, int, int] | None = None) -> Plan:
+              extents: tuple[int, int, int] | None = None, by_rows: bool = False,
+              lines: tuple[bool, bool] = (False, False)) -> Plan:
     """The plan of one kind of problem; ArgumentError for a configuration that the kernel cannot have.
 
-    ``width``: elements of C that one plain store takes.
+    ``width``: elements of C that one plain store takes.  ``by_rows``: plain stores go through shared memory, where the
+    pieces are wide enough for rows.  ``lines``: which of A and B are loaded by lines.
     """
     a, b = dtypes
     require(config, a, gated=fusion.gated)
     halves = 2 if fusion.gated else 1
     if not major_C and out.bits == 16:          # by 1: ptxas serialises products whose sums are only rounded and stored
         fusion = replace(fusion, scaled=True)   # under predicates (C7514)
-    A = _operand(a, major_A, config.bM, config)
-    B = _operand(b, major_B, config.bN, config, halves)
     sums = mo.int32 if a in (mo.int8, mo.uint8) else mo.float32
     shared = 1 if config.schedule == "pingpong" else config.groups      # warpgroups that share a tile
     mma = mo.make_tiled_mma(mo.mma.wgmma(a, b, sums, config.bN, a_major=major_A, b_major=major_B),
                             mo.make_layout((shared, 1)))
-    columns = gcd(config.bN // halves, _widest(config, fusion, major_C, width))
+    columns = gcd(config.bN // halves, _widest(config, fusion, out, major_C, width, by_rows))
     piece = mo.make_tiled_mma(mo.mma.wgmma(a, b, sums, columns), mo.make_layout((1, 1)))
+    A = _operand(a, major_A, config.bM, config) if not lines[0] else _by_lines(a, major_A, config.bM, 64, config)
+    B = _operand(b, major_B, config.bN, config, halves) if not lines[1] else \
+        _by_lines(b, major_B, config.bN, columns if by_rows else 64, config)
     C = Output(out, major_C, columns, piece, _copy(out, major_C, columns, width, piece),
-               *_staged(config, out, major_C, columns))
+               *_staged(config, out, major_C, columns, by_rows))
     return Plan(config, A, B, Product(mma, promote), fusion, C, Extents(batched, extents))
 
 
-def _widest(config: WarpgroupConfig, fusion: Fusion, major_C: str, width: int) -> int:
+def _widest(config: WarpgroupConfig, fusion: Fusion, out: Any, major_C: str, width: int, by_rows: bool) -> int:
     """Columns of C that are finished and stored at a time, 32 sums a thread; fewer where other things take registers:
     what is fused, the sums of eight blocks, the addresses and predicates of plain stores and of strided loads.
     """
+    if by_rows:
+        return 64 if fusion.plain and config.groups < 3 and out.bits == 16 else 32
     if not fusion.plain:
         return 16 if not major_C else 32
     if config.split_k > 1 and config.gather == "memory":                # a piece for each block, if there are so many
@@ -153,10 +175,27 @@ def _operand(dtype: Any, major: str, rows: int, config: WarpgroupConfig, halves:
                    _tiles(atom, major, (rows // halves, config.bK)))
 
 
-def _staged(config: WarpgroupConfig, out: Any, major: str, columns: int) -> tuple[Any, Any]:
-    """Shared layout (64 * groups, columns, 2) of C on its way out, and that of one TMA store."""
+def _by_lines(dtype: Any, major: str, rows: int, group: int, config: WarpgroupConfig) -> Operand:
+    """The same of lines that begin anywhere: a box has the lines of one copy, of ``group`` rows or fewer."""
+    whole = _operand(dtype, major, rows, config)
+    if major == "k":
+        group = gcd(rows, group)
+        return replace(whole, box=_row_box(dtype, group // LINES, config.bK), lines=major, group=group)
+    group = gcd(128, rows * dtype.bytes) // dtype.bytes
+    return replace(whole, box=mo.smem_layout_atom(dtype, major, group * dtype.bytes), lines=major, group=group)
+
+
+def _row_box(dtype: Any, rows: int, bK: int) -> Any:
+    """Rows of 128 bytes that TMA swizzles: a part of an atom, or several."""
+    swizzle = mo.smem_layout_atom(dtype, "k", 128).swizzle
+    return mo.ComposedLayout(swizzle, 0, mo.make_layout((rows, bK), (bK, 1)))
+
+
+def _staged(config: WarpgroupConfig, out: Any, major: str, columns: int, by_rows: bool) -> tuple[Any, Any]:
+    """Shared layout (64 * groups, columns, 2) of C on its way out, and that of one TMA store; or of rows with room."""
     if not major:
-        return None, None
+        pitch = columns + 16 // out.bytes
+        return mo.make_layout((64 * config.groups, pitch), (pitch, 1)) if by_rows and columns >= 16 else None, None
     rows = 64 if config.store == "warpgroup" else 16
     row = columns * out.bytes if major == "k" else 128
     atom = mo.smem_layout_atom(out, major, min(row, 128))
