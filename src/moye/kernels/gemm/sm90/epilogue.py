@@ -259,7 +259,11 @@ def store_ends(plan, out, own, place, batch, width):
 @mo.jit
 def row_of(plan, place, row):
     """The row of C of a row of a piece."""
-    return place[0] * 64 + (row if plan.A.order is None else row % 8 * LINES + row // 8)
+    if plan.A.order is None:
+        return place[0] * 64 + row
+    group, parts = plan.A.group, plan.A.group // 64
+    row = place[0] % parts * 64 + row
+    return place[0] // parts * group + row % (group // LINES) * LINES + row // (group // LINES)
 
 
 @mo.jit

@@ -96,16 +96,21 @@ def part_of(plan, X, place, batch):
 @mo.jit
 def piece_of(plan, X, place):
     """The piece of X, (M, N), that lies at ``place``, rows and columns as the operands loaded by lines order them."""
-    row, column = place
-    orders, columns = (plan.A.order, plan.B.order), plan.C.columns
     if plan.A.order is None and plan.B.order is None:
-        return mo.tile(X, (64, columns), place, ragged=True)            # (64, columns)
-    parts = 1 if plan.B.order is None else max(1, plan.B.group // columns)              # pieces of a group of columns
-    whole = mo.tile(X, (64, columns * parts), (row, column // parts), ragged=True)
-    repeats = mo.make_layout(columns * parts // plan.B.group, plan.B.group) if plan.B.order is not None else None
-    if plan.B.order is not None and columns > plan.B.group:             # several groups side by side
-        orders = plan.A.order, mo.make_layout(plan.B.order, repeats)
-    return mo.tile(mo.composition(whole, orders), (64, columns), (0, column % parts))
+        return mo.tile(X, (64, plan.C.columns), place, ragged=True)     # (64, columns)
+    (rows, row), (columns, column) = (ordered(operand, extent, at) for operand, extent, at in
+                                      ((plan.A, 64, place[0]), (plan.B, plan.C.columns, place[1])))
+    whole = mo.tile(X, (mo.size(rows), mo.size(columns)), (row[0], column[0]), ragged=True)
+    return mo.tile(mo.composition(whole, (rows, columns)), (64, plan.C.columns), (row[1], column[1]))
+
+
+def ordered(operand, extent, at):
+    """Places in the array of as many rows as are ordered together, or of ``extent``; which they are, and which part."""
+    if operand.order is None or operand.group < extent:
+        groups = mo.make_layout(extent // operand.group, operand.group) if operand.order is not None else None
+        return (mo.make_layout(extent) if groups is None else mo.make_layout(operand.order, groups)), (at, 0)
+    parts = operand.group // extent
+    return operand.order, (at // parts, at % parts)
 
 
 @mo.jit

@@ -48,8 +48,9 @@ def gemm_sm90_kernel(A, B, B_up, C_tma, C, residual, bias, bias_up, rows, column
         for X in (*copies(A), *(copy for X in Bs for copy in copies(X)), *([out.tma] if plan.C.major else [])):
             mo.prefetch_tensormap(X)
     readers = (1 if plan.in_turns else config.groups) * (2 if config.multicast else 1)
-    stage = (config.bM * plan.A.dtype.bytes + config.bN * plan.B.dtype.bytes) * config.bK
-    pipe = mo.PipelineTma(config.stages, stage, consumers=readers)
+    shares = plan.shares
+    pipe = mo.PipelineTma(config.stages, sum(share.bytes for share in shares), consumers=readers,
+                          producers=len(shares))
     pipe.init()
     if config.cluster > 1:                              # nobody waits before the barriers are initialised; relaxed,
         mo.cluster_arrive(relaxed=True)                 # as pipe.init has a fence for what it wrote
@@ -59,8 +60,9 @@ def gemm_sm90_kernel(A, B, B_up, C_tma, C, residual, bias, bias_up, rows, column
     sched, k_tiles = schedule(plan, A, Bs, out, K)
     if mo.warpgroup_idx() == config.groups:
         share_registers(plan, loads=True)
-        if tid == config.groups * GROUP:
-            produce(plan, A, Bs, sA, sB, pipe, sched, k_tiles, (M, N, K))
+        for i in mo.static_range(len(shares)):
+            if tid == config.groups * GROUP + 32 * i:
+                produce(plan, A, Bs, sA, sB, pipe, sched, k_tiles, (M, N, K), shares[i])
         if plan.in_cluster:                                             # every thread of a cluster counts at its
             mo.cluster_sync()                                           # barriers: the two of gather_and_store
             mo.cluster_sync()
@@ -140,8 +142,11 @@ def k_range(plan, k_tiles):
 
 
 @mo.jit
-def produce(plan, A, Bs, sA, sB, pipe, sched, k_tiles, extents):
-    """One thread fills the stages, tile after tile, as they become free: it runs ahead as far as there are stages."""
+def produce(plan, A, Bs, sA, sB, pipe, sched, k_tiles, extents, share):
+    """One thread fills the stages, tile after tile, as they become free: it runs ahead as far as there are stages.
+
+    Of operands that come by lines it has a share: one of several threads, because their copies are many.
+    """
     config = plan.config
     hints = ["evict_first" if config.stream == side else None for side in "AB"]
     masks = [0b11 if config.multicast == side else None for side in "AB"]   # shared: each block loads a half, for both
@@ -150,15 +155,18 @@ def produce(plan, A, Bs, sA, sB, pipe, sched, k_tiles, extents):
     for tile in range(sched.first, sched.tiles, sched.step):
         bx, by, bz = coordinates(plan, sched, tile)
         for k in range(k_first, k_last):
-            pipe.producer_acquire(state)                # and expect all bytes of the stage, before the first arrives
-            if plan.A.lines:
-                load_lines(plan.A, A, sA, pipe.barrier(state), state.stage, (bx, k), (extents[0], extents[2]), hints[0])
-            else:
+            pipe.producer_acquire(state, bytes=share.bytes)     # and expect all bytes, before the first arrives
+            if plan.A.lines and "A" in share.of:
+                load_lines(plan.A, A, sA, pipe.barrier(state), state.stage, (bx, k), (extents[0], extents[2]), hints[0],
+                           share.lines)
+            elif "A" in share.of:
                 mo.copyto(A, sA[:, :, state.stage], tile_of(plan, A.tensor, (config.bM, config.bK), bx, k, bz),
                           barrier=pipe.barrier(state), hint=hints[0], multicast=masks[0])       # (bM, bK[, 1])
-            if plan.B.lines:
-                load_lines(plan.B, Bs[0], sB, pipe.barrier(state), state.stage, (by, k), extents[1:], hints[1])
-            for j in mo.static_range(0 if plan.B.lines else len(Bs)):   # factors of a gated product: one below another
+            if plan.B.lines and "B" in share.of:
+                load_lines(plan.B, Bs[0], sB, pipe.barrier(state), state.stage, (by, k), extents[1:], hints[1],
+                           share.lines)
+            whole = "B" in share.of and not plan.B.lines
+            for j in mo.static_range(len(Bs) if whole else 0):          # factors of a gated product: one below another
                 half = mo.tile(sB, (config.bN // len(Bs), config.bK, 1), (j, 0, state.stage))[:, :, 0]
                 mo.copyto(Bs[j], half, tile_of(plan, Bs[j].tensor, (config.bN // len(Bs), config.bK), by, k, bz),
                           barrier=pipe.barrier(state), hint=hints[1], multicast=masks[1])       # (bN, bK[, 1])
@@ -166,14 +174,14 @@ def produce(plan, A, Bs, sA, sB, pipe, sched, k_tiles, extents):
 
 
 @mo.jit
-def load_lines(operand, Xs, smem, barrier, stage, place, extents, hint):
+def load_lines(operand, Xs, smem, barrier, stage, place, extents, hint, which):
     """A tile of lines that begin anywhere: each copy has every eighth line, moved to a multiple of 16 bytes.
 
     Its lines begin as many elements behind that as they are longer than those of the operand.
     """
     boxes, (row, k) = mo.size(smem, 0) // operand.group, place
     box = operand.lines_box
-    for j in mo.static_range(LINES):
+    for j in mo.static_range(*which):
         X = Xs[j].tensor
         if operand.lines == "k":                        # boxes (group / 8, bK), one below the other
             lines = mo.tile(mo.domain_offset((0, mo.size(X, 1) - extents[1]), X), box, (None, None), ragged=True)

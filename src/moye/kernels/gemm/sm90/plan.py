@@ -19,6 +19,8 @@ from moye.kernels.gemm.sm90.config import GROUP, LINES, WarpgroupConfig, left_ov
 from moye.kernels.gemm.sm90.fusion import Fusion
 
 _NOTHING = Fusion()
+_LOADERS = 2
+"""Threads that load an operand by lines: a TMA copy takes one of them about as long as a warp a branch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,15 @@ class Operand:
     def order(self) -> Any:
         """Of ``group`` rows, as they lie in shared memory: their places in the array.  None: they are in order."""
         return mo.make_layout((self.group // LINES, LINES), (LINES, 1)) if self.lines == "k" else None
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one thread loads of a stage: which operands, which copies of lines, and how many bytes that are."""
+
+    of: str
+    lines: tuple[int, int]
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +129,22 @@ class Plan:
         peers = max(1, left_over(self.config, self.C.columns) // (16 * threads * quads))
         return mo.make_layout((4, threads, quads, min(self.config.split_k, peers)))
 
+    @property
+    def shares(self) -> tuple[Share, ...]:
+        """What each of the threads that load has of a stage: one has it all, if nothing comes by lines."""
+        sizes = self._bytes(self.A, self.config.bM), self._bytes(self.B, self.config.bN)
+        if not self.A.lines and not self.B.lines:
+            return (Share("AB", (0, 0), sum(sizes)),)
+        shares: list[Share] = []
+        for name, operand, size in zip("AB", (self.A, self.B), sizes, strict=True):
+            parts = _LOADERS if operand.lines else 1
+            each = LINES // parts
+            shares += [Share(name, (i * each, (i + 1) * each), size // parts) for i in range(parts)]
+        return tuple(shares)
+
+    def _bytes(self, operand: Operand, rows: int) -> int:
+        return rows * self.config.bK * operand.dtype.bytes
+
     # For the kernel; a launch does not compare methods again, as it does what a kernel reads from modules.
 
     def pieces(self, acc: Any) -> Any:
@@ -147,9 +174,9 @@ def make_plan(config: WarpgroupConfig, dtypes: tuple[Any, Any], out: Any, major_
                             mo.make_layout((shared, 1)))
     columns = gcd(config.bN // halves, _widest(config, fusion, out, major_C, width, by_rows))
     piece = mo.make_tiled_mma(mo.mma.wgmma(a, b, sums, columns), mo.make_layout((1, 1)))
-    A = _operand(a, major_A, config.bM, config) if not lines[0] else _by_lines(a, major_A, config.bM, 64, config)
+    A = _operand(a, major_A, config.bM, config) if not lines[0] else _by_lines(a, major_A, config.bM, config.bM, config)
     B = _operand(b, major_B, config.bN, config, halves) if not lines[1] else \
-        _by_lines(b, major_B, config.bN, columns if by_rows else 64, config)
+        _by_lines(b, major_B, config.bN, columns if by_rows else config.bN, config)
     C = Output(out, major_C, columns, piece, _copy(out, major_C, columns, width, piece),
                *_staged(config, out, major_C, columns, by_rows))
     return Plan(config, A, B, Product(mma, promote), fusion, C, Extents(batched, extents))
