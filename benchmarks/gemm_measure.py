@@ -24,6 +24,7 @@ from gemm import Problem
 from gemm_draws import draw, layers
 from gemm_model import FIELDS, problem_of
 from gemm_rows import KINDS
+from moye.kernels.gemm.sm80.kernel import gemm_sm80
 from moye.kernels.gemm.sm90 import config as model
 from moye.kernels.gemm.sm90.host import gemm_sm90
 from moye.runtime.prepare import compile_only
@@ -63,7 +64,9 @@ class Pooled(Problem):
 
 
 def call(problem, config):
-    """The product with this configuration."""
+    """The product with this configuration, or by ``gemm_sm80``."""
+    if config == "sm80":
+        return lambda: gemm_sm80(problem.A, problem.B, problem.C)
     keywords = {name: x for name, x in problem.kind.keywords.items() if name != "tf32"}
     return lambda: gemm_sm90(problem.A, problem.B, problem.C, config=config, **keywords)
 

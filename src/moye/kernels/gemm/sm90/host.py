@@ -98,7 +98,8 @@ def _recipe(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: Warpg
         batches = c.shape[2] if len(c.shape) == 3 else 1
         problem = Problem(a.shape[0], c.shape[1], a.shape[1], batches, a.dtype, promote, fusion.gated,
                           _aligned(a) and _aligned(b), loaded(a) == 0, loaded(b) == 0, plain, _most(c, fusion, plain),
-                          c.kind in MAKES_ARRAYS)
+                          c.kind in MAKES_ARRAYS, plain and c.strides[1] != 1 and c.strides[0] == 1,
+                          *_copies(a, b, fusion))
         config = choose(problem, multiprocessors)
     if config.split_k > max(1, -(-a.shape[1] // config.bK)):
         raise mo.ArgumentError(f"gemm_sm90: split_k={config.split_k} of {config} makes more parts than K={a.shape[1]} "
@@ -106,7 +107,7 @@ def _recipe(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: Warpg
     if config.swap:
         a, b, c = b, a, _turned(c)
     M, N, K, batched = c.shape[0], c.shape[1], a.shape[1], len(c.shape) == 3
-    majors, ways = _coming(a, b, fusion, config)
+    majors, ways = _ways(a, b, fusion, lines=config.lines)
     lines = ways[0] == "lines", ways[1] == "lines"
     major_C = "" if fusion.accumulate or any(lines) else stored(c, config.store)
     dtypes = (multiplied(a.dtype), multiplied(b.dtype))
@@ -125,18 +126,26 @@ def _recipe(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: Warpg
     return _Recipe(plan, ways, (load_A, load_B), boxes, blocks, tiles)
 
 
-def _coming(a: Any, b: Any, fusion: Fusion, config: WarpgroupConfig) -> tuple[list[str], tuple[str, str]]:
+def _ways(a: Any, b: Any, fusion: Fusion, *, lines: bool) -> tuple[list[str], tuple[str, str]]:
     """Along what A and B are contiguous as they are multiplied, and how they come: "tiles", "lines" or "copied".
 
     Lines along the rows put K in another order, so that both operands have them or none.
     """
     modes = [loaded(a), loaded(b, 2 if fusion.gated else 1)]
     ways = ["copied" if mode is None else "tiles" for mode in modes]
-    kinds = [lines_of(x) if config.lines and separable(fusion) else "" for x in (a, b)]
+    kinds = [lines_of(x) if lines and separable(fusion) else "" for x in (a, b)]
     if kinds == ["mn", "mn"] and "copied" in ways and a.shape[1] >= LINES:
         return kinds, ("lines", "lines")
     ways = ["lines" if way == "copied" and kind == "k" else way for way, kind in zip(ways, kinds, strict=True)]
     return ["mn" if mode == 0 else "k" for mode in modes], (ways[0], ways[1])
+
+
+def _copies(a: Any, b: Any, fusion: Fusion) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+    """Bytes of the operands that are copied first, and of those that are where others come by lines; None: none do."""
+    ways = [_ways(a, b, fusion, lines=lines)[1] for lines in (False, True)]
+    sizes = [x.shape[0] * x.shape[1] * x.dtype.bytes * (x.shape[2] if len(x.shape) == 3 else 1) for x in (a, b)]
+    copies, left = ([size for size, way in zip(sizes, way_of, strict=True) if way == "copied"] for way_of in ways)
+    return tuple(copies), tuple(left) if "lines" in ways[1] else None
 
 
 def lines_of(info: Any) -> str:

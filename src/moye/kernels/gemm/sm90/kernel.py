@@ -92,6 +92,8 @@ def share_registers(plan, loads):
     """
     if plan.config.groups > 1:
         least, most = (24, 240) if plan.config.groups == 2 else (32, 160)
+        if plan.config.lines:                           # coordinates of many copies
+            least, most = (40, 232) if plan.config.groups == 2 else (56, 152)
         if loads:
             mo.warpgroup_reg_dealloc(least)
         else:
