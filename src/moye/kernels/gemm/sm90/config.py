@@ -39,8 +39,8 @@ class WarpgroupConfig:
     tile is one of C^T = B A^T, for few rows of A.  ``multicast``: two blocks of a cluster have neighbouring tiles and
     share those of this operand, "A" or "B".  ``raster``: rows of tiles that blocks walk through together.  ``stream``:
     the operand, "A" or "B" of the product as it is computed, whose tiles leave L2 first.  ``store``: who stores through
-    TMA together, a "warpgroup" or a "warp"; or each thread its "element"s.  ``static``: extents are constants of the kernel.
-    ``lines``: operands whose lines begin anywhere are loaded as they lie, by a copy for each eighth line of them.
+    TMA together, a "warpgroup" or a "warp"; or each thread its "element"s.  ``static``: extents are constants of the
+    kernel.  ``lines``: operands whose lines begin anywhere are loaded as they lie, by a copy for each eighth line.
     """
 
     bM: int
@@ -397,7 +397,7 @@ def _step(config: WarpgroupConfig, problem: Problem, busy: int, costs: Costs) ->
     loaded = 128 * apart * (
         config.bM * (half if config.multicast == "A" else 1.0) + config.bN * (half if config.multicast == "B" else 1.0))
     loads = loaded / min(costs.loads, costs.l2 / busy)
-    begun = 4 * costs.line * max(1, config.bN / 64) if config.lines else 0.0            # of eight copies, by two threads
+    begun = 4 * costs.line * max(1, config.bN / 64) if config.lines else 0.0    # of eight copies, by two threads
     return _either(_either(products, max(loads, begun), costs.sharp), costs.latency / config.stages, costs.sharp)
 
 

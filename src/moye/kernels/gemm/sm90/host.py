@@ -223,7 +223,8 @@ def _launch(recipe: _Recipe, A: Any, B: Any, C: Any, residual: Any, vectors: tup
 
 def _lines(operand: Operand, load: mo.TmaLoad, X: Any) -> tuple[mo.TmaCopy, ...]:
     """A copy of every eighth line, from each of the first eight on; of fewer rows the first is there again."""
-    info, mode = mo.describe(X), 1 if operand.lines == "k" else 0
+    info: Any = mo.describe(X)
+    mode = 1 if operand.lines == "k" else 0
     count = info.shape[1 - mode]
     return tuple(mo.TmaCopy(load, every(X, info, LINES, j if j < count else 0, mode), operand.box,
                             operand.lines_box, 1) for j in range(LINES))

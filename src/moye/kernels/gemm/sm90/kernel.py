@@ -45,7 +45,7 @@ def gemm_sm90_kernel(A, B, B_up, C_tma, C, residual, bias, bias_up, rows, column
         room = mo.shared_array(mo.float32, plan.room)                               # (4, threads, sums / 4, peers)
         memory = mo.tile(parts, (each, 1), (0, None))[:, 0, :], arrived, room       # (each, tiles), (tiles)
     if tid == config.groups * GROUP:                                    # fetched while the barriers are initialised
-        for X in (*copies(A), *(copy for X in Bs for copy in copies(X)), *([out.tma] if plan.C.major else [])):
+        for X in (*copies(A), *(each for B in Bs for each in copies(B)), *([out.tma] if plan.C.major else [])):
             mo.prefetch_tensormap(X)
     readers = (1 if plan.in_turns else config.groups) * (2 if config.multicast else 1)
     shares = plan.shares

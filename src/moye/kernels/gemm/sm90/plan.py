@@ -143,7 +143,7 @@ class Plan:
         return tuple(shares)
 
     def _bytes(self, operand: Operand, rows: int) -> int:
-        return rows * self.config.bK * operand.dtype.bytes
+        return int(rows * self.config.bK * operand.dtype.bytes)
 
     # For the kernel; a launch does not compare methods again, as it does what a kernel reads from modules.
 
@@ -206,7 +206,7 @@ def _by_lines(dtype: Any, major: str, rows: int, group: int, config: WarpgroupCo
     """The same of lines that begin anywhere: a box has the lines of one copy, of ``group`` rows or fewer."""
     whole = _operand(dtype, major, rows, config)
     if major == "k":
-        group = gcd(rows, group)
+        group = gcd(rows, group, 256)                   # a power of two, of which pieces are parts
         return replace(whole, box=_row_box(dtype, group // LINES, config.bK), lines=major, group=group)
     group = gcd(128, rows * dtype.bytes) // dtype.bytes
     return replace(whole, box=mo.smem_layout_atom(dtype, major, group * dtype.bytes), lines=major, group=group)
@@ -214,7 +214,7 @@ def _by_lines(dtype: Any, major: str, rows: int, group: int, config: WarpgroupCo
 
 def _row_box(dtype: Any, rows: int, bK: int) -> Any:
     """Rows of 128 bytes that TMA swizzles: a part of an atom, or several."""
-    swizzle = mo.smem_layout_atom(dtype, "k", 128).swizzle
+    swizzle = mo.Swizzle(3, (16 // dtype.bytes).bit_length() - 1, 3)
     return mo.ComposedLayout(swizzle, 0, mo.make_layout((rows, bK), (bK, 1)))
 
 
