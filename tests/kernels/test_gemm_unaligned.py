@@ -175,4 +175,4 @@ def test_nothing_spills_and_rows_are_stored_in_parts(config, orders):
     program, = gathered.programs
     assert program.spills == program.stack == 0
     assert not re.findall(r"\((C75\d+)\)", program.compiled.log)
-    assert len(re.findall(r"STG\.E\.128", program.sass)) == (0 if config.swap else config.bM * config.bN // 1024)
+    assert len(re.findall(r"STG\.E\.128", program.sass)) == (0 if config.swap else config.rows * config.bN // 1024)
