@@ -34,7 +34,7 @@ def read(paths):
     found = {}
     for path in paths:
         with gzip.open(path, "rt", newline="") as file:
-            for row in (row for row in csv.DictReader(file) if row.get("way") != "sm80"):
+            for row in csv.DictReader(file):
                 M, N, K = (int(row[name]) for name in "MNK")
                 drawn = Row("", row["kind"], M, N, K, row["orders"])
                 found.setdefault((problem_of(drawn), drawn.orders), {})[config_of(row)] = float(row["us"])
@@ -46,7 +46,7 @@ def config_of(row):
     if not row["bM"]:
         return None
     values = {name: int(row[name]) if isinstance(row[name], str) and row[name].isdigit() else row[name]
-              for name in FIELDS if name in row}        # not of files that are older than the field
+              for name in FIELDS}
     return model.WarpgroupConfig(**{name: x == "True" if x in ("True", "False") else x for name, x in values.items()})
 
 

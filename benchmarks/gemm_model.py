@@ -19,25 +19,10 @@ DTYPES = {"bf16": mo.bfloat16, "f16": mo.float16, "e4m3 fast": mo.float8_e4m3fn,
 def problem_of(row):
     """The product as the model of costs sees it."""
     size = KINDS[row.kind].bytes
-    lines = [line for line, count in (((row.K, row.M) if row.orders[0] == "K" else (row.M, row.K)),
-                                      ((row.K, row.N) if row.orders[1] == "K" else (row.N, row.K)))
-             if line * size % 16 == 0 or count == 1]                    # those of copies are aligned
+    lines = (row.K if row.orders[0] == "K" else row.M), (row.K if row.orders[1] == "K" else row.N)
     return model.Problem(row.M, row.N, row.K, 1, DTYPES[row.kind], promote=row.kind == "e4m3 promoted",
                          aligned=all(line * size % 128 == 0 for line in lines), rows_A=row.orders[0] == "M",
-                         rows_B=row.orders[1] == "M", plain=row.N % 8 != 0, **_ways(row, size))
-
-
-def _ways(row, size):
-    """Bytes of the operands that are copied first, and of those that still are where others come by lines."""
-    copied = [order if apart * size % 16 and count > 1 else "" for order, apart, count in
-              ((order, *((row.K, rows) if order == "K" else (rows, row.K)))
-               for order, rows in zip(row.orders, (row.M, row.N), strict=True))]
-    sizes = [rows * row.K * size for rows in (row.M, row.N)]
-    both = row.orders == "MM" and any(copied) and row.K >= model.LINES
-    left = [bytes_ for bytes_, order in zip(sizes, copied, strict=True) if order == "M" and not both]
-    lines = size == 2 and (both or "K" in copied)
-    return {"copies": tuple(bytes_ for bytes_, order in zip(sizes, copied, strict=True) if order),
-            "by_lines": tuple(left) if lines else None}
+                         rows_B=row.orders[1] == "M", plain=row.N % 8 != 0)
 
 
 def short(config):

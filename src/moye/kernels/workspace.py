@@ -64,27 +64,6 @@ def columns(x: Any, count: int, *, batched: bool) -> Any:
     return x[:, :count] if batched else x[:, :count, 0]
 
 
-def every(x: Any, info: Any, count: int, first: int, mode: int) -> Any:
-    """Every ``count``-th line of a matrix from line ``first`` on; they are contiguous along ``mode``.
-
-    The view begins at the multiple of 16 bytes in front of the first of them, and its lines are longer by as much.
-    """
-    lines, along, apart = info.shape[1 - mode], info.shape[mode], info.strides[1 - mode]
-    begin = first * apart
-    lead = begin % (16 // info.dtype.bytes)
-    shape, steps = (-(-(lines - first) // count), along + lead), (count * apart, 1)
-    if mode == 0:
-        shape, steps = shape[::-1], steps[::-1]
-    if info.kind == "spec":
-        return mo.TensorLike(info.dtype, shape, strides=steps)
-    if info.kind == "torch":
-        return x.as_strided(shape, steps, x.storage_offset() + begin - lead)
-    tricks, width = importlib.import_module(f"{info.kind}.lib.stride_tricks"), info.dtype.bytes
-    bits = x.view(f"u{width}")
-    flat = tricks.as_strided(bits, ((lines - 1) * apart + along,), (width,))
-    return tricks.as_strided(flat[begin - lead:], shape, [step * width for step in steps]).view(x.dtype)
-
-
 def halves(x: Any) -> tuple[Any, Any]:
     """Views of the first and the second half of the rows, or of the elements."""
     if isinstance(x, mo.TensorLike):

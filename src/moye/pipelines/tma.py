@@ -33,17 +33,16 @@ class PipelineTma(Named):
     """Two mbarriers a stage: loads of stage i complete at ``full[i]``, and its readers arrive at ``empty[i]``.
 
     ``bytes`` is what the loads of one stage bring.  ``consumers`` is the number of arrivals that free a stage; in a
-    cluster it counts those of all blocks that read it.  Of several ``producers`` each acquires a stage for the bytes
-    that it loads itself.
+    cluster it counts those of all blocks that read it.
     """
 
-    __slots__ = ("bytes", "consumers", "empty", "full", "producers", "stages")
+    __slots__ = ("bytes", "consumers", "empty", "full", "stages")
 
-    def __init__(self, stages: int, bytes: int, consumers: int = 2, producers: int = 1) -> None:
-        for name, value in (("stages", stages), ("bytes", bytes), ("consumers", consumers), ("producers", producers)):
+    def __init__(self, stages: int, bytes: int, consumers: int = 2) -> None:
+        for name, value in (("stages", stages), ("bytes", bytes), ("consumers", consumers)):
             if not isinstance(value, int) or not 1 <= value <= _MOST:
                 raise TraceError(f"PipelineTma: {name}={value} is no static number from 1 to {_MOST}", locs=(locate(),))
-        self.stages, self.bytes, self.consumers, self.producers = stages, bytes, consumers, producers
+        self.stages, self.bytes, self.consumers = stages, bytes, consumers
         self.full, self.empty = hopper.mbarrier_array(stages), hopper.mbarrier_array(stages)
 
     def named(self, name: str) -> None:
@@ -51,8 +50,7 @@ class PipelineTma(Named):
         name_barriers(name, full=self.full, empty=self.empty)
 
     def __repr__(self) -> str:
-        several = f", producers={self.producers}" if self.producers > 1 else ""
-        return f"PipelineTma(stages={self.stages}, bytes={self.bytes}, consumers={self.consumers}{several})"
+        return f"PipelineTma(stages={self.stages}, bytes={self.bytes}, consumers={self.consumers})"
 
     def init(self) -> None:
         """Initialise the barriers in thread 0 (mbarrier_init, fence_mbarrier_init).  After it, all who use them need a
@@ -60,7 +58,7 @@ class PipelineTma(Named):
         """
         with in_first_thread():
             for i in range(self.stages):
-                hopper.mbarrier_init(self.full, i, self.producers)
+                hopper.mbarrier_init(self.full, i, 1)
                 hopper.mbarrier_init(self.empty, i, self.consumers)
             hopper.fence_mbarrier_init()
 
@@ -73,9 +71,6 @@ class PipelineTma(Named):
     def producer_acquire(self, state: PipelineTmaState, *, bytes: Scalar | None = None) -> None:
         """Wait until the stage is empty, arrive at its full barrier, and expect ``bytes`` (default: the pipeline's)."""
         self._require("producer_acquire", state)
-        if bytes is None and self.producers > 1:
-            raise TraceError(f"producer_acquire: each of {self.producers} producers says how many bytes it loads",
-                             hint="bytes=...", locs=(locate(),))
         hopper.mbarrier_wait(self.empty, state.stage, state.phase)
         hopper.mbarrier_arrive_expect_tx(self.full, state.stage, self.bytes if bytes is None else bytes)
 

@@ -64,14 +64,6 @@ class TmaTiling:
         """The bytes of one tile, for which an mbarrier of its loads waits."""
         return math.prod(self.tile) * self.map.dtype.bits // 8
 
-    @property
-    def begins(self) -> int:
-        """Tiles begin at multiples of so many bytes: of what a swizzle works on, where they have it all.
-
-        Rows of it may come one by one, because bits of the address are what TMA permutes.
-        """
-        return max(_ALIGN, math.gcd(self.align, self.bytes))
-
     def __str__(self) -> str:
         return f"{self.op} of {self.map.dtype} tiles {self.layout}"
 

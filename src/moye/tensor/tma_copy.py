@@ -157,8 +157,8 @@ def _tile(tma: TmaTensor, tile: object, load: bool) -> Tensor:
         raise TensorError(f"copyto: {tma.label} copies tiles of layout {tma.smem_layout}, but {tile.label} has layout "
                           f"{whole}", hint="slice one stage of the shared tensor, and give make_tma_copy its layout",
                           locs=(locate(),))
-    align = tma.tiling.begins
-    tile.buffer.align = max(tile.buffer.align, tma.tiling.align)
+    align = tma.tiling.align
+    tile.buffer.align = max(tile.buffer.align, align)
     if tile.alignment % align:
         raise AlignmentError(f"copyto: TMA needs {tile.label} at a multiple of {align} bytes, but its first element is "
                              f"known to be at a multiple of {tile.alignment} bytes only",

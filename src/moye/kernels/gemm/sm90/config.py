@@ -21,8 +21,6 @@ GROUP = 128
 """Threads of a warpgroup."""
 SCHEDULES = ("cooperative", "pingpong")
 GATHERS = ("cluster", "memory")
-LINES = 8
-"""Lines of 16-bit elements after which one begins at a multiple of 16 bytes again, whatever their length."""
 STORES = ("warpgroup", "warp", "element")
 _PARTS = 256
 MOST = 200
@@ -40,7 +38,7 @@ class WarpgroupConfig:
     share those of this operand, "A" or "B".  ``raster``: rows of tiles that blocks walk through together.  ``stream``:
     the operand, "A" or "B" of the product as it is computed, whose tiles leave L2 first.  ``store``: who stores through
     TMA together, a "warpgroup" or a "warp"; or each thread its "element"s.  ``static``: extents are constants of the
-    kernel.  ``lines``: operands whose lines begin anywhere are loaded as they lie, by a copy for each eighth line.
+    kernel.
     """
 
     bM: int
@@ -57,7 +55,6 @@ class WarpgroupConfig:
     stream: str = ""
     store: str = "warpgroup"
     static: bool = False
-    lines: bool = False
 
     @property
     def threads(self) -> int:
@@ -132,7 +129,6 @@ PARTS = (2, 3, 4, 5, 6, 8, 11, 16, 22, 33, 44, 66, 132)
 SKINNY = (8, 16, 32, 48, 64, 96, 128)
 """Widths of tiles for few rows or columns."""
 _MEETING = 24 << 10                 # bytes for each warpgroup to gather sums that meet in memory, and to store C
-_APART = 128                        # sums of a thread where lines come apart, and C is stored by rows
 _SQUARE = 1 << 20                   # rows and columns where neither are few
 _TURNED = 2048                      # rows or columns up to which the tiles of C^T are others than those of C
 
@@ -185,7 +181,6 @@ class Problem:
     ``plain``: C is not stored by TMA.  ``turned``: nor is it contiguous along N, but along M.  ``most``: sums of a
     thread that leave registers for what is done to them on their way to C.  ``workspace``: the library of C can make
     the arrays in which sums of several blocks meet.  ``copies``: bytes of each operand that is copied first.
-    ``by_lines``: of those that still are where others come by lines; None: none can.
     """
 
     M: int
@@ -203,7 +198,6 @@ class Problem:
     workspace: bool = True
     turned: bool = False
     copies: tuple[int, ...] = ()
-    by_lines: tuple[int, ...] | None = None
 
 
 def candidates(problem: Problem, multiprocessors: int = 132) -> list[WarpgroupConfig]:
@@ -215,11 +209,7 @@ def candidates(problem: Problem, multiprocessors: int = 132) -> list[WarpgroupCo
     found = narrow(problem, few, multiprocessors) if few <= 128 else []
     if few > 64:
         found += wide(problem, few, multiprocessors)
-    if problem.by_lines is not None:
-        found += [replace(config, lines=True) for config in found if not config.multicast and (
-            config.bN <= 128 or config.bN % 64 == 0)]   # wider pieces of 32 columns have short rows to store
-    return [config for config in dict.fromkeys(found)
-            if fits(config, problem.promote, min(problem.most, _APART) if config.lines else problem.most)]
+    return [config for config in dict.fromkeys(found) if fits(config, problem.promote, problem.most)]
 
 
 def narrow(problem: Problem, few: int, multiprocessors: int) -> list[WarpgroupConfig]:
@@ -331,8 +321,6 @@ class Costs:
     pair: float = 0.9083        # of the share, of blocks that share operands
     copy: float = 2.2           # copying an operand first
     copied: float = 1.6e6       # bytes of it a microsecond
-    line: float = 0.03          # a TMA copy of lines that begin anywhere, by one of the threads that issue them
-    lines: float = 1.1          # of the loads of unaligned lines, where they begin at any element
     by_rows: float = 4e-5       # for an element of a tile that is stored by rows
 
 
@@ -373,8 +361,7 @@ def estimate(config: WarpgroupConfig, problem: Problem, multiprocessors: int, co
     gather = 0.0 if config.split_k == 1 else meet if config.gather == "memory" else \
         (costs.gather_2, costs.gather_4, costs.gather_8)[config.split_k.bit_length() - 2]
     begin = costs.begin + costs.begin_byte * 128 * (config.bM + config.bN)
-    left = problem.by_lines if config.lines and problem.by_lines is not None else problem.copies
-    copies = len(left) * costs.copy + sum(left) / costs.copied
+    copies = len(problem.copies) * costs.copy + sum(problem.copies) / costs.copied
     return costs.launch + copies + begin + _either(busy, dram, costs.sharp_dram) + gather
 
 
@@ -393,12 +380,10 @@ def _step(config: WarpgroupConfig, problem: Problem, busy: int, costs: Costs) ->
     share *= _lying(config, problem, costs)
     products = 128 * config.bM * (config.bN + costs.narrow) / (costs.flops * share)
     half = 0.5 if config.multicast else 1.0
-    apart = costs.unaligned * costs.lines if config.lines else 1.0 if problem.aligned else costs.unaligned
-    loaded = 128 * apart * (
+    loaded = 128 * (1.0 if problem.aligned else costs.unaligned) * (
         config.bM * (half if config.multicast == "A" else 1.0) + config.bN * (half if config.multicast == "B" else 1.0))
     loads = loaded / min(costs.loads, costs.l2 / busy)
-    begun = 4 * costs.line * max(1, config.bN / 64) if config.lines else 0.0    # of eight copies, by two threads
-    return _either(_either(products, max(loads, begun), costs.sharp), costs.latency / config.stages, costs.sharp)
+    return _either(_either(products, loads, costs.sharp), costs.latency / config.stages, costs.sharp)
 
 
 def _lying(config: WarpgroupConfig, problem: Problem, costs: Costs) -> float:
@@ -423,7 +408,7 @@ def _between(config: WarpgroupConfig, problem: Problem, costs: Costs) -> float:
     """Microseconds from a tile of a block to its next; warpgroups that take turns hide most of it."""
     rows = config.swap == problem.turned and config.split_k == 1
     each = costs.by_rows if rows else _PLAIN_STORE[config.schedule] / config.split_k
-    plain = (problem.plain or config.lines) * each * config.bM * config.bN
+    plain = problem.plain * each * config.bM * config.bN
     if config.schedule == "pingpong":
         return costs.turns_store * _stored(config, costs) + plain
     return costs.tile + _stored(config, costs) + plain

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import moye as mo
-from moye.kernels.gemm.sm90.config import GROUP, LINES
-from moye.kernels.gemm.sm90.fusion import REPEATS, finish, piece_of
+from moye.kernels.gemm.sm90.config import GROUP
+from moye.kernels.gemm.sm90.fusion import REPEATS, finish
 
 _STORING, _GATHERING = 1, 6
 """Named barriers: of the warpgroup that stores (1 to 3), and of all that multiply.  0 is that of ``sync_threads``."""
@@ -213,9 +213,8 @@ def put_by_rows(plan, out, sC, rounded, place, batch):
     rows = thr_mma.partition_C(mo.identity_tensor((64, plan.C.columns)))                # (MMA, 1, 1)
     mo.sync_warp()                                                      # all have read the piece before
     for half in mo.static_range(2):
-        lead = begin_of(out, row_of(plan, place, rows[(0, half, 0), 0, 0][0]), batch) % width
-        begun = mo.tile(mo.domain_offset((0, lead), own), (64, plan.C.columns), (0, 0), ragged=True)
-        begun = mo.composition(begun, (None, plan.B.order))             # (64, columns)
+        lead = begin_of(out, row_of(place, rows[(0, half, 0), 0, 0][0]), batch) % width
+        begun = mo.domain_offset((0, lead), own).with_layout(mo.make_layout((64, plan.C.columns), mo.stride(own)))
         mo.copyto(mo.UniversalCopy(bits), thr_mma.partition_C(begun)[(None, half, None), 0, 0], part[None, half, None])
     mo.sync_warp()
     store_parts(plan, out, own, place, batch, width)
@@ -229,7 +228,7 @@ def store_parts(plan, out, own, place, batch, width):
     gC = out.C.with_layout(mo.make_layout((width, REPEATS), (1, width)))                # (width, parts of C)
     for i in mo.static_range(parts // 2):
         at, q = (i * 32 + lane) // parts, (i * 32 + lane) % parts
-        m = row_of(plan, place, warp * 16 + at)
+        m = row_of(place, warp * 16 + at)
         begin, part = begin_of(out, m, batch), place[1] * parts + q     # of the row's parts
         lead = begin % width
         if (m < out.M) & ((q > 0) | (lead == 0)) & ((part + 1) * width - lead <= out.N):
@@ -247,7 +246,7 @@ def store_ends(plan, out, own, place, batch, width):
     for more in mo.range(mo.where(count < plan.C.columns, 2, 1)):
         for i in mo.static_range(width // 2):
             at, end = (i * 32 + lane) // width, (i * 32 + lane) % width + more * width
-            m = row_of(plan, place, warp * 16 + at)
+            m = row_of(place, warp * 16 + at)
             lead = begin_of(out, m, batch) % width
             front = (width - lead) % width                              # elements in front of the first part
             behind = mo.max((count + lead) // width * width - lead, front)                      # and those behind it
@@ -257,13 +256,9 @@ def store_ends(plan, out, own, place, batch, width):
 
 
 @mo.jit
-def row_of(plan, place, row):
+def row_of(place, row):
     """The row of C of a row of a piece."""
-    if plan.A.order is None:
-        return place[0] * 64 + row
-    group, parts = plan.A.group, plan.A.group // 64
-    row = place[0] % parts * 64 + row
-    return place[0] // parts * group + row % (group // LINES) * LINES + row // (group // LINES)
+    return place[0] * 64 + row
 
 
 @mo.jit
@@ -284,8 +279,9 @@ def put_by_threads(plan, out, rounded, place, batch):
     thr_copy = plan.C.copy.get_slice(mo.thread_idx().x % GROUP)
     tRrC = thr_copy.retile_S(rounded)                                   # (CPY, CPY_M, CPY_N)
     C = matrix_of(out, batch)
-    tDgC = thr_copy.partition_D(piece_of(plan, C, place))
-    tDcC = thr_copy.partition_D(piece_of(plan, mo.identity_tensor((out.M, out.N)), place))
+    tDgC = thr_copy.partition_D(mo.tile(C, (64, plan.C.columns), place, ragged=True))
+    coords = mo.identity_tensor((out.M, out.N))
+    tDcC = thr_copy.partition_D(mo.tile(coords, (64, plan.C.columns), place, ragged=True))
     width = mo.size(mo.shape(tDcC)[0][0])                               # ((width, stores), 1, 1)
     stores = mo.size(tDcC) // width
     inside = mo.fragment(stores, mo.bool)

@@ -90,27 +90,7 @@ def part_of(plan, X, place, batch):
     """A thread's elements of the piece of X, (M, N) or (M, N, L), that lies at ``place``."""
     matrix = X[:, :, batch] if mo.rank(X) == 3 else X
     thr_mma = plan.C.piece.get_slice(mo.thread_idx().x % GROUP)
-    return thr_mma.partition_C(piece_of(plan, matrix, place))           # (MMA, 1, 1)
-
-
-@mo.jit
-def piece_of(plan, X, place):
-    """The piece of X, (M, N), that lies at ``place``, rows and columns as the operands loaded by lines order them."""
-    if plan.A.order is None and plan.B.order is None:
-        return mo.tile(X, (64, plan.C.columns), place, ragged=True)     # (64, columns)
-    (rows, row), (columns, column) = (ordered(operand, extent, at) for operand, extent, at in
-                                      ((plan.A, 64, place[0]), (plan.B, plan.C.columns, place[1])))
-    whole = mo.tile(X, (mo.size(rows), mo.size(columns)), (row[0], column[0]), ragged=True)
-    return mo.tile(mo.composition(whole, (rows, columns)), (64, plan.C.columns), (row[1], column[1]))
-
-
-def ordered(operand, extent, at):
-    """Places in the array of as many rows as are ordered together, or of ``extent``; which they are, and which part."""
-    if operand.order is None or operand.group < extent:
-        groups = mo.make_layout(extent // operand.group, operand.group) if operand.order is not None else None
-        return (mo.make_layout(extent) if groups is None else mo.make_layout(operand.order, groups)), (at, 0)
-    parts = operand.group // extent
-    return operand.order, (at // parts, at % parts)
+    return thr_mma.partition_C(mo.tile(matrix, (64, plan.C.columns), place, ragged=True))   # (MMA, 1, 1)
 
 
 @mo.jit

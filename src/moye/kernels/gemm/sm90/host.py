@@ -11,6 +11,7 @@ Operands that TMA or the instruction cannot take as they are get copied first, r
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -26,12 +27,12 @@ from moye.kernels.gemm.parts.arguments import (
     scalar,
 )
 from moye.kernels.gemm.parts.epilogues import ACTIVATIONS
-from moye.kernels.gemm.sm90.config import LINES, MOST, Problem, WarpgroupConfig, choose
+from moye.kernels.gemm.sm90.config import MOST, Problem, WarpgroupConfig, choose
 from moye.kernels.gemm.sm90.fusion import Fusion
 from moye.kernels.gemm.sm90.kernel import gemm_sm90_kernel
-from moye.kernels.gemm.sm90.plan import Operand, Plan, make_plan
+from moye.kernels.gemm.sm90.plan import Plan, make_plan
 from moye.kernels.pack import packed
-from moye.kernels.workspace import MAKES_ARRAYS, counters, empty, every, halves, swapped, zeros
+from moye.kernels.workspace import MAKES_ARRAYS, counters, empty, halves, swapped, zeros
 
 Activation = str | Callable[[Any], Any]
 _HALF, EIGHTH = (mo.float16, mo.bfloat16), (mo.float8_e4m3fn, mo.float8_e5m2)
@@ -81,7 +82,7 @@ class _Recipe:
     """All of a launch that follows from what the arrays are like: A, B and C as they are multiplied."""
 
     plan: Plan
-    ways: tuple[str, str]
+    copied: tuple[bool, bool]
     loads: tuple[mo.TmaLoad, mo.TmaLoad]
     boxes: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
     blocks: int
@@ -99,7 +100,7 @@ def _recipe(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: Warpg
         problem = Problem(a.shape[0], c.shape[1], a.shape[1], batches, a.dtype, promote, fusion.gated,
                           _aligned(a) and _aligned(b), loaded(a) == 0, loaded(b) == 0, plain, _most(c, fusion, plain),
                           c.kind in MAKES_ARRAYS, plain and c.strides[1] != 1 and c.strides[0] == 1,
-                          *_copies(a, b, fusion))
+                          _copies(a, b, fusion))
         config = choose(problem, multiprocessors)
     if config.split_k > max(1, -(-a.shape[1] // config.bK)):
         raise mo.ArgumentError(f"gemm_sm90: split_k={config.split_k} of {config} makes more parts than K={a.shape[1]} "
@@ -107,15 +108,14 @@ def _recipe(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: Warpg
     if config.swap:
         a, b, c = b, a, _turned(c)
     M, N, K, batched = c.shape[0], c.shape[1], a.shape[1], len(c.shape) == 3
-    majors, ways = _ways(a, b, fusion, lines=config.lines)
-    lines = ways[0] == "lines", ways[1] == "lines"
-    major_C = "" if fusion.accumulate or any(lines) else stored(c, config.store)
+    modes = [loaded(a), loaded(b, 2 if fusion.gated else 1)]
+    majors = ["mn" if mode == 0 else "k" for mode in modes]
+    major_C = "" if fusion.accumulate else stored(c, config.store)
     dtypes = (multiplied(a.dtype), multiplied(b.dtype))
-    plan = make_plan(config, dtypes, c.dtype, *majors, major_C, fusion, 1 if any(lines) else width(c), promote, batched,
-                     (M, N, K) if config.static else None, not major_C and by_rows(c, fusion, config), lines)
+    plan = make_plan(config, dtypes, c.dtype, *majors, major_C, fusion, width(c), promote, batched,
+                     (M, N, K) if config.static else None, not major_C and by_rows(c, fusion, config))
     last, halves = (1,) if batched else (), 2 if fusion.gated else 1
-    boxes = (plan.A.lines_box if lines[0] else (config.bM, config.bK, *last),
-             plan.B.lines_box if lines[1] else (config.bN // halves, config.bK, *last),
+    boxes = ((config.bM, config.bK, *last), (config.bN // halves, config.bK, *last),
              (mo.size(plan.C.box, 0), plan.C.columns, *last) if major_C else ())
     load_A, load_B = (mo.TmaLoad(rounding=mo.tfloat32 if x.dtype == mo.float32 else None) for x in (a, b))
     blocks = _blocks(config, -(-M // config.bM), -(-N // (config.bN // halves)), c.shape[2] if batched else 1,
@@ -123,43 +123,7 @@ def _recipe(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: Warpg
     tiles = 0
     if plan.gathers and not plan.in_cluster:
         tiles = -(-M // config.bM) * -(-N // config.bN) * (c.shape[2] if batched else 1)
-    return _Recipe(plan, ways, (load_A, load_B), boxes, blocks, tiles)
-
-
-def _ways(a: Any, b: Any, fusion: Fusion, *, lines: bool) -> tuple[list[str], tuple[str, str]]:
-    """Along what A and B are contiguous as they are multiplied, and how they come: "tiles", "lines" or "copied".
-
-    Lines along the rows put K in another order, so that both operands have them or none.
-    """
-    modes = [loaded(a), loaded(b, 2 if fusion.gated else 1)]
-    ways = ["copied" if mode is None else "tiles" for mode in modes]
-    kinds = [lines_of(x) if lines and separable(fusion) else "" for x in (a, b)]
-    if kinds == ["mn", "mn"] and "copied" in ways and a.shape[1] >= LINES:
-        return kinds, ("lines", "lines")
-    ways = ["lines" if way == "copied" and kind == "k" else way for way, kind in zip(ways, kinds, strict=True)]
-    return ["mn" if mode == 0 else "k" for mode in modes], (ways[0], ways[1])
-
-
-def _copies(a: Any, b: Any, fusion: Fusion) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
-    """Bytes of the operands that are copied first, and of those that are where others come by lines; None: none do."""
-    ways = [_ways(a, b, fusion, lines=lines)[1] for lines in (False, True)]
-    sizes = [x.shape[0] * x.shape[1] * x.dtype.bytes * (x.shape[2] if len(x.shape) == 3 else 1) for x in (a, b)]
-    copies, left = ([size for size, way in zip(sizes, way_of, strict=True) if way == "copied"] for way_of in ways)
-    return tuple(copies), tuple(left) if "lines" in ways[1] else None
-
-
-def lines_of(info: Any) -> str:
-    """Along what a matrix that begins at a multiple of 16 bytes is contiguous, "k" or "mn"; "" for others."""
-    if len(info.shape) != 2 or info.dtype.bits != 16 or info.ptr % 16:
-        return ""
-    if info.strides[1] == 1 and info.strides[0] >= info.shape[1]:
-        return "k"
-    return "mn" if info.strides[0] == 1 and info.strides[1] >= info.shape[0] else ""
-
-
-def separable(fusion: Fusion) -> bool:
-    """Whether what is fused may find rows and columns in another order: nothing is read once for several of them."""
-    return not (fusion.rows or fusion.columns or fusion.bias or fusion.gated)
+    return _Recipe(plan, (modes[0] is None, modes[1] is None), (load_A, load_B), boxes, blocks, tiles)
 
 
 def _most(c: Any, fusion: Fusion, plain: bool) -> int:
@@ -167,7 +131,7 @@ def _most(c: Any, fusion: Fusion, plain: bool) -> int:
 
     Gated tiles have half as many when they are stored; a residual along M is read element by element.
     """
-    batched, apart = len(c.shape) == 3, plain and width(c) == 1
+    batched, apart = len(c.shape) == 3, plain and (width(c) == 1 or c.dtype.bits == 16)         # the latter by rows
     if fusion.gated:
         return 128 if batched or apart or fusion.bias or fusion.rows or fusion.columns else MOST
     if fusion.residual and not plain and stored(c, "warpgroup") == "mn":
@@ -175,6 +139,12 @@ def _most(c: Any, fusion: Fusion, plain: bool) -> int:
     if plain and batched and not fusion.plain:
         return 88
     return 128 if not fusion.plain or apart or (plain and batched) else MOST
+
+
+def _copies(a: Any, b: Any, fusion: Fusion) -> tuple[int, ...]:
+    """Bytes of each operand that is copied first."""
+    modes = loaded(a), loaded(b, 2 if fusion.gated else 1)
+    return tuple(math.prod(x.shape) * x.dtype.bytes for x, mode in zip((a, b), modes, strict=True) if mode is None)
 
 
 def _turned(info: Any) -> Any:
@@ -199,7 +169,7 @@ def _launch(recipe: _Recipe, A: Any, B: Any, C: Any, residual: Any, vectors: tup
     config, gated, shares = plan.config, plan.fusion.gated, [2 if plan.config.multicast == side else 1 for side in "AB"]
     if config.swap:
         A, B, C, residual = B, A, swapped(C), None if residual is None else swapped(residual)
-    A, B = (packed(X) if way == "copied" else X for X, way in zip((A, B), recipe.ways, strict=True))
+    A, B = (packed(X) if copied else X for X, copied in zip((A, B), recipe.copied, strict=True))
     tile_A, tile_B, tile_C, (box_A, box_B, box_C) = plan.A.box, plan.B.box, plan.C.box, recipe.boxes
     bias, rows, columns = vectors
     B_up = bias_up = columns_up = None
@@ -210,24 +180,11 @@ def _launch(recipe: _Recipe, A: Any, B: Any, C: Any, residual: Any, vectors: tup
         columns, columns_up = (None, None) if columns is None else halves(columns)
     parts, arrived = _meeting(recipe, C)
     C_tma, C = (mo.TmaCopy(_STORE, C, tile_C, box_C, 1), None) if plan.C.major else (None, C)
-    extents = (A.shape[0], B.shape[0], A.shape[1]) if "lines" in recipe.ways else None
-    A, B = (_lines(plan_of, load, X) if way == "lines" else mo.TmaCopy(load, X, tile, box, share)
-            for plan_of, way, load, X, tile, box, share in
-            ((plan.A, recipe.ways[0], recipe.loads[0], A, tile_A, box_A, shares[0]),
-             (plan.B, recipe.ways[1], recipe.loads[1], B, tile_B, box_B, shares[1])))
-    gemm_sm90_kernel.launch(A, B, B_up, C_tma, C, residual, bias, bias_up, rows, columns, columns_up,
-                            factors[0] if plan.fusion.scaled else None, factors[1] if plan.fusion.accumulate else None,
-                            parts, arrived, extents, plan, grid=recipe.blocks, block=config.threads,
-                            cluster=config.cluster)
-
-
-def _lines(operand: Operand, load: mo.TmaLoad, X: Any) -> tuple[mo.TmaCopy, ...]:
-    """A copy of every eighth line, from each of the first eight on; of fewer rows the first is there again."""
-    info: Any = mo.describe(X)
-    mode = 1 if operand.lines == "k" else 0
-    count = info.shape[1 - mode]
-    return tuple(mo.TmaCopy(load, every(X, info, LINES, j if j < count else 0, mode), operand.box,
-                            operand.lines_box, 1) for j in range(LINES))
+    gemm_sm90_kernel.launch(mo.TmaCopy(recipe.loads[0], A, tile_A, box_A, shares[0]),
+                            mo.TmaCopy(recipe.loads[1], B, tile_B, box_B, shares[1]), B_up, C_tma, C, residual, bias,
+                            bias_up, rows, columns, columns_up, factors[0] if plan.fusion.scaled else None,
+                            factors[1] if plan.fusion.accumulate else None, parts, arrived, plan, grid=recipe.blocks,
+                            block=config.threads, cluster=config.cluster)
 
 
 def _meeting(recipe: _Recipe, C: Any) -> tuple[Any, Any]:
@@ -275,8 +232,11 @@ def width(c: Any) -> int:
 
 
 def by_rows(c: Any, fusion: Fusion, config: WarpgroupConfig) -> bool:
-    """Whether rows of C, which TMA does not store, go through shared memory: contiguous ones that nobody reads."""
-    return c.strides[1] == 1 and c.ptr % 16 == 0 and c.dtype.bits >= 16 and not fusion.accumulate \
+    """Whether rows of C, which TMA does not store, go through shared memory: contiguous ones that nobody reads.
+
+    Of 16 bits: of the wider ones a thread stores 32 bytes of a row as it is, and more registers would spill.
+    """
+    return c.strides[1] == 1 and c.ptr % 16 == 0 and c.dtype.bits == 16 and not fusion.accumulate \
         and not fusion.gated and config.split_k == 1 and config.store != "element"
 
 

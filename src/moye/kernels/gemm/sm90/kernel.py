@@ -11,7 +11,7 @@ need no predicates: TMA reads zeros outside.  The roles meet only at the mbarrie
 from __future__ import annotations
 
 import moye as mo
-from moye.kernels.gemm.sm90.config import GROUP, LINES
+from moye.kernels.gemm.sm90.config import GROUP
 from moye.kernels.gemm.sm90.epilogue import (
     Epilogue,
     finish_stores,
@@ -28,15 +28,14 @@ _TURN = 4
 
 @mo.kernel
 def gemm_sm90_kernel(A, B, B_up, C_tma, C, residual, bias, bias_up, rows, columns, columns_up, alpha, beta,
-                     parts, arrived, extents, plan: mo.Constexpr):
+                     parts, arrived, plan: mo.Constexpr):
     """Tiles of C, block after block of the persistent grid, or one for each cluster; what is not asked for is None.
 
-    The parameters are flat, because a launch looks at such arguments alone the short way.  An operand that is loaded by
-    lines has a tuple of copies, and then ``extents`` are M, N and K.
+    The parameters are flat, because a launch looks at such arguments alone the short way.
     """
     Bs = (B, B_up) if plan.fusion.gated else (B,)
-    M, N, K = extents or (mo.size(A.tensor, 0), mo.size(B.tensor, 0), mo.size(A.tensor, 1))
-    out = Epilogue(C_tma, C, residual, (bias, bias_up), rows, (columns, columns_up), alpha, beta, M, N)
+    out = Epilogue(C_tma, C, residual, (bias, bias_up), rows, (columns, columns_up), alpha, beta,
+                   mo.size(A.tensor, 0), mo.size(B.tensor, 0))
     config, tid = plan.config, mo.thread_idx().x
     sA, sB, memory = stages_of(plan)                                    # (bM, bK, stages), (bN, bK, stages)
     sC = mo.shared_array(plan.C.dtype, plan.C.staged) if plan.C.staged is not None and not plan.in_cluster else None
@@ -45,24 +44,21 @@ def gemm_sm90_kernel(A, B, B_up, C_tma, C, residual, bias, bias_up, rows, column
         room = mo.shared_array(mo.float32, plan.room)                               # (4, threads, sums / 4, peers)
         memory = mo.tile(parts, (each, 1), (0, None))[:, 0, :], arrived, room       # (each, tiles), (tiles)
     if tid == config.groups * GROUP:                                    # fetched while the barriers are initialised
-        for X in (*copies(A), *(each for B in Bs for each in copies(B)), *([out.tma] if plan.C.major else [])):
+        for X in (A, *Bs, *([out.tma] if plan.C.major else [])):
             mo.prefetch_tensormap(X)
     readers = (1 if plan.in_turns else config.groups) * (2 if config.multicast else 1)
-    shares = plan.shares
-    pipe = mo.PipelineTma(config.stages, sum(share.bytes for share in shares), consumers=readers,
-                          producers=len(shares))
+    pipe = mo.PipelineTma(config.stages, A.bytes + len(Bs) * Bs[0].bytes, consumers=readers)
     pipe.init()
     if config.cluster > 1:                              # nobody waits before the barriers are initialised; relaxed,
         mo.cluster_arrive(relaxed=True)                 # as pipe.init has a fence for what it wrote
         mo.cluster_wait()
     else:
         mo.sync_threads()
-    sched, k_tiles = schedule(plan, A, Bs, out, K)
+    sched, k_tiles = schedule(plan, A, Bs, out)
     if mo.warpgroup_idx() == config.groups:
         share_registers(plan, loads=True)
-        for i in mo.static_range(len(shares)):
-            if tid == config.groups * GROUP + 32 * i:
-                produce(plan, A, Bs, sA, sB, pipe, sched, k_tiles, (M, N, K), shares[i])
+        if tid == config.groups * GROUP:
+            produce(plan, A, Bs, sA, sB, pipe, sched, k_tiles)
         if plan.in_cluster:                                             # every thread of a cluster counts at its
             mo.cluster_sync()                                           # barriers: the two of gather_and_store
             mo.cluster_sync()
@@ -92,8 +88,6 @@ def share_registers(plan, loads):
     """
     if plan.config.groups > 1:
         least, most = (24, 240) if plan.config.groups == 2 else (32, 160)
-        if plan.config.lines:                           # coordinates of many copies
-            least, most = (40, 232) if plan.config.groups == 2 else (56, 152)
         if loads:
             mo.warpgroup_reg_dealloc(least)
         else:
@@ -104,10 +98,10 @@ def share_registers(plan, loads):
 
 
 @mo.jit
-def schedule(plan, A, Bs, out, K):
+def schedule(plan, A, Bs, out):
     """The tiles of C in the order of the persistent grid, and how many k tiles each has."""
     config = plan.config
-    M, N, K = plan.extents.constant or (out.M, out.N, K)
+    M, N, K = plan.extents.constant or (out.M, out.N, mo.size(A.tensor, 1))
     m_tiles, n_tiles = mo.ceil_div(M, config.bM), mo.ceil_div(N, config.bN // len(Bs))
     if config.multicast == "A":                         # two tiles that share an operand count as one
         n_tiles = mo.ceil_div(n_tiles, 2)
@@ -144,11 +138,8 @@ def k_range(plan, k_tiles):
 
 
 @mo.jit
-def produce(plan, A, Bs, sA, sB, pipe, sched, k_tiles, extents, share):
-    """One thread fills the stages, tile after tile, as they become free: it runs ahead as far as there are stages.
-
-    Of operands that come by lines it has a share: one of several threads, because their copies are many.
-    """
+def produce(plan, A, Bs, sA, sB, pipe, sched, k_tiles):
+    """One thread fills the stages, tile after tile, as they become free: it runs ahead as far as there are stages."""
     config = plan.config
     hints = ["evict_first" if config.stream == side else None for side in "AB"]
     masks = [0b11 if config.multicast == side else None for side in "AB"]   # shared: each block loads a half, for both
@@ -157,49 +148,14 @@ def produce(plan, A, Bs, sA, sB, pipe, sched, k_tiles, extents, share):
     for tile in range(sched.first, sched.tiles, sched.step):
         bx, by, bz = coordinates(plan, sched, tile)
         for k in range(k_first, k_last):
-            pipe.producer_acquire(state, bytes=share.bytes)     # and expect all bytes, before the first arrives
-            if plan.A.lines and "A" in share.of:
-                load_lines(plan.A, A, sA, pipe.barrier(state), state.stage, (bx, k), (extents[0], extents[2]), hints[0],
-                           share.lines)
-            elif "A" in share.of:
-                mo.copyto(A, sA[:, :, state.stage], tile_of(plan, A.tensor, (config.bM, config.bK), bx, k, bz),
-                          barrier=pipe.barrier(state), hint=hints[0], multicast=masks[0])       # (bM, bK[, 1])
-            if plan.B.lines and "B" in share.of:
-                load_lines(plan.B, Bs[0], sB, pipe.barrier(state), state.stage, (by, k), extents[1:], hints[1],
-                           share.lines)
-            whole = "B" in share.of and not plan.B.lines
-            for j in mo.static_range(len(Bs) if whole else 0):          # factors of a gated product: one below another
+            pipe.producer_acquire(state)                # and expect all bytes of the stage, before the first arrives
+            mo.copyto(A, sA[:, :, state.stage], tile_of(plan, A.tensor, (config.bM, config.bK), bx, k, bz),
+                      barrier=pipe.barrier(state), hint=hints[0], multicast=masks[0])           # (bM, bK[, 1])
+            for j in mo.static_range(len(Bs)):          # the factors of a gated product lie one below the other
                 half = mo.tile(sB, (config.bN // len(Bs), config.bK, 1), (j, 0, state.stage))[:, :, 0]
                 mo.copyto(Bs[j], half, tile_of(plan, Bs[j].tensor, (config.bN // len(Bs), config.bK), by, k, bz),
                           barrier=pipe.barrier(state), hint=hints[1], multicast=masks[1])       # (bN, bK[, 1])
             state = state.next()
-
-
-@mo.jit
-def load_lines(operand, Xs, smem, barrier, stage, place, extents, hint, which):
-    """A tile of lines that begin anywhere: each copy has every eighth line, moved to a multiple of 16 bytes.
-
-    Its lines begin as many elements behind that as they are longer than those of the operand.
-    """
-    boxes, (row, k) = mo.size(smem, 0) // operand.group, place
-    box = operand.lines_box
-    for j in mo.static_range(*which):
-        X = Xs[j].tensor
-        if operand.lines == "k":                        # boxes (group / 8, bK), one below the other
-            lines = mo.tile(mo.domain_offset((0, mo.size(X, 1) - extents[1]), X), box, (None, None), ragged=True)
-            for g in mo.static_range(boxes):
-                part = mo.tile(smem, (*box, 1), (g * LINES + j, 0, stage))[:, :, 0]
-                mo.copyto(Xs[j], part, lines[:, :, row * boxes + g, k], barrier=barrier, hint=hint)
-        else:                                           # boxes (group, bK / 8)
-            lines = mo.tile(mo.domain_offset((mo.size(X, 0) - extents[0], 0), X), box, (None, None), ragged=True)
-            for g in mo.static_range(boxes):
-                part = mo.tile(smem, (*box, 1), (g, j, stage))[:, :, 0]
-                mo.copyto(Xs[j], part, lines[:, :, row * boxes + g, k], barrier=barrier, hint=hint)
-
-
-def copies(X):
-    """The TMA copies of one operand, or of several."""
-    return X if isinstance(X, tuple) else (X,)
 
 
 # --- the warpgroups that multiply ------------------------------------------------------------------------------------

@@ -15,12 +15,10 @@ from math import gcd
 from typing import Any
 
 import moye as mo
-from moye.kernels.gemm.sm90.config import GROUP, LINES, WarpgroupConfig, left_over, require
+from moye.kernels.gemm.sm90.config import GROUP, WarpgroupConfig, left_over, require
 from moye.kernels.gemm.sm90.fusion import Fusion
 
 _NOTHING = Fusion()
-_LOADERS = 2
-"""Threads that load an operand by lines: a TMA copy takes one of them about as long as a warp a branch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,36 +26,11 @@ class Operand:
     """How A or B comes in: shared memory of ``stages`` (rows, bK, stages), of which one TMA copy fills a ``box``.
 
     The box is a stage, or a half of one where the rows are those of two factors of a gated product.
-
-    ``lines``: lines begin anywhere, and there is a copy for every ``LINES``-th of them.  Those that are contiguous
-    along K, "k", are rows: of ``group`` rows the first eighth are each eighth one from the first on, the next those
-    from the second on.  Lines along the rows, "mn", come in boxes of ``group`` rows, and are so ordered along K.
     """
 
     dtype: Any
     stages: Any
     box: Any
-    lines: str = ""
-    group: int = 0
-
-    @property
-    def lines_box(self) -> tuple[int, int]:
-        """Extents of a box of lines."""
-        return mo.size(self.box, 0), mo.size(self.box, 1)
-
-    @property
-    def order(self) -> Any:
-        """Of ``group`` rows, as they lie in shared memory: their places in the array.  None: they are in order."""
-        return mo.make_layout((self.group // LINES, LINES), (LINES, 1)) if self.lines == "k" else None
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """What one thread loads of a stage: which operands, which copies of lines, and how many bytes that are."""
-
-    of: str
-    lines: tuple[int, int]
-    bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,22 +102,6 @@ class Plan:
         peers = max(1, left_over(self.config, self.C.columns) // (16 * threads * quads))
         return mo.make_layout((4, threads, quads, min(self.config.split_k, peers)))
 
-    @property
-    def shares(self) -> tuple[Share, ...]:
-        """What each of the threads that load has of a stage: one has it all, if nothing comes by lines."""
-        sizes = self._bytes(self.A, self.config.bM), self._bytes(self.B, self.config.bN)
-        if not self.A.lines and not self.B.lines:
-            return (Share("AB", (0, 0), sum(sizes)),)
-        shares: list[Share] = []
-        for name, operand, size in zip("AB", (self.A, self.B), sizes, strict=True):
-            parts = _LOADERS if operand.lines else 1
-            each = LINES // parts
-            shares += [Share(name, (i * each, (i + 1) * each), size // parts) for i in range(parts)]
-        return tuple(shares)
-
-    def _bytes(self, operand: Operand, rows: int) -> int:
-        return int(rows * self.config.bK * operand.dtype.bytes)
-
     # For the kernel; a launch does not compare methods again, as it does what a kernel reads from modules.
 
     def pieces(self, acc: Any) -> Any:
@@ -156,38 +113,36 @@ class Plan:
 @functools.lru_cache(maxsize=1024)
 def make_plan(config: WarpgroupConfig, dtypes: tuple[Any, Any], out: Any, major_A: str, major_B: str, major_C: str,
               fusion: Fusion = _NOTHING, width: int = 1, promote: bool = False, batched: bool = False,
-              extents: tuple[int, int, int] | None = None, by_rows: bool = False,
-              lines: tuple[bool, bool] = (False, False)) -> Plan:
+              extents: tuple[int, int, int] | None = None, by_rows: bool = False) -> Plan:
     """The plan of one kind of problem; ArgumentError for a configuration that the kernel cannot have.
 
     ``width``: elements of C that one plain store takes.  ``by_rows``: plain stores go through shared memory, where the
-    pieces are wide enough for rows.  ``lines``: which of A and B are loaded by lines.
+    pieces are wide enough for rows.
     """
     a, b = dtypes
     require(config, a, gated=fusion.gated)
     halves = 2 if fusion.gated else 1
     if not major_C and out.bits == 16:          # by 1: ptxas serialises products whose sums are only rounded and stored
         fusion = replace(fusion, scaled=True)   # under predicates (C7514)
+    A = _operand(a, major_A, config.bM, config)
+    B = _operand(b, major_B, config.bN, config, halves)
     sums = mo.int32 if a in (mo.int8, mo.uint8) else mo.float32
     shared = 1 if config.schedule == "pingpong" else config.groups      # warpgroups that share a tile
     mma = mo.make_tiled_mma(mo.mma.wgmma(a, b, sums, config.bN, a_major=major_A, b_major=major_B),
                             mo.make_layout((shared, 1)))
-    columns = gcd(config.bN // halves, _widest(config, fusion, out, major_C, width, by_rows))
+    columns = gcd(config.bN // halves, _widest(config, fusion, major_C, width, by_rows))
     piece = mo.make_tiled_mma(mo.mma.wgmma(a, b, sums, columns), mo.make_layout((1, 1)))
-    A = _operand(a, major_A, config.bM, config) if not lines[0] else _by_lines(a, major_A, config.bM, config.bM, config)
-    B = _operand(b, major_B, config.bN, config, halves) if not lines[1] else \
-        _by_lines(b, major_B, config.bN, columns if by_rows else config.bN, config)
     C = Output(out, major_C, columns, piece, _copy(out, major_C, columns, width, piece),
                *_staged(config, out, major_C, columns, by_rows))
     return Plan(config, A, B, Product(mma, promote), fusion, C, Extents(batched, extents))
 
 
-def _widest(config: WarpgroupConfig, fusion: Fusion, out: Any, major_C: str, width: int, by_rows: bool) -> int:
+def _widest(config: WarpgroupConfig, fusion: Fusion, major_C: str, width: int, by_rows: bool) -> int:
     """Columns of C that are finished and stored at a time, 32 sums a thread; fewer where other things take registers:
     what is fused, the sums of eight blocks, the addresses and predicates of plain stores and of strided loads.
     """
     if by_rows:
-        return 64 if fusion.plain and config.groups < 3 and out.bits == 16 else 32
+        return 64 if fusion.plain and config.groups < 3 else 32
     if not fusion.plain:
         return 16 if not major_C else 32
     if config.split_k > 1 and config.gather == "memory":                # a piece for each block, if there are so many
@@ -200,22 +155,6 @@ def _operand(dtype: Any, major: str, rows: int, config: WarpgroupConfig, halves:
     atom = mo.smem_layout_atom(dtype, major, 128 if major == "k" else gcd(128, rows // halves * dtype.bytes))
     return Operand(dtype, _tiles(atom, major, (rows, config.bK, config.stages)),
                    _tiles(atom, major, (rows // halves, config.bK)))
-
-
-def _by_lines(dtype: Any, major: str, rows: int, group: int, config: WarpgroupConfig) -> Operand:
-    """The same of lines that begin anywhere: a box has the lines of one copy, of ``group`` rows or fewer."""
-    whole = _operand(dtype, major, rows, config)
-    if major == "k":
-        group = gcd(rows, group, 256)                   # a power of two, of which pieces are parts
-        return replace(whole, box=_row_box(dtype, group // LINES, config.bK), lines=major, group=group)
-    group = gcd(128, rows * dtype.bytes) // dtype.bytes
-    return replace(whole, box=mo.smem_layout_atom(dtype, major, group * dtype.bytes), lines=major, group=group)
-
-
-def _row_box(dtype: Any, rows: int, bK: int) -> Any:
-    """Rows of 128 bytes that TMA swizzles: a part of an atom, or several."""
-    swizzle = mo.Swizzle(3, (16 // dtype.bytes).bit_length() - 1, 3)
-    return mo.ComposedLayout(swizzle, 0, mo.make_layout((rows, bK), (bK, 1)))
 
 
 def _staged(config: WarpgroupConfig, out: Any, major: str, columns: int, by_rows: bool) -> tuple[Any, Any]:
