@@ -64,9 +64,9 @@ class Pooled(Problem):
 
 
 def call(problem, config):
-    """The product with this configuration, or by ``gemm_sm80``."""
-    if config == "sm80":
-        return lambda: gemm_sm80(problem.A, problem.B, problem.C)
+    """The product with this configuration; of ``gemm_sm80`` it is one of its own and the number of splits."""
+    if isinstance(config, tuple):
+        return lambda: gemm_sm80(problem.A, problem.B, problem.C, config=config[0], splits=config[1])
     keywords = {name: x for name, x in problem.kind.keywords.items() if name != "tf32"}
     return lambda: gemm_sm90(problem.A, problem.B, problem.C, config=config, **keywords)
 

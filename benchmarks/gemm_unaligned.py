@@ -2,11 +2,11 @@
 
     python benchmarks/gemm_unaligned.py SEED COUNT [--kind bf16] [--most 4] [--rounds 7] [--seconds 60] [--out FILE]
 
-The ways: operands are copied first and C is stored element by element ("before", as it was); copied first and stored
-by rows; loaded by lines as they lie; ``gemm_sm80``, where K is short.  Of those that have configurations the ones that
-the model of costs finds best are measured, interleaved, L2 flushed.  One line for each product, the distributions at
-the end, and a CSV line for each product and configuration, from which ``gemm_fit.py`` learns.  Several processes may
-run at a time: they compile beside each other, and take turns on the GPU.
+The ways: operands are copied first and C is stored element by element ("before"); copied first and C stored by rows;
+rows are shifted on their way to shared memory by ``gemm_sm80``.  Of each way the configurations that its model finds
+best are measured, interleaved, L2 flushed.  One line for each product, the distributions at the end, and a CSV line
+for each product and configuration.  Several processes may run at a time: they compile beside each other, and take turns
+on the GPU.
 """
 
 import argparse
@@ -26,11 +26,11 @@ from gemm_draws import draw
 from gemm_measure import HEAD, call, check, prepare
 from gemm_model import FIELDS, problem_of, short
 from gemm_random import distribution
-from gemm_rows import KINDS
+from moye.kernels.gemm.sm80 import config as sm80
 from moye.kernels.gemm.sm90 import config as model
 from moye.testing import interleave
 
-SHALLOW = 256                                           # K up to which gemm_sm80 is tried
+SHALLOW = 256                                           # K up to which gemm_sm80 takes others element by element
 
 
 def unaligned(seed, count, kind):
@@ -43,14 +43,24 @@ def unaligned(seed, count, kind):
 
 
 def ways(row, most, multiprocessors):
-    """{way: configurations}, the best of the model first; "rule" has its choice."""
+    """{way: configurations}, the best of its model first; "rule" has the choice of ``gemm``."""
     problem = problem_of(row)
     costs = {config: model.estimate(config, problem, multiprocessors) for config in model.candidates(problem)}
     ranked = sorted(costs, key=costs.get)
-    old = dataclasses.replace(next(config for config in ranked if not config.lines), store="element")
-    found = {"before": [old], "rows": [config for config in ranked if not config.lines][:most],
-             "lines": [config for config in ranked if config.lines][:most]}
-    return {**found, "sm80": ["sm80"] if row.K <= SHALLOW else [], "rule": ranked[:1]}
+    shifted = shifts(row)
+    others = {option: 1e6 * sm80.modelled(*option, row.M, row.N, row.K, 1, 2, multiprocessors) for option in
+              sm80.options(row.K, problem.dtype, 90, shifted=shifted)} if shifted or row.K <= SHALLOW else {}
+    best = sorted(others, key=others.get)
+    lies = best and (row.K <= 128 or (shifted and others[best[0]] < costs[ranked[0]]))
+    return {"before": [dataclasses.replace(ranked[0], store="element")] if row.N % 8 else [], "rows": ranked[:most],
+            "shifted": best[:2 * most if shifted else 1], "rule": best[:1] if lies else ranked[:1]}
+
+
+def shifts(row):
+    """Whether all operands that would be copied are contiguous along K, so that ``gemm_sm80`` shifts their rows."""
+    copied = {order for order, lines, length in zip(row.orders, (row.M, row.N), (row.K, row.K), strict=True)
+              if (length if order == "K" else lines) % 8 and (lines if order == "K" else length) > 1}
+    return copied == {"K"} and row.K >= 8
 
 
 def configs_of(found):
@@ -64,9 +74,17 @@ def told(row, found, times):
     for way, configs in found.items():
         timed = [config for config in configs if config in times]
         best = min(timed, key=times.get, default=None)
-        name = "" if best is None or way in ("sm80", "rule") else f" {short(best)}"
+        name = "" if best is None or way == "rule" else f" {named(best)}"
         parts.append(f"{way} " + ("     -" if best is None else f"{1e3 * times[best]:8.1f}{name}"))
     return " | ".join(parts)
+
+
+def named(config):
+    """A configuration in a few characters."""
+    if not isinstance(config, tuple):
+        return short(config)
+    tile, splits = config
+    return f"{tile.bM}x{tile.bN}x{tile.bK} {tile.wM}x{tile.wN} b{tile.blocks} s{splits}"
 
 
 def measured(rows, found, ready, options, writer):
@@ -82,7 +100,7 @@ def measured(rows, found, ready, options, writer):
         for config, ms in times.items():
             values = [getattr(config, name, "") for name in FIELDS]
             writer.writerow([row.kind, row.orders, row.M, row.N, row.K, *values, f"{1e3 * ms:.3f}",
-                             config if isinstance(config, str) else ""])
+                             config if isinstance(config, str) else named(config)])
         print(told(row, found[row], times) + (f"  WRONG {wrong}" if wrong else ""), flush=True)
         results.append((row, times, wrong))
     print(f"measured in {time.perf_counter() - start:.0f} s", file=sys.stderr)
@@ -91,7 +109,7 @@ def measured(rows, found, ready, options, writer):
 
 def summary(found, results):
     """Distributions of the ratios to cuBLAS: of each way alone, of the rule, of the best."""
-    for way in ("before", "rows", "lines", "sm80", "rule"):
+    for way in ("before", "rows", "shifted", "rule"):
         ratios = [times["cuBLAS"] / min(times[c] for c in found[row][way] if c in times) for row, times, _ in results
                   if any(c in times for c in found[row][way])]
         print(distribution(way, ratios))
@@ -104,7 +122,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("seed", type=int)
     parser.add_argument("count", type=int)
-    parser.add_argument("--kind", default="bf16", choices=[kind for kind in KINDS if KINDS[kind].bytes == 2])
+    parser.add_argument("--kind", default="bf16", choices=("bf16", "f16"))
     parser.add_argument("--most", type=int, default=4, help="configurations of a product and way")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=math.inf)

@@ -168,17 +168,19 @@ def gemm_sm80(A: Any, B: Any, C: Any, *, bias: Any = None, residual: Any = None,
     M, K, N, batches = a.shape[0], a.shape[1], b.shape[0], c.shape[2] if len(c.shape) == 3 else 1
     if M == 0 or N == 0 or batches == 0:
         return result
-    chosen, several = choose(M, N, K, batches, a.dtype, mo.multiprocessors(a), architecture(C))
+    majors = [major_of(a, M, K), major_of(b, N, K)]
+    parts = [_parts(X, x, major) for X, x, major in ((A, a, majors[0]), (B, b, majors[1]))]
+    majors = ["element" if major == "shift" and part is None else major
+              for major, part in zip(majors, parts, strict=True)]
+    shifts = tuple(None if part is None else _shift(x, part) for x, part in zip((a, b), parts, strict=True))
+    chosen, several = choose(M, N, K, batches, a.dtype, mo.multiprocessors(a), architecture(C),
+                             shifted="shift" in majors)
     config = config or chosen
     splits = max(1, min(several if splits is None and config == chosen else splits or 1, -(-K // config.bK)))
     chunk = -(-max(1, -(-K // config.bK)) // splits)
     finish = Epilogue(alpha != 1, beta != 0, residual is not None, bias is not None, function)
     ragged = (M % config.bM != 0, N % config.bN != 0, K % config.bK != 0)
-    batched, majors = len(c.shape) == 3, [major_of(a, M, K), major_of(b, N, K)]
-    parts = [_parts(X, x, major) for X, x, major in ((A, a, majors[0]), (B, b, majors[1]))]
-    majors = ["element" if major == "shift" and part is None else major
-              for major, part in zip(majors, parts, strict=True)]
-    shifts = tuple(None if part is None else _shift(x, part) for x, part in zip((a, b), parts, strict=True))
+    batched = len(c.shape) == 3
     grid = (-(-M // config.bM) * -(-N // config.bN), batches * splits)
     if splits == 1:
         plan = make_plan(config, a.dtype, c.dtype, *majors, ragged, store_width(c, N), batched, 1, finish,

@@ -27,7 +27,7 @@ from moye.kernels.gemm.parts.arguments import (
     scalar,
 )
 from moye.kernels.gemm.parts.epilogues import ACTIVATIONS
-from moye.kernels.gemm.sm90.config import MOST, Problem, WarpgroupConfig, choose
+from moye.kernels.gemm.sm90.config import MOST, Problem, WarpgroupConfig, choose, estimate
 from moye.kernels.gemm.sm90.fusion import Fusion
 from moye.kernels.gemm.sm90.kernel import gemm_sm90_kernel
 from moye.kernels.gemm.sm90.plan import Plan, make_plan
@@ -95,13 +95,7 @@ def _recipe(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: Warpg
     """The configuration and its plan; once for arrays of one kind."""
     check_extents("gemm_sm90", a, b)
     if config is None:
-        plain = fusion.accumulate or not stored(c, "warpgroup")
-        batches = c.shape[2] if len(c.shape) == 3 else 1
-        problem = Problem(a.shape[0], c.shape[1], a.shape[1], batches, a.dtype, promote, fusion.gated,
-                          _aligned(a) and _aligned(b), loaded(a) == 0, loaded(b) == 0, plain, _most(c, fusion, plain),
-                          c.kind in MAKES_ARRAYS, plain and c.strides[1] != 1 and c.strides[0] == 1,
-                          _copies(a, b, fusion))
-        config = choose(problem, multiprocessors)
+        config = choose(problem_of(a, b, c, fusion, promote), multiprocessors)
     if config.split_k > max(1, -(-a.shape[1] // config.bK)):
         raise mo.ArgumentError(f"gemm_sm90: split_k={config.split_k} of {config} makes more parts than K={a.shape[1]} "
                                "has tiles")
@@ -124,6 +118,15 @@ def _recipe(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: Warpg
     if plan.gathers and not plan.in_cluster:
         tiles = -(-M // config.bM) * -(-N // config.bN) * (c.shape[2] if batched else 1)
     return _Recipe(plan, (modes[0] is None, modes[1] is None), (load_A, load_B), boxes, blocks, tiles)
+
+
+def problem_of(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool) -> Problem:
+    """What the choice depends on."""
+    plain = fusion.accumulate or not stored(c, "warpgroup")
+    batches = c.shape[2] if len(c.shape) == 3 else 1
+    return Problem(a.shape[0], c.shape[1], a.shape[1], batches, a.dtype, promote, fusion.gated,
+                   _aligned(a) and _aligned(b), loaded(a) == 0, loaded(b) == 0, plain, _most(c, fusion, plain),
+                   c.kind in MAKES_ARRAYS, plain and c.strides[1] != 1 and c.strides[0] == 1, _copies(a, b, fusion))
 
 
 def _most(c: Any, fusion: Fusion, plain: bool) -> int:
@@ -295,3 +298,16 @@ def shallow(a: Any, b: Any, c: Any) -> bool:
     """
     return a.dtype in _HALF and a.shape[1] <= _SHALLOW and \
         (loaded(a) is None or loaded(b) is None or not stored(c, "warpgroup"))
+
+
+def copied_along_K(a: Any, b: Any) -> bool:
+    """Whether some operand is copied first, and all that are have 16 bits and are contiguous along K."""
+    copied = [x for x in (a, b) if loaded(x) is None]
+    return bool(copied) and a.dtype in _HALF and all(len(x.shape) == 2 and x.strides[1] == 1 for x in copied)
+
+
+@functools.lru_cache(maxsize=4096)
+def microseconds(a: Any, b: Any, c: Any, multiprocessors: int) -> float:
+    """What the model of costs expects of the product, and of copying first what TMA cannot describe."""
+    problem = problem_of(a, b, c, Fusion(), False)
+    return estimate(choose(problem, multiprocessors), problem, multiprocessors)
