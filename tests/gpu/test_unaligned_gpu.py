@@ -1,11 +1,13 @@
-"""Products whose lines begin anywhere, on the GPU against float64: C stored by rows, and what copies nothing."""
+"""Products whose lines begin anywhere, on the GPU against float64: C stored by rows, rows shifted."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from moye.kernels import WarpgroupConfig, gemm_sm90
+import moye as mo
+from moye.kernels import WarpgroupConfig, gemm_sm80, gemm_sm90
+from moye.kernels.gemm.sm80.config import configs
 
 CONFIGS = {
     "whole": WarpgroupConfig(128, 256, 64, 4), "tall": WarpgroupConfig(256, 96, 64, 4),
@@ -39,6 +41,20 @@ def test_each_configuration(name, orders):
         off = (C.double() - exact).abs()
         assert bool((off <= 2 ** -8 * exact.abs() + 1e-5 * size).all()), (M, N, K)
         assert bool(memory[M * N:].isnan().all()), (M, N, K)
+
+
+@pytest.mark.parametrize("config", configs(mo.bfloat16, shifted=True), ids=lambda c: f"{c.bM}x{c.bN}")
+def test_rows_are_shifted(config):
+    """One launch, or one and the sum of splits; what lies beside an operand is NaN."""
+    torch.manual_seed(3)
+    for M, N, K in SHAPES:
+        A, B = (torch.full((rows * K + 64,), torch.nan, device="cuda", dtype=torch.bfloat16) for rows in (M, N))
+        A, B = (x[first:first + rows * K].view(rows, K).normal_() for x, rows, first in ((A, M, 32), (B, N, 2)))
+        C = torch.full((M, N), torch.nan, device="cuda", dtype=torch.bfloat16)
+        gemm_sm80(A, B, C, config=config, splits=min(2, -(-K // 64)))
+        exact = A.double() @ B.double().T
+        size = (A.double().square() @ B.double().square().T).sqrt()
+        assert bool(((C.double() - exact).abs() <= 2 ** -8 * exact.abs() + 1e-5 * size).all()), (M, N, K)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32])

@@ -1,4 +1,4 @@
-"""Products whose lines begin anywhere, in the simulator under every check: C is stored by rows.
+"""Products whose lines begin anywhere, in the simulator under every check: C stored by rows, rows shifted.
 
 The arrays of ``test_gemm_sm90`` begin at odd places; these begin at multiples of 16 bytes, and their lines do not.
 """
@@ -13,7 +13,9 @@ import numpy as np
 import pytest
 
 import moye as mo
-from moye.kernels import gemm_sm90
+from moye.kernels import TensorConfig, gemm_sm80, gemm_sm90
+from moye.kernels.gemm.dispatch import _as_they_lie
+from moye.kernels.gemm.sm80.config import configs as sm80_configs
 from moye.kernels.gemm.sm90.config import Problem, choose, estimate
 from moye.runtime.prepare import compile_only
 from warpgroup_products import Fused, check_error, expected, poisoned, tile
@@ -98,3 +100,76 @@ def test_nothing_spills_and_rows_are_stored_in_parts(config, orders):
     assert program.spills == program.stack == 0
     assert not re.findall(r"\((C75\d+)\)", program.compiled.log)
     assert len(re.findall(r"STG\.E\.128", program.sass)) == config.rows * config.bN // 1024
+
+
+# --- rows shifted on their way to shared memory ----------------------------------------------------------------------
+
+SHIFTED = TensorConfig(64, 64, 64, 2, 2, 2, 2)
+
+
+def shifted(M, N, K, orders="CC", *, splits=1, config=SHIFTED, dtype=BF16, **fused):
+    """``gemm_sm80`` without findings, near float64, nothing read that is not of the operands."""
+    rng = np.random.default_rng([M, N, K])
+    (A, _), (B, _) = (matrix(rng, rows, K, order, dtype) for rows, order in ((M, orders[0]), (N, orders[1])))
+    C, memory = matrix(rng, M, N, dtype=dtype)
+    C[...] = np.nan
+    with mo.checking() as reports:
+        gemm_sm80(A, B, C, config=config, splits=splits, **fused)
+    assert len(reports) == (1 if splits == 1 else 2)
+    for report in reports:
+        assert report.ok, str(report)
+    check_error(C, *expected(A, B, Fused(1, 0, None, None, None, None, None), lambda x: x, gated=False))
+    assert np.isnan(memory[M * N:].astype(np.float32)).all()
+
+
+@pytest.mark.parametrize("size", [(65, 71, 67), (3, 7, 9), (1, 71, 129), (70, 72, 130)], ids=str)
+def test_rows_that_begin_anywhere(size):
+    """By 2, 4 or 8 bytes, one row, and fewer elements than a tile has."""
+    shifted(*size)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("config", sm80_configs(mo.bfloat16, shifted=True), ids=lambda c: f"{c.bM}x{c.bN}")
+def test_each_configuration_for_them(config):
+    shifted(config.bM + 5, config.bN + 3, 131, config=config, dtype=np.float16)
+
+
+@pytest.mark.slow
+def test_beside_an_operand_of_another_kind():
+    """Aligned rows, lines along the rows, and splits of K."""
+    shifted(65, 72, 66, "CF")
+    shifted(64, 71, 67, "FC")
+    shifted(70, 30, 333, splits=2)
+
+
+def test_operands_that_begin_elsewhere_and_nan_beyond_their_rows():
+    """Neighbours in the same 16 bytes are NaN, and so are rows of which only some columns are multiplied."""
+    rng = np.random.default_rng(8)
+    A, B = (matrix(rng, rows, 75)[0] for rows in (33, 41))
+    A[:, :3] = A[:, 70:] = B[:, :3] = B[:, 70:] = np.nan
+    C = np.full((33, 41), np.nan, BF16)
+    with mo.checking() as reports:
+        gemm_sm80(A[:, 3:70], B[:, 3:70], C, config=SHIFTED)
+    assert [report.ok for report in reports] == [True]
+    check_error(C, *expected(A[:, 3:70], B[:, 3:70], Fused(1, 0, None, None, None, None, None), lambda x: x,
+                             gated=False))
+
+
+def test_the_choice_weighs_copies_against_shifting():
+    """A small product goes as it lies; a large one is copied for the faster kernel."""
+    def described(*shapes):
+        return [mo.describe(mo.TensorLike(mo.bfloat16, shape, (shape[1], 1))) for shape in shapes]
+
+    for (M, N, K), lies in (((40, 41, 333), True), ((4097, 4099, 4097), False), ((4096, 4096, 4096), False)):
+        assert _as_they_lie(*described((M, K), (N, K), (M, N))) is lies
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("config", sm80_configs(mo.bfloat16, shifted=True)[::3], ids=lambda c: f"{c.bM}x{c.bN}")
+def test_what_is_held_in_registers_does_not_spill(config):
+    A, B, C = np.zeros((300, 4097), BF16), np.zeros((401, 4097), BF16), np.zeros((300, 401), BF16)
+    with compile_only("sm_90a") as gathered:
+        gemm_sm80(A, B, C, config=config, splits=1)
+    program, = gathered.programs
+    assert program.spills == program.stack == 0
+    assert "LDG.E.128" in program.sass and "LDG.E.U16" in program.sass
