@@ -8,12 +8,14 @@ a time: they compile beside each other, and take turns on the GPU.  A CSV line f
 """
 
 import argparse
+import contextlib
 import csv
 import fcntl
 import gzip
 import math
 import random
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -32,6 +34,14 @@ from moye.runtime.tuning.precompile import Compiling
 from moye.testing import interleave
 
 HEAD = ["kind", "orders", "M", "N", "K", *FIELDS, "us"]
+
+
+@contextlib.contextmanager
+def turn():
+    """The GPU for this process alone, among those that ask for it."""
+    with open(Path(tempfile.gettempdir()) / "gemm_measure.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def candidates(row, near, most, multiprocessors):
@@ -129,8 +139,7 @@ def main():
     multiprocessors = torch.cuda.get_device_properties(0).multi_processor_count
     chosen = {row: candidates(row, options.near, options.most, multiprocessors) for row in rows}
     ready = prepare(chosen)
-    with open(Path("/tmp") / "gemm_measure.lock", "w") as lock, gzip.open(options.out, "wt", newline="") as out:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with turn(), gzip.open(options.out, "wt", newline="") as out:
         writer = csv.writer(out)
         writer.writerow(HEAD)
         start = time.perf_counter()

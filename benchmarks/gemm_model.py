@@ -32,5 +32,5 @@ def problem_of(row):
 
 def short(config):
     """A configuration in a few characters."""
-    return (f"{config.bM}x{config.bN} {config.schedule[:2]} x{config.split_k}{config.gather[0]} {config.multicast}"
-            f"{'T' if config.swap else ''}{'s' if config.stream else ''}")
+    return (f"{config.bM}x{config.bN} {config.schedule[:2]} x{config.split_k}{config.gather[0]} "
+            f"{config.share_A}{config.share_B}{'T' if config.swap else ''}{'s' if config.stream else ''}")

@@ -5,7 +5,8 @@
 Measured as in ``gemm.py``: interleaved, L2 flushed, random-normal data, compared with float64 on a poisoned output.
 Apart for products that tensor maps describe, and the others.  ``--regret N`` also measures every configuration that
 the model of costs finds near its best, for the first N products of tensor maps: the time of the choice over the best.
-Seeds below 1000 are for work on the kernels; figures that are told come from seeds from 1000 on, run once.
+Seeds below 1000 are for work on the kernels; figures that are told come from seeds from 1000 on, run once.  Several
+processes may run at a time: they compile beside each other, and take turns on the GPU.
 """
 
 import argparse
@@ -45,7 +46,8 @@ def regrets(rows, near, rounds):
     for row, configs in chosen.items():
         problem = gemm.Problem(row)
         works = {config: gemm_measure.call(problem, config) for config in configs if (row, config) in ready}
-        times = interleave(works, rounds, warmup=1)
+        with gemm_measure.turn():
+            times = interleave(works, rounds, warmup=1)
         costs = {config: model.estimate(config, problem_of(row), multiprocessors) for config in times}
         choice, best = min(costs, key=costs.get), min(times, key=times.get)
         found.append((times[choice] / times[best], row, choice, best, times[choice], times[best]))
@@ -65,9 +67,9 @@ def main():
     parser.add_argument("--out", type=Path, default=Path("out"))
     options = parser.parse_args()
     rows = draw(options.seed, options.count, options.dtype)
-    kernels, results = gemm.prepare(rows), []
-    for row in rows:
-        results.append(gemm.measured(row, kernels[row], options.seconds / len(rows), options.rounds))
+    kernels = gemm.prepare(rows)
+    with gemm_measure.turn():
+        results = [gemm.measured(row, kernels[row], options.seconds / len(rows), options.rounds) for row in rows]
     options.out.mkdir(parents=True, exist_ok=True)
     gemm_rows.write_csv(options.out / f"gemm_random_{options.dtype.replace(' ', '_')}_{options.seed}.csv", results)
     good = [x for x in results if not math.isnan(x.ratio)]

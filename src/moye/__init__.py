@@ -126,6 +126,7 @@ _HOME: dict[str, tuple[str, str]] = {
     "TmaCopy": ("moye.runtime.tma_arguments", "TmaCopy"), "describe": ("moye.runtime.arrays", "describe"),
     "arch_of": ("moye.runtime.compile", "arch_of"),
     "multiprocessors": ("moye.runtime.compile", "multiprocessors"),
+    "resident_clusters": ("moye.runtime.compile", "resident_clusters"),
 }
 _MODULES = ("env", "errors", "hardware", "kernels", "layout", "mma", "schedulers", "testing")
 

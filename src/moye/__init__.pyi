@@ -328,6 +328,7 @@ from moye.runtime.check.report import (
 from moye.runtime.compile import (
     arch_of as arch_of,
     multiprocessors as multiprocessors,
+    resident_clusters as resident_clusters,
 )
 from moye.runtime.host_tensors import (
     HostTensor as HostTensor,
@@ -690,6 +691,7 @@ __all__ = [
     "relu",
     "remainder",
     "replace",
+    "resident_clusters",
     "right_inverse",
     "round",
     "row_reduce",

@@ -269,7 +269,7 @@ def known():
 
 
 @pytest.mark.parametrize(("name", "config"), list(known()), ids=lambda x: x if isinstance(x, str) else
-                         f"{x.bM}x{x.bN}-{x.schedule}-{x.groups}-{x.split_k}-{x.multicast}")
+                         f"{x.bM}x{x.bN}-{x.schedule}-{x.groups}-{x.split_k}-{x.share_A}x{x.share_B}")
 def test_every_configuration(name, config):
     """Whole and ragged, several tiles a block; nothing spills and nothing is serialised."""
     kind = KINDS[name]
@@ -303,9 +303,13 @@ OTHERS = {
     "rows_of_256": tile("bf16", 256, 64, groups=2), "128_of_one_group": tile("bf16", 128, 64), "k_of_128":
     WarpgroupConfig(64, 64, 128, 2, groups=1), "warps_store": tile("bf16", 128, 128, groups=2, store="warp"),
     "constant_extents": tile("bf16", 128, 128, 3, "pingpong", 2, static=True),
-    "multicast_A": tile("bf16", 128, 128, 3, groups=2, multicast="A"),
-    "multicast_A_in_turns": tile("bf16", 64, 128, 3, "pingpong", 2, multicast="A"),
-    "multicast_turned": tile("bf16", 64, 64, 3, multicast="B", swap=True),
+    "multicast_A": tile("bf16", 128, 128, 3, groups=2, share_A=2),
+    "clusters_2x2": tile("bf16", 128, 128, 3, groups=2, share_A=2, share_B=2),
+    "clusters_4x2_in_turns": tile("bf16", 64, 128, 3, "pingpong", 2, share_A=4, share_B=2),
+    "clusters_1x8": tile("bf16", 64, 64, 3, share_B=8),
+    "clusters_2x4_turned": tile("bf16", 64, 64, 3, share_A=2, share_B=4, swap=True),
+    "multicast_A_in_turns": tile("bf16", 64, 128, 3, "pingpong", 2, share_A=2),
+    "multicast_turned": tile("bf16", 64, 64, 3, share_B=2, swap=True),
     "turned_in_turns": tile("bf16", 64, 128, 3, "pingpong", 2, swap=True),
 }
 
@@ -334,7 +338,7 @@ PLACES = {
     "chosen": ((1000, 1032, 264), {}), "along_M": ((1000, 1031, 264), {"orders": "CCF"}),
     "odd": ((515, 719, 264), {"odd": "CRV"}),
     "pingpong_192": ((1000, 1032, 264), {"config": tile("bf16", 128, 192, 4, "pingpong", 2)}),
-    "cooperative_256": ((1000, 1032, 264), {"config": tile("bf16", 128, 256, 4, groups=2, multicast="B")}),
+    "cooperative_256": ((1000, 1032, 264), {"config": tile("bf16", 128, 256, 4, groups=2, share_B=2)}),
     "of_8_columns": ((5, 4104, 264), {"config": tile("bf16", 64, 8, 8, swap=True)}),
     "turned": ((11, 4104, 264), {}), "split": ((72, 71, 4104), {"config": tile("bf16", 64, 64, 8, split_k=4)}),
     "split_and_turned": ((11, 520, 4104), {"config": tile("bf16", 64, 16, 8, split_k=8, swap=True)}),
@@ -375,7 +379,7 @@ def test_an_activation_of_ones_own():
 
 
 @pytest.mark.parametrize("config", [None, tile("bf16", 128, 192, 4, "pingpong", 2), tile("bf16", 128, 256, 4, groups=2,
-                                    multicast="B"), tile("bf16", 64, 64, 4)], ids=["chosen", "192", "256", "64"])
+                                    share_B=2), tile("bf16", 64, 64, 4)], ids=["chosen", "192", "256", "64"])
 @pytest.mark.parametrize("order", "CF")
 def test_gated(order, config):
     agree("bf16", 1000, 1032, 264, f"C{order}C", gated=True, activation="silu", config=config)
@@ -394,7 +398,7 @@ def test_gated_dtypes(name):
 
 @pytest.mark.parametrize(("name", "config"), [
     ("bf16", None), ("f16", tile("f16", 128, 192, 4, "pingpong", 2)), ("tf32", None), ("e4m3", None), ("e5m2", None),
-    ("bf16", tile("bf16", 128, 256, 4, groups=2, multicast="B")),
+    ("bf16", tile("bf16", 128, 256, 4, groups=2, share_B=2)),
     ("bf16", tile("bf16", 128, 64, 8, groups=2, split_k=8)),
 ], ids=["bf16", "pingpong", "tf32", "promoted", "fast", "multicast", "split"])
 def test_again_and_again(name, config):

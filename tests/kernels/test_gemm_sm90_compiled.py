@@ -21,10 +21,10 @@ from warpgroup_products import DTYPES, KINDS, tile
 PRODUCTS = {"bf16": "HGMMA.64x{}x16.F32.BF16", "f16": "HGMMA.64x{}x16.F32", "tf32": "HGMMA.64x{}x8.F32.TF32",
             "e4m3": "QGMMA.64x{}x32.F32.E4M3.E4M3", "e5m2": "QGMMA.64x{}x32.F32.E5M2.E5M2",
             "mixed": "QGMMA.64x{}x32.F32.E4M3.E5M2", "s8": "IGMMA.64x{}x32.S8.S8", "u8": "IGMMA.64x{}x32.U8.U8"}
-def known(kind, bM, bN, schedule="cooperative", *, split_k=1, multicast=""):
+def known(kind, bM, bN, schedule="cooperative", *, split_k=1, share_A=1, share_B=1):
     """The configuration of this kind that the choice knows."""
     found, = (config for config in configs(CHOSEN[kind]) if (config.bM, config.bN, config.schedule, config.split_k,
-              config.multicast) == (bM, bN, schedule, split_k, multicast))
+              config.share_A, config.share_B) == (bM, bN, schedule, split_k, share_A, share_B))
     return found
 
 
@@ -34,8 +34,10 @@ PROGRAMS = {
     "pingpong_192": ("bf16", "CC", known("bf16", 128, 192, "pingpong"), {}),
     "pingpong_128": ("f16", "CF", known("f16", 128, 128, "pingpong"), {}),
     "cooperative_256": ("bf16", "FC", known("bf16", 128, 256), {}),
-    "multicast_B": ("bf16", "CC", known("bf16", 128, 256, multicast="B"), {}),
-    "multicast_B_in_turns": ("f16", "FC", known("f16", 128, 192, "pingpong", multicast="B"), {}),
+    "multicast_B": ("bf16", "CC", known("bf16", 128, 256, share_B=2), {}),
+    "clusters_of_four": ("bf16", "CC", tile("bf16", 128, 192, 4, groups=2, share_A=2, share_B=2), {}),
+    "clusters_of_eight_in_turns": ("bf16", "CC", tile("bf16", 128, 128, 6, "pingpong", 2, share_A=4, share_B=2), {}),
+    "multicast_B_in_turns": ("f16", "FC", known("f16", 128, 192, "pingpong", share_B=2), {}),
     "pingpong_64_by_256": ("bf16", "FF", known("bf16", 64, 256, "pingpong"), {}),
     "cooperative_128": ("f16", "FF", known("f16", 128, 128), {}),
     "cooperative_192": ("bf16", "CC", known("bf16", 128, 192), {"alpha": 0.5}),
@@ -46,7 +48,7 @@ PROGRAMS = {
     "split_in_memory": ("bf16", "CC", tile("bf16", 128, 128, 5, groups=2, split_k=11, gather="memory"), {}),
     "three_groups": ("bf16", "FC", known("bf16", 192, 176), {}),
     "of_256_rows": ("bf16", "CC", known("bf16", 256, 192), {}),
-    "three_groups_share_B": ("f16", "CC", known("f16", 192, 192, multicast="B"), {}),
+    "three_groups_share_B": ("f16", "CC", known("f16", 192, 192, share_B=2), {}),
     "turned": ("bf16", "CC", tile("bf16", 64, 16, 12, swap=True), {}),
     "turned_and_split": ("f16", "FC", tile("f16", 128, 64, 8, groups=2, split_k=8, swap=True), {}),
     "tf32": ("tf32", "CC", known("tf32", 128, 256), {}),

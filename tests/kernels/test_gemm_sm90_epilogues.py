@@ -26,7 +26,7 @@ PLACES = {
     "turned_along_M": (tile("bf16", 64, 16, 4, swap=True), (8, 71, 72), {"orders": "CCF"}),
     "of_8_columns": (tile("bf16", 64, 8), (72, 23, 72), {}),
     "turned_of_8_columns": (tile("bf16", 64, 8, swap=True), (5, 72, 72), {}),
-    "multicast": (tile("bf16", 64, 64, 2, "pingpong", 2, multicast="A"), (72, 136, 200), {"blocks": 2}),
+    "multicast": (tile("bf16", 64, 64, 2, "pingpong", 2, share_A=2), (72, 136, 200), {"blocks": 2}),
     "split": (tile("bf16", 64, 64, 4, split_k=2), (72, 71, 200), {}),
     "split_and_turned": (tile("bf16", 64, 16, 4, split_k=4, swap=True), (11, 72, 264), {}),
     "batches": (tile("bf16", 64, 64), (72, 71, 72), {"batches": 3, "orders": "CFF"}),
@@ -126,7 +126,7 @@ def test_gated(what, order):
     agree("bf16", 71, 41, 136, "CC" + order, gated=True, odd="CV", config=tile("bf16", 64, 64), **GATED[what])
 
 
-GATED_TILES = {"64x16": tile("bf16", 64, 16), "64x256": tile("bf16", 64, 256, 2, multicast="B"),
+GATED_TILES = {"64x16": tile("bf16", 64, 16), "64x256": tile("bf16", 64, 256, 2, share_B=2),
                "128x192": tile("bf16", 128, 192, 2, "pingpong", 2), "128x128": tile("bf16", 128, 128, groups=2)}
 
 

@@ -103,7 +103,7 @@ def test_nothing_to_do(M, N, G):
     ({"alpha": np.ones(2)}, "alpha and beta are real numbers, not a ndarray"),
     ({"activation": "tanh"}, "activation='tanh' is none of"),
     *(({"config": WarpgroupConfig(128, 64, 64, 4, **other)}, "is no cooperative configuration of two warpgroups")
-      for other in ({"schedule": "pingpong"}, {"groups": 1}, {"split_k": 2}, {"swap": True}, {"multicast": "A"},
+      for other in ({"schedule": "pingpong"}, {"groups": 1}, {"split_k": 2}, {"swap": True}, {"share_A": 2},
                     {"store": "warp"}))])
 def test_refused(changed, message):
     arguments = {"A": np.zeros((6, 16), np.float16), "B": np.zeros((8, 16, 2), np.float16),

@@ -159,7 +159,7 @@ CONFIGS = {
     "one_group": (WarpgroupConfig(64, 64, 64, 4, groups=1), (128, 72, 264), 4),
     "pingpong": (WarpgroupConfig(64, 128, 64, 3, "pingpong", 2), (128, 256, 512), 4),
     "pingpong_ragged": (WarpgroupConfig(64, 128, 64, 3, "pingpong", 2), (200, 136, 328), 8),
-    "multicast": (WarpgroupConfig(64, 64, 64, 3, groups=1, multicast="A"), (64, 256, 320), 2),
+    "multicast": (WarpgroupConfig(64, 64, 64, 3, groups=1, share_A=2), (64, 256, 320), 2),
 }
 
 

@@ -125,15 +125,12 @@ def test_as_deep_as_memory_holds():
 
 
 @pytest.mark.parametrize(("problem", "expected"), [
-    ((8192, 8192, 8192), {"bM": 128, "bN": 192, "schedule": "pingpong", "multicast": ""}),
-    ((4096, 4096, 4096), {"bM": 128, "bN": 256, "schedule": "cooperative", "multicast": ""}),
+    ((8192, 8192, 8192), {"bM": 128, "bN": 192, "schedule": "pingpong", "share_A": 1, "share_B": 1}),
+    ((4096, 4096, 4096), {"bM": 128, "bN": 256, "schedule": "cooperative", "share_A": 1, "share_B": 1}),
     ((2048, 2048, 2048), {"bM": 128, "bN": 256, "schedule": "cooperative"}),
-    ((2048, 2048, 256), {"bM": 128, "bN": 128, "schedule": "pingpong"}),
     ((384, 4096, 4096), {"bM": 128, "bN": 96}),                     # 129 tiles for 132 multiprocessors
     ((2000, 2112, 7168), {"bM": 192, "bN": 176, "groups": 3}),      # 132 tiles
     ((512, 512, 65536), {"gather": "memory"}),
-    ((4096, 4096, 4097), {"multicast": "B"}),                       # rows that begin in the middle of 128 bytes
-    ((8192, 8192, 8200), {"multicast": "B"}),
     ((16, 4096, 4096), {"bN": 16, "swap": True, "stream": "A"}),
     ((4096, 16, 4096), {"bN": 16, "swap": False, "stream": "A"}),
     ((1, 8192, 8192), {"bN": 8, "swap": True}),
@@ -144,6 +141,13 @@ def test_as_deep_as_memory_holds():
 def test_anchored(problem, expected):
     config = choose(Problem(*problem, 1, mo.bfloat16, aligned=problem[2] % 64 == 0), H200)
     assert {name: getattr(config, name) for name in expected} == expected
+
+
+@pytest.mark.parametrize("problem", [(4096, 4096, 4097), (8192, 8192, 8200), (928, 1672, 5600)], ids=str)
+def test_rows_that_begin_anywhere_are_shared(problem):
+    """Each takes two lines of 128 bytes for one, and blocks of a cluster ask for half or a quarter of them."""
+    assert choose(Problem(*problem, 1, mo.bfloat16, aligned=False), H200).cluster > 1
+    assert choose(Problem(*problem, 1, mo.bfloat16), H200).cluster == 1
 
 
 def test_anchored_by_dtype():
@@ -187,7 +191,7 @@ def test_twice_the_products_of_8192_take_their_time():
     (WarpgroupConfig(128, 256, 64, 4), 384, 1, 64), (WarpgroupConfig(64, 64, 64, 4, groups=1), 256, 1, 64),
     (WarpgroupConfig(128, 128, 64, 4, "pingpong"), 384, 1, 128), (WarpgroupConfig(256, 64, 64, 4), 384, 1, 128),
     (WarpgroupConfig(128, 64, 64, 4, split_k=8), 384, 8, 64),
-    (WarpgroupConfig(128, 64, 64, 4, multicast="A"), 384, 2, 64),
+    (WarpgroupConfig(128, 64, 64, 4, share_A=2), 384, 2, 64),
 ], ids=str)
 def test_what_a_block_is(config, threads, cluster, rows):
     assert (config.threads, config.cluster, config.rows) == (threads, cluster, rows)

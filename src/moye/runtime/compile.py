@@ -261,6 +261,21 @@ def multiprocessors(array: Any) -> int:
     return driver.device_limits(info.device).sm_count
 
 
+_LEFT_OVER = 12
+"""Multiprocessors of an H200 that clusters of 4 and of 8 blocks do not reach."""
+
+
+def resident_clusters(array: Any, size: int) -> int:
+    """Clusters of ``size`` blocks that the array's device holds at once, if each block fills a multiprocessor.
+
+    A persistent grid of clusters has so many of them.  The device is asked; of host memory, what an H200 answered.
+    """
+    info = array if isinstance(array, ArrayInfo) else describe(array)
+    if size <= 2 or info is None or info.device is None:
+        return max(1, (multiprocessors(array) - (_LEFT_OVER if size > 2 else 0)) // size)
+    return driver.resident_clusters(info.device, size)
+
+
 @deeply
 def compile_program(spec: Specialised, arch: str, *, restrict: bool = True) -> Program:
     """Print and compile for an architecture such as ``sm_90a``, or take the result from the disk cache."""

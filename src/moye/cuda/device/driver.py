@@ -125,6 +125,29 @@ def device_limits(ordinal: int) -> DeviceLimits:
     return DeviceLimits(name, _arch_name(major, minor), threads, smem, per_sm, threads_per_sm, sms)
 
 
+@functools.cache
+def resident_clusters(ordinal: int, size: int) -> int:
+    """Clusters of ``size`` blocks that a device holds at once, where each block has a multiprocessor to itself.
+
+    Fewer than multiprocessors / size: a cluster lies within one group of multiprocessors, and these differ from chip to
+    chip.  Source: CUDA driver API, cuOccupancyMaxActiveClusters.
+    """
+    drv, limits = _driver(), device_limits(ordinal)
+    with current_device(ordinal):
+        library = _check(drv.cuLibraryLoadData(_EMPTY_KERNEL, [], [], 0, [], [], 0), "an empty kernel")
+        function = _check(drv.cuKernelGetFunction(_check(drv.cuLibraryGetKernel(library, b"empty"), "it")), "it")
+        _check(drv.cuFuncSetAttribute(function, _attribute("MAX_DYNAMIC_SHARED_SIZE_BYTES"), limits.max_smem), "it")
+        config = drv.CUlaunchConfig()
+        config.gridDimX, config.gridDimY, config.gridDimZ = size, 1, 1
+        config.blockDimX, config.blockDimY, config.blockDimZ = 128, 1, 1
+        config.sharedMemBytes = limits.max_smem
+        config.attrs = _launch_attributes(drv, (size, 1, 1), False)
+        config.numAttrs = len(config.attrs)
+        found = int(_check(drv.cuOccupancyMaxActiveClusters(function, config), f"clusters of {size} blocks"))
+        _check(drv.cuLibraryUnload(library), "it")
+    return found
+
+
 def device_arch(ordinal: int) -> str:
     """The architecture to compile for, as in ``"sm_90a"``: with the ``a`` from 9.0 up."""
     return device_limits(ordinal).arch
@@ -139,6 +162,9 @@ def _device(ordinal: int) -> Any:
         _driver()
         raise DriverError(f"there is no device {ordinal}: this machine has {device_count()}")
     return _check(_driver().cuDeviceGet(ordinal), f"device {ordinal}")
+
+
+_EMPTY_KERNEL = b".version 7.8\n.target sm_90\n.address_size 64\n.visible .entry empty() { ret; }\0"
 
 
 # --- contexts and streams --------------------------------------------------------------------------------------------

@@ -34,11 +34,11 @@ class WarpgroupConfig:
     ``schedule``: "cooperative" warpgroups share a tile, rows of 64 in turn; "pingpong" ones have a tile each, so that
     one stores while the other multiplies.  ``split_k`` blocks share the k tiles of a tile; they are a cluster and hand
     their sums round in shared memory, or, as ``gather`` says, any blocks that meet in global "memory".  ``swap``: the
-    tile is one of C^T = B A^T, for few rows of A.  ``multicast``: two blocks of a cluster have neighbouring tiles and
-    share those of this operand, "A" or "B".  ``raster``: rows of tiles that blocks walk through together.  ``stream``:
-    the operand, "A" or "B" of the product as it is computed, whose tiles leave L2 first.  ``store``: who stores through
-    TMA together, a "warpgroup" or a "warp"; or each thread its "element"s.  ``static``: extents are constants of the
-    kernel.
+    tile is one of C^T = B A^T, for few rows of A.  ``share_A``: blocks of a cluster with tiles next to each other along
+    N, each of which loads its part of a tile of A for all of them; ``share_B``: along M, for tiles of B.  ``raster``:
+    rows of tiles that blocks walk through together.  ``stream``: the operand, "A" or "B" of the product as it is
+    computed, whose tiles leave L2 first.  ``store``: who stores through TMA together, a "warpgroup" or a "warp"; or
+    each thread its "element"s.  ``static``: extents are constants of the kernel.
     """
 
     bM: int
@@ -51,7 +51,8 @@ class WarpgroupConfig:
     gather: str = "cluster"
     swap: bool = False
     raster: int = 8
-    multicast: str = ""
+    share_A: int = 1
+    share_B: int = 1
     stream: str = ""
     store: str = "warpgroup"
     static: bool = False
@@ -64,12 +65,17 @@ class WarpgroupConfig:
     @property
     def cluster(self) -> int:
         """Blocks of a cluster."""
-        return 2 if self.multicast else self.split_k if self.gather == "cluster" else 1
+        return self.split_k if self.split_k > 1 and self.gather == "cluster" else self.share_A * self.share_B
 
     @property
     def sharing(self) -> int:
-        """Neighbouring blocks that work on one tile, or on two that share an operand."""
-        return 2 if self.multicast else self.split_k
+        """Neighbouring blocks that work on one tile, or on several that share operands."""
+        return self.share_A * self.share_B * self.split_k
+
+    @property
+    def peers(self) -> int:
+        """Blocks into whose stages a block loads, itself among them."""
+        return self.share_A + self.share_B - 1
 
     @property
     def rows(self) -> int:
@@ -96,15 +102,20 @@ def require(config: WarpgroupConfig, dtype: Any, *, gated: bool = False) -> None
             ("split_k", config.split_k in (1, 2, 4, 8) if config.gather == "cluster" else 1 <= config.split_k <= _PARTS,
              f"is none of 1, 2, 4 and 8, the blocks of a cluster, nor up to {_PARTS} that gather in memory"),
             ("split_k", config.split_k == 1 or cooperative, "splits a tile of one warpgroup in a ping-pong schedule"),
-            ("stages", config.cluster == 1 or config.multicast != "" or 4 * config.bN <= stage * config.stages,
+            ("stages", config.split_k == 1 or config.gather == "memory" or 4 * config.bN <= stage * config.stages,
              "do not hold the sums of a tile, which are gathered there"),
-            ("stages", config.cluster == 1 or config.multicast != ""
+            ("stages", config.split_k == 1 or config.gather == "memory"
              or 256 * config.groups <= stage * config.stages * max(1, config.bN // 64),
              "do not hold C on its way out, which lies there once they are read"),
-            ("multicast", config.multicast in ("", "A", "B"), 'is none of "", "A" and "B"'),
-            ("multicast", not config.multicast or config.split_k == 1, "shares tiles between blocks that split them"),
-            ("multicast", config.multicast != "B" or config.bN % (32 if gated else 16) == 0,
-             "halves a tile of B whose parts have 8 rows"),
+            *((name, share in (1, 2, 4, 8) and config.share_A * config.share_B <= 8,
+               "is none of 1, 2, 4 and 8, or share_A * share_B is more than the 8 blocks of a cluster")
+              for name, share in (("share_A", config.share_A), ("share_B", config.share_B))),
+            *((name, share == 1 or config.split_k == 1 or config.gather == "memory",
+               "shares tiles between blocks of a cluster that split them")
+              for name, share in (("share_A", config.share_A), ("share_B", config.share_B))),
+            ("share_A", config.bM % (8 * config.share_A) == 0, "cuts a tile of A whose parts have 8 rows"),
+            ("share_B", config.share_B == 1 or config.bN % (8 * config.share_B * (2 if gated else 1)) == 0,
+             "cuts a tile of B whose parts have 8 rows"),
             ("bN", not gated or config.bN % 16 == 0, "is no multiple of 16: half of a gated tile has 8 and more"),
             ("split_k", not gated or config.split_k == 1, "splits a gated product, which takes whole sums"),
             ("swap", not gated or not config.swap, "turns a gated product, whose halves are columns of a tile"),
@@ -122,9 +133,12 @@ TILES = {("cooperative", 64, 1): (64, 96, 128, 160, 192, 256),
          ("cooperative", 256, 2): (64, 96, 112, 128, 144, 160, 176, 192),
          ("pingpong", 64, 2): (96, 128, 192, 256), ("pingpong", 128, 2): (64, 96, 128, 144, 160, 176, 192)}
 """Widths of tiles by schedule, height and warpgroups."""
-_SHARED = 128 * 96                  # elements of a tile from which on a pair of blocks may share an operand
+CLUSTERS = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4), (4, 2), (2, 4))
+"""Blocks that share tiles of A, and of B."""
+_SHARED = 128 * 96                  # elements of a tile from which on blocks may share operands
 SPLIT = ((64, 64), (64, 128), (128, 64), (128, 128), (128, 192), (128, 256))
-PARTS = (2, 3, 4, 5, 6, 8, 11, 16, 22, 33, 44, 66, 132)
+MEETING_CLUSTERS = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4))
+PARTS = (2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 16, 18, 22, 26, 33, 44, 66, 132)
 """Tiles whose k tiles several blocks may share, and how many blocks that are, if they meet in memory."""
 SKINNY = (8, 16, 32, 48, 64, 96, 128)
 """Widths of tiles for few rows or columns."""
@@ -142,7 +156,8 @@ def tiles(bytes_: int, swap: bool) -> tuple[WarpgroupConfig, ...]:
             tile = WarpgroupConfig(bM, bN, 128 // bytes_, deepest(bM, bN, groups), schedule, groups, swap=swap,
                                    raster=16 if bN > bM else 8,
                                    store="warp" if (schedule, bM, swap) == ("pingpong", 64, False) else "warpgroup")
-            found += [replace(tile, multicast=side) for side in ("", "A", "B") if not side or bM * bN >= _SHARED]
+            found += [replace(tile, share_A=a, share_B=b) for a, b in CLUSTERS
+                      if a * b == 1 or (bM * bN >= _SHARED and bN % (8 * b) == 0)]
     return tuple(found)
 
 
@@ -157,7 +172,8 @@ def configs(dtype: Any, *, skinny: int = 0, gated: bool = False) -> tuple[Warpgr
                      if split == 1 or 4 * bN <= 128 * deepest(bM, bN, bM // 64, gathers=True))
     split = [WarpgroupConfig(bM, bN, bK, deepest(bM, bN, bM // 64, gathers=True), groups=bM // 64, split_k=parts)
              for bM, bN in ((128, 128), (64, 128), (64, 64), (128, 64)) for parts in (2, 4)]
-    wide = tuple(tile for tile in tiles(dtype.bytes, False) if not gated or tile.bN % 32 == 0)
+    wide = tuple(tile for tile in tiles(dtype.bytes, False)            # pairs alone: larger clusters would be many
+                 if tile.cluster <= 2 and (not gated or tile.bN % (16 * max(2, tile.share_B)) == 0))
     return wide if gated else (*wide, *split)
 
 
@@ -231,12 +247,12 @@ def wide(problem: Problem, few: int, multiprocessors: int) -> list[WarpgroupConf
     for tile in (tile for swap in sides for tile in tiles(problem.dtype.bytes, swap)):
         if problem.promote and tile.bM != 128:          # the others' sums are in each other's way: measured
             continue
-        if problem.gated and tile.bN % 32:              # its halves are wide as well
+        if problem.gated and tile.bN % (16 * max(2, tile.share_B)):     # its halves are wide as well
             continue
-        if problem.aligned and tile.multicast:          # L2 has what they ask for; half the requests help where lines
+        if problem.aligned and tile.cluster > 1:        # L2 has what they ask for; half the requests help where lines
             continue                                    # begin anywhere, so that each takes two of them
         found.append(tile)
-        if tile.schedule == "cooperative" and (tile.bM, tile.bN) in SPLIT and not tile.multicast:
+        if tile.schedule == "cooperative" and (tile.bM, tile.bN) in SPLIT and tile.cluster == 1:
             found += splits(tile, problem, multiprocessors)
     return found
 
@@ -253,12 +269,22 @@ def splits(tile: WarpgroupConfig, problem: Problem, multiprocessors: int) -> lis
         if parts * 2 <= k_tiles and count * parts <= 2 * multiprocessors and 4 * tile.bN <= 128 * depth \
                 and tile.bN % 64 in (0, 8, 16, 32) and 256 * tile.groups <= 128 * depth * max(1, tile.bN // 64):
             found.append(replace(tile, stages=depth, split_k=parts))
-    for waves in (1, 2) if problem.workspace else ():
-        parts = max((n for n in PARTS if n * count <= waves * multiprocessors), default=1)
-        if parts > 1 and parts * 2 <= k_tiles:
-            found.append(replace(tile, stages=deepest(tile.bM, tile.bN, tile.groups, meets=True), split_k=parts,
-                                 gather="memory"))
+    for a, b in MEETING_CLUSTERS if problem.workspace else ():
+        if a > -(-N // tile.bN) or b > -(-M // tile.bM) or tile.bN % (8 * b):
+            continue
+        shared = replace(tile, stages=deepest(tile.bM, tile.bN, tile.groups, meets=True), gather="memory", share_A=a,
+                         share_B=b)
+        count = -(-M // (tile.bM * b)) * -(-N // (tile.bN * a)) * problem.batches
+        at_once = resident(shared, multiprocessors) // shared.cluster
+        found += [replace(shared, split_k=parts) for parts in _parts(at_once, count, k_tiles)]
     return found
+
+
+def _parts(at_once: int, count: int, k_tiles: int) -> list[int]:
+    """In how many parts to split ``count`` tiles: to fill one wave or two, or half and a quarter of one."""
+    most = [min(waves * at_once // count, k_tiles // 2, at_once) for waves in (1, 2)]
+    wanted = {max((n for n in PARTS if n <= limit), default=1) for limit in (*most, most[0] // 2, most[0] // 4)}
+    return sorted(wanted - {1})
 
 
 def fits(config: WarpgroupConfig, promote: bool, most: int = MOST) -> bool:
@@ -266,7 +292,7 @@ def fits(config: WarpgroupConfig, promote: bool, most: int = MOST) -> bool:
     sums = config.rows * config.bN // GROUP
     three = config.groups == 3                          # have 160 registers a thread each, not 240
     most -= 80 if three else 32 if config.bM == 256 and most < MOST else 0
-    if sums + (8 if config.multicast else 0) > most:
+    if sums + (8 if config.peers > 1 else 0) > most:
         return False
     room = 64 if three else 96
     return not promote or (sums <= room and config.schedule == "cooperative")
@@ -283,49 +309,49 @@ class Costs:
     names say: a share above 1 means that what such tiles take is told by loads and latency.
     """
 
-    launch: float = 3.731
-    begin: float = 0.6388       # the first stages of a block's first tile
-    begin_byte: float = 1.324e-05  # and for each byte of one
+    launch: float = 3.748
+    begin: float = 0.6298       # the first stages of a block's first tile
+    begin_byte: float = 1.206e-05  # and for each byte of one
     flops: float = 8.1e+06      # of one multiprocessor, 16-bit operands, at 1980 MHz
-    share_64: float = 1.904     # of them, that tiles of 64 rows reach, and so on
-    share_128: float = 0.9261
-    share_192: float = 0.8931
-    share_256: float = 0.8727
-    turns_64: float = 3.37      # where warpgroups take turns
-    turns_128: float = 0.9855
-    narrow: float = 0.002223    # columns that a tile's products cost beyond its own
-    latency: float = 1.026      # from asking for a stage to its arrival
-    loads: float = 2.913e+05    # bytes that one multiprocessor gets from L2
-    l2: float = 1.659e+07       # and all of them
-    dram: float = 4.495e+06
-    dram_one: float = 3.275e+05 # bytes from DRAM that one multiprocessor can wait for at a time
-    stream: float = 1.085       # as much faster where one operand leaves L2 first
-    store: float = 1.763e-05    # for an element of a tile, that nothing hides
-    turns_store: float = 1.059  # of it, that warpgroups which take turns do not hide either
-    tile: float = 0.247         # for each further tile of a block
-    gather_2: float = 1.25      # handing sums round in a cluster
-    gather_4: float = 1.612
-    gather_8: float = 2.151
-    meet: float = 1.342         # and in memory
-    meet_each: float = 0.04822  # for each block of a tile
-    meet_sum: float = 0.000123  # for each sum of a block
-    sharp: float = 3.637        # how sharply the slowest of several things rules
-    sharp_one: float = 4
-    sharp_dram: float = 1.99
-    rows: float = 1.016         # of the share, for an operand that is contiguous along its rows
-    rows_64: float = 0.8938     # where its tile lies in swizzled rows of 64 bytes
-    rows_32: float = 0.506
-    pieces_32: float = 1.355    # of the store, where a tile leaves in pieces of 32 columns
-    pieces_16: float = 2.656
-    unaligned: float = 1.969    # of the loads, for lines that begin anywhere
-    pair: float = 0.9083        # of the share, of blocks that share operands
+    share_64: float = 1.156     # of them, that tiles of 64 rows reach, and so on
+    share_128: float = 0.9285
+    share_192: float = 0.906
+    share_256: float = 0.8818
+    turns_64: float = 1.123     # where warpgroups take turns
+    turns_128: float = 0.9857
+    narrow: float = 0.000741    # columns that a tile's products cost beyond its own
+    latency: float = 1.074      # from asking for a stage to its arrival
+    loads: float = 3.047e+05    # bytes that one multiprocessor gets from L2
+    l2: float = 1.795e+07       # and all of them
+    dram: float = 4.301e+06
+    dram_one: float = 2.387e+05 # bytes from DRAM that one multiprocessor can wait for at a time
+    stream: float = 1.097       # as much faster where one operand leaves L2 first
+    store: float = 1.735e-05    # for an element of a tile, that nothing hides
+    turns_store: float = 1.177  # of it, that warpgroups which take turns do not hide either
+    tile: float = 0.2653        # for each further tile of a block
+    gather_2: float = 1.309     # handing sums round in a cluster
+    gather_4: float = 1.721
+    gather_8: float = 2.286
+    meet: float = 1.761         # and in memory
+    meet_each: float = 0.04918  # for each block of a tile
+    meet_sum: float = 0.0001316 # for each sum of a block
+    sharp: float = 3.622        # how sharply the slowest of several things rules
+    sharp_one: float = 8
+    sharp_dram: float = 2.078
+    rows: float = 1.021         # of the share, for an operand that is contiguous along its rows
+    rows_64: float = 0.8948     # where its tile lies in swizzled rows of 64 bytes
+    rows_32: float = 0.5283
+    pieces_32: float = 1.375    # of the store, where a tile leaves in pieces of 32 columns
+    pieces_16: float = 2.509
+    unaligned: float = 2.024    # of the loads, for lines that begin anywhere
+    pair: float = 0.9362        # of the share, of blocks that share operands
     copy: float = 2.2           # copying an operand first
     copied: float = 1.6e6       # bytes of it a microsecond
     by_rows: float = 4e-5       # for an element of a tile that is stored by rows
 
 
 COSTS = Costs()
-_LEFT = {1: 0, 2: 0, 4: 8, 8: 12}   # multiprocessors that clusters of this size leave without a block
+_LEFT = {1: 0, 2: 0, 4: 12, 8: 12}  # multiprocessors that clusters of this size leave without a block, of 132
 _L2 = 40e6                          # bytes that stay in L2
 _PLAIN_STORE = {"cooperative": 2.0e-4, "pingpong": 2.5e-4}  # microseconds for an element that TMA does not store
 _PROMOTED = 0.78                    # of the share, where sums are promoted
@@ -338,12 +364,10 @@ def estimate(config: WarpgroupConfig, problem: Problem, multiprocessors: int, co
     runs beside them.
     """
     M, N = (problem.N, problem.M) if config.swap else (problem.M, problem.N * (2 if problem.gated else 1))
-    across = 2 if config.multicast == "B" else 1
-    m = -(-M // (config.bM * across)) * across
-    along = 2 if config.multicast == "A" else 1
-    n = -(-N // (config.bN * along)) * along
+    m = -(-M // (config.bM * config.share_B)) * config.share_B
+    n = -(-N // (config.bN * config.share_A)) * config.share_A
     units = m * n * problem.batches * config.split_k
-    slots = max(1, multiprocessors - (_LEFT[config.split_k] if config.gather == "cluster" else 0))
+    slots = resident(config, multiprocessors)
     waves, rest = divmod(units, slots)
     k_bytes = problem.K * problem.dtype.bytes
     depth = max(1, -(-k_bytes // (128 * config.split_k)))
@@ -365,6 +389,11 @@ def estimate(config: WarpgroupConfig, problem: Problem, multiprocessors: int, co
     return costs.launch + copies + begin + _either(busy, dram, costs.sharp_dram) + gather
 
 
+def resident(config: WarpgroupConfig, multiprocessors: int) -> int:
+    """Blocks that run at a time: clusters that straddle two groups of multiprocessors find no place."""
+    return max(1, (multiprocessors - _LEFT[config.cluster]) // config.cluster) * config.cluster
+
+
 def _either(a: float, b: float, sharp: float) -> float:
     """The larger of two that hinder each other a little."""
     most = max(a, b)
@@ -376,12 +405,11 @@ def _step(config: WarpgroupConfig, problem: Problem, busy: int, costs: Costs) ->
     alone = {64: costs.share_64, 128: costs.share_128, 192: costs.share_192, 256: costs.share_256}
     turns = {64: costs.turns_64, 128: costs.turns_128}
     share = (turns if config.schedule == "pingpong" else alone)[config.bM]
-    share *= (costs.pair if config.multicast else 1.0) * (_PROMOTED if problem.promote else 1.0)
+    share *= (costs.pair if config.peers > 1 else 1.0) * (_PROMOTED if problem.promote else 1.0)
     share *= _lying(config, problem, costs)
     products = 128 * config.bM * (config.bN + costs.narrow) / (costs.flops * share)
-    half = 0.5 if config.multicast else 1.0
     loaded = 128 * (1.0 if problem.aligned else costs.unaligned) * (
-        config.bM * (half if config.multicast == "A" else 1.0) + config.bN * (half if config.multicast == "B" else 1.0))
+        config.bM / config.share_A + config.bN / config.share_B)
     loads = loaded / min(costs.loads, costs.l2 / busy)
     return _either(_either(products, loads, costs.sharp), costs.latency / config.stages, costs.sharp)
 
@@ -423,8 +451,8 @@ def _traffic(config: WarpgroupConfig, problem: Problem, m: int, n: int, slots: i
     """Bytes from and to DRAM: a strip of A stays in L2 while it meets all of B, if there is room."""
     M, N = (problem.N, problem.M) if config.swap else (problem.M, problem.N * (2 if problem.gated else 1))
     k_bytes = problem.K * problem.dtype.bytes
-    strips = -(-m // config.raster)
-    across = min(m, config.raster)
+    strips = -(-m // (config.raster * config.share_B))
+    across = min(m, config.raster * config.share_B)
     B = N * k_bytes * (strips if N * k_bytes > _L2 else 1)
     A = M * k_bytes
     if across * config.bM * k_bytes > _L2:

@@ -106,7 +106,7 @@ def hand_round(plan, memory, acc, shape):
 @mo.jit
 def rank_of(plan):
     """Which of the blocks that share a tile this one is."""
-    return mo.cluster_rank() if plan.in_cluster else mo.block_idx().x % plan.config.split_k
+    return mo.cluster_rank() if plan.in_cluster else mo.block_idx().x // plan.config.cluster % plan.config.split_k
 
 
 @mo.jit

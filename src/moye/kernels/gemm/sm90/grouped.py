@@ -142,7 +142,7 @@ def _plans(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: Warpgr
     if config.schedule != "cooperative" or config.groups != 2 or config.cluster > 1 or config.swap \
             or config.store != "warpgroup":
         raise mo.ArgumentError(f"grouped_gemm_sm90: {config} is no cooperative configuration of two warpgroups",
-                               hint='schedule="cooperative", groups=2, split_k=1, swap=False, multicast="", '
+                               hint='schedule="cooperative", groups=2, split_k=1, swap=False, share_A=1, share_B=1, '
                                     'store="warpgroup"')
     majors = ["mn" if loaded(x) == 0 else "k" for x in (a, b)]
     dtypes = (multiplied(a.dtype), multiplied(b.dtype))

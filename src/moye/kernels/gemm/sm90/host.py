@@ -112,11 +112,11 @@ def _recipe(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: Warpg
     boxes = ((config.bM, config.bK, *last), (config.bN // halves, config.bK, *last),
              (mo.size(plan.C.box, 0), plan.C.columns, *last) if major_C else ())
     load_A, load_B = (mo.TmaLoad(rounding=mo.tfloat32 if x.dtype == mo.float32 else None) for x in (a, b))
-    blocks = _blocks(config, -(-M // config.bM), -(-N // (config.bN // halves)), c.shape[2] if batched else 1,
-                     multiprocessors)
-    tiles = 0
-    if plan.gathers and not plan.in_cluster:
-        tiles = -(-M // config.bM) * -(-N // config.bN) * (c.shape[2] if batched else 1)
+    clusters = -(-M // (config.bM * config.share_B)) * -(-N // (config.bN // halves * config.share_A))
+    clusters *= c.shape[2] if batched else 1
+    at_once = mo.resident_clusters(c, config.cluster) if config.cluster > 1 else multiprocessors
+    blocks = _blocks(config, clusters, at_once)
+    tiles = clusters * config.share_A * config.share_B if plan.gathers and not plan.in_cluster else 0
     return _Recipe(plan, (modes[0] is None, modes[1] is None), (load_A, load_B), boxes, blocks, tiles)
 
 
@@ -156,20 +156,23 @@ def _turned(info: Any) -> Any:
     return info._replace(shape=(N, M, *batches), strides=(n, m, *apart))
 
 
-def _blocks(config: WarpgroupConfig, m_tiles: int, n_tiles: int, batches: int, multiprocessors: int) -> int:
-    """Blocks of the grid: no more than tiles, and than the device holds; for split tiles all of them."""
-    if config.multicast:
-        m_tiles, n_tiles = (m_tiles, -(-n_tiles // 2)) if config.multicast == "A" else (-(-m_tiles // 2), n_tiles)
-    blocks, each = m_tiles * n_tiles * batches * config.sharing, config.sharing
-    alone = config.split_k > 1 and config.gather == "cluster"           # a cluster has one tile, and ends
-    return blocks if alone else min(blocks, max(1, multiprocessors // each) * each)
+def _blocks(config: WarpgroupConfig, clusters: int, at_once: int) -> int:
+    """Blocks of the grid, for so many clusters of tiles, where the device holds ``at_once`` clusters of blocks."""
+    if config.split_k == 1:
+        return min(clusters, at_once) * config.cluster
+    if config.gather == "cluster":                      # a cluster has one tile, and ends
+        return clusters * config.cluster
+    if config.split_k > at_once:                        # who waits in vain for a block that finds no place
+        raise mo.ArgumentError(f"gemm_sm90: split_k={config.split_k} of {config} makes more parts than the {at_once} "
+                               "that the device holds at once")
+    return min(clusters, at_once // config.split_k) * config.split_k * config.cluster
 
 
 def _launch(recipe: _Recipe, A: Any, B: Any, C: Any, residual: Any, vectors: tuple[Any, Any, Any],
             factors: tuple[Any, Any]) -> None:
     """One launch: TMA copies of the operands, C stored by TMA where it can be."""
     plan = recipe.plan
-    config, gated, shares = plan.config, plan.fusion.gated, [2 if plan.config.multicast == side else 1 for side in "AB"]
+    config, gated, shares = plan.config, plan.fusion.gated, (plan.config.share_A, plan.config.share_B)
     if config.swap:
         A, B, C, residual = B, A, swapped(C), None if residual is None else swapped(residual)
     A, B = (packed(X) if copied else X for X, copied in zip((A, B), recipe.copied, strict=True))

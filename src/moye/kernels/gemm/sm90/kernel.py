@@ -46,7 +46,7 @@ def gemm_sm90_kernel(A, B, B_up, C_tma, C, residual, bias, bias_up, rows, column
     if tid == config.groups * GROUP:                                    # fetched while the barriers are initialised
         for X in (A, *Bs, *([out.tma] if plan.C.major else [])):
             mo.prefetch_tensormap(X)
-    readers = (1 if plan.in_turns else config.groups) * (2 if config.multicast else 1)
+    readers = (1 if plan.in_turns else config.groups) * config.peers
     pipe = mo.PipelineTma(config.stages, A.bytes + len(Bs) * Bs[0].bytes, consumers=readers)
     pipe.init()
     if config.cluster > 1:                              # nobody waits before the barriers are initialised; relaxed,
@@ -65,7 +65,7 @@ def gemm_sm90_kernel(A, B, B_up, C_tma, C, residual, bias, bias_up, rows, column
     else:
         share_registers(plan, loads=False)
         consume(plan, out, sA, sB, sC, memory, pipe, sched, k_tiles)
-    if config.multicast:                                # no block leaves while another may still load into it
+    if config.peers > 1:                                # no block leaves while another may still load into it
         mo.cluster_arrive(relaxed=True)
         mo.cluster_wait()
 
@@ -103,10 +103,8 @@ def schedule(plan, A, Bs, out):
     config = plan.config
     M, N, K = plan.extents.constant or (out.M, out.N, mo.size(A.tensor, 1))
     m_tiles, n_tiles = mo.ceil_div(M, config.bM), mo.ceil_div(N, config.bN // len(Bs))
-    if config.multicast == "A":                         # two tiles that share an operand count as one
-        n_tiles = mo.ceil_div(n_tiles, 2)
-    if config.multicast == "B":
-        m_tiles = mo.ceil_div(m_tiles, 2)
+    if config.peers > 1:                                # the tiles of a cluster count as one
+        m_tiles, n_tiles = mo.ceil_div(m_tiles, config.share_B), mo.ceil_div(n_tiles, config.share_A)
     batches = mo.size(A.tensor, 2) if plan.extents.batched else 1
     if plan.gathers and not plan.in_cluster:
         mo.assume(mo.grid_dim().x >= config.sharing)    # no hardware says so, as it does of clusters
@@ -116,13 +114,28 @@ def schedule(plan, A, Bs, out):
 
 @mo.jit
 def coordinates(plan, sched, tile):
-    """(m, n, batch) of a tile; blocks that share an operand have neighbouring ones, which count as one until here."""
-    m, n, batch = sched.coordinates(tile)
-    if plan.config.multicast == "A":
-        n = 2 * n + mo.cluster_rank()
-    if plan.config.multicast == "B":
-        m = 2 * m + mo.cluster_rank()
-    return m, n, batch
+    """(m, n, batch) of a tile; blocks that share operands have neighbouring ones, which count as one until here."""
+    config, (m, n, batch) = plan.config, sched.coordinates(tile)
+    if config.peers == 1:
+        return m, n, batch
+    row, column = within(plan)
+    return config.share_B * m + row, config.share_A * n + column, batch
+
+
+@mo.jit
+def number_of(plan, tile):
+    """A tile's number among all, if the tiles of a cluster count as one until here."""
+    return tile if plan.config.cluster == 1 else tile * plan.config.cluster + mo.cluster_rank()
+
+
+@mo.jit
+def within(plan):
+    """(row, column) of this block's tile among those of its cluster."""
+    if plan.config.share_A == 1:
+        return mo.cluster_rank(), 0
+    if plan.config.share_B == 1:
+        return 0, mo.cluster_rank()
+    return mo.cluster_rank() // plan.config.share_A, mo.cluster_rank() % plan.config.share_A
 
 
 @mo.jit
@@ -142,7 +155,7 @@ def produce(plan, A, Bs, sA, sB, pipe, sched, k_tiles):
     """One thread fills the stages, tile after tile, as they become free: it runs ahead as far as there are stages."""
     config = plan.config
     hints = ["evict_first" if config.stream == side else None for side in "AB"]
-    masks = [0b11 if config.multicast == side else None for side in "AB"]   # shared: each block loads a half, for both
+    masks = readers_of(plan)
     k_first, k_last = k_range(plan, k_tiles)
     state = pipe.producer_start()
     for tile in range(sched.first, sched.tiles, sched.step):
@@ -156,6 +169,16 @@ def produce(plan, A, Bs, sA, sB, pipe, sched, k_tiles):
                 mo.copyto(Bs[j], half, tile_of(plan, Bs[j].tensor, (config.bN // len(Bs), config.bK), by, k, bz),
                           barrier=pipe.barrier(state), hint=hints[1], multicast=masks[1])       # (bN, bK[, 1])
             state = state.next()
+
+
+@mo.jit
+def readers_of(plan):
+    """Masks of the blocks for which this one loads its part of a tile of A, and of one of B; None: for itself alone."""
+    row, column = within(plan)
+    A = None if plan.config.share_A == 1 else ((1 << plan.config.share_A) - 1) << plan.config.share_A * row
+    B = None if plan.config.share_B == 1 else sum(1 << plan.config.share_A * i
+                                                  for i in range(plan.config.share_B)) << column
+    return A, B
 
 
 # --- the warpgroups that multiply ------------------------------------------------------------------------------------
@@ -188,7 +211,7 @@ def consume(plan, out, sA, sB, sC, memory, pipe, sched, k_tiles):
         if plan.in_cluster:
             gather_and_store(plan, out, memory, acc, place)
         elif plan.gathers:
-            gather_in_memory(plan, out, memory, sC, acc, place, tile)
+            gather_in_memory(plan, out, memory, sC, acc, place, number_of(plan, tile))
         else:
             store(plan, out, sC, acc, place)
     finish_stores(plan)
@@ -243,12 +266,23 @@ def promoted_mainloop(plan, pipe, acc, tCrA, tCrB, state, ks):
 @mo.jit
 def release(plan, pipe, state):
     """The warpgroup has read a stage: one arrival in every block that fills it."""
-    lane = mo.thread_idx().x % GROUP
-    if plan.config.multicast:
-        if lane < 2:
-            pipe.consumer_release(state, cta=lane)
-    elif lane == 0:
-        pipe.consumer_release(state)
+    config, lane = plan.config, mo.thread_idx().x % GROUP
+    if config.peers == 1:
+        if lane == 0:
+            pipe.consumer_release(state)
+    elif lane < config.peers:
+        pipe.consumer_release(state, cta=filler(plan, lane))
+
+
+@mo.jit
+def filler(plan, lane):
+    """The rank of one of the blocks that fill this one's stages: those of its row, then the others of its column."""
+    across, (row, column) = plan.config.share_A, within(plan)
+    if 1 in (across, plan.config.share_B):
+        return lane                                     # the cluster is one row, or one column
+    other = lane - across
+    other = mo.where(other < row, other, other + 1)
+    return mo.where(lane < across, across * row + lane, across * other + column)
 
 
 @mo.jit

@@ -146,7 +146,7 @@ def _widest(config: WarpgroupConfig, fusion: Fusion, major_C: str, width: int, b
     if not fusion.plain:
         return 16 if not major_C else 32
     if config.split_k > 1 and config.gather == "memory":                # a piece for each block, if there are so many
-        return 16
+        return 16 if config.split_k <= config.bM // 64 * (config.bN // 16) else 8
     return 32 if config.split_k == 8 or config.groups == 3 or (not major_C and width == 1) else 64
 
 
