@@ -77,3 +77,29 @@ def test_rounded_there_and_back():
     source, target = ROUNDED.array(single_values), ROUNDED.array(lambda shape: np.zeros(shape, np.float32))
     copy_kernel[ROUNDED.grid, BLOCK](ROUNDED.copy(ROUNDING, source), ROUNDED.copy(mo.TmaStore(), target))
     assert target.tobytes() == ROUNDINGS["ties to even"](np.ascontiguousarray(source)).tobytes()
+
+
+@mo.kernel
+def from_an_element(out, tma, first: mo.Constexpr):
+    """A box that begins ``first`` elements behind the start of rows."""
+    smem, bars = mo.shared_array(mo.float16, mo.make_layout((8, 64), (64, 1))), mo.mbarrier_array(1)
+    if mo.thread_idx().x == 0:
+        mo.mbarrier_init(bars, 0, 1)
+        mo.fence_mbarrier_init()
+    mo.sync_threads()
+    if mo.thread_idx().x == 0:
+        mo.mbarrier_arrive_expect_tx(bars, 0, tma.bytes)
+        mo.copyto(tma, smem, mo.tile(mo.domain_offset((0, first), tma.tensor), (8, 64), (0, 0), ragged=True),
+                  barrier=(bars, 0))
+    mo.mbarrier_wait(bars, 0, 0)
+    out[mo.thread_idx().x] = smem[0, mo.thread_idx().x]
+
+
+@pytest.mark.parametrize(("first", "bytes_"), [(0, None), (8, None), (-16, None), (3, 6), (-1, -2)])
+def test_boxes_begin_at_multiples_of_16_bytes(first, bytes_):
+    """Along the contiguous mode; an H200 stops with an illegal instruction otherwise."""
+    x, out = np.ones((8, 128), np.float16), np.zeros(32, np.float16)
+    tma = mo.make_tma_copy(mo.TmaLoad(), x, mo.make_layout((8, 64), (64, 1)))
+    report = mo.check(from_an_element)[1, 32](out, tma, first)
+    assert [finding.code for finding in report.findings] == ([] if bytes_ is None else ["B5"])
+    assert bytes_ is None or f"begins {bytes_} bytes behind the start of a row of" in str(report)

@@ -89,7 +89,10 @@ B5   T/L/S a tensor map, tile or run that breaks the rules of TMA and bulk copie
   size       {who} copies {bytes} bytes{op}, which is no multiple of {part}
   run        {who} copies a run{op} that begins at byte address {address:#x} of {tensor}, which is no multiple of
         {part}
+  element    {who} copies a box{op} that begins {bytes} bytes behind the start of a row of {tensor}, which is no
+        multiple of {part}: the device stops with an illegal instruction
   > run        make strides and offsets multiples of {part} bytes
+  > element    let tiles begin at multiples of {part} bytes along the contiguous mode
 B6   S     shared memory read before anything wrote it
   -          {here} is {done} by thread {actor}{op} before anything wrote it
   mbarrier   {here} is {done} by thread {actor}{op}, but it is an mbarrier since its initialisation{made}, and holds

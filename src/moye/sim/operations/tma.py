@@ -33,7 +33,7 @@ from moye.sim.values.memory import Array, numpy_dtype
 from moye.sim.values.reductions import reduced
 from moye.sim.values.scalars import nearest_tf32
 
-_ALIGNMENT, _BLOCKS = 128, 16
+_ALIGNMENT, _BLOCKS, _PART = 128, 16, 16
 
 
 def swizzled(address: Any, span: int) -> Any:
@@ -167,7 +167,11 @@ class TmaBox:
             engines.load(op, op.smem, op.barrier, self.chunks, issued)
 
     def _placed(self, issued: Issued) -> None:
-        """B2 and B4 of the box in shared memory."""
+        """B2 and B4 of the box in shared memory, B5 of where it begins in the tensor.
+
+        TMA takes every element as the first one of a box, but along the contiguous mode only those at multiples of 16
+        bytes: others are an illegal instruction on a device (seen on an H200).
+        """
         watch, op = self.batch.watch, self.op
         assert watch is not None and op.smem is not None, "checked"
         buffer = op.smem.buffer
@@ -178,6 +182,11 @@ class TmaBox:
                 n = int(np.argmax(bad))
                 watch.tell(code, "box", op, (int(issued.thread[n]), int(issued.block[n])), int(bad.sum()),
                            tensor=buffer.name, bytes=self.bytes, start=int(issued.start[n]), size=size)
+        behind = issued.first[0] * self.dtype.itemsize
+        if (odd := behind % _PART != 0).any():
+            n = int(np.argmax(odd))
+            watch.tell("B5", "element", op, (int(issued.thread[n]), int(issued.block[n])), int(odd.sum()),
+                       tensor=op.tensor.name, bytes=int(behind[n]), part=_PART)
 
 
 def single(batch: BatchState, op: ops.AnyBulk, lanes: Array, what: str, tensor: str) -> None:
