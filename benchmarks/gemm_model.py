@@ -8,7 +8,7 @@ In: a ``Row`` of ``gemm_rows``.  Out: a ``Problem`` of the model; a configuratio
 import dataclasses
 
 import moye as mo
-from gemm_rows import KINDS
+from gemm_rows import KINDS, RESULT_BYTES
 from moye.kernels.gemm.sm90 import config as model
 
 FIELDS = [f.name for f in dataclasses.fields(model.WarpgroupConfig)]
@@ -25,7 +25,7 @@ def problem_of(row):
     return model.Problem(row.M, row.N, row.K, 1, DTYPES[row.kind], promote=row.kind == "e4m3 promoted",
                          aligned=all(line * size % 128 == 0 or copy for line, copy in zip(lines, copied, strict=True)),
                          rows_A=row.orders[0] == "M" and not copied[0], rows_B=row.orders[1] == "M" and not copied[1],
-                         plain=row.N % 8 != 0,
+                         plain=row.N % 8 != 0, rows="N" if RESULT_BYTES[KINDS[row.kind].result] == 2 else "",
                          copies=tuple(rows * row.K * size for rows, copy in zip((row.M, row.N), copied, strict=True)
                                       if copy))
 

@@ -20,6 +20,7 @@ from moye.kernels.gemm.sm90.config import WarpgroupConfig
 from moye.kernels.gemm.sm90.host import OUTPUTS, copied_along_K, gemm_sm90, microseconds, shallow, suits
 
 _EPILOGUE = ("bias", "residual", "activation", "config", "splits")
+_SURE = 0.75                            # of the time, where the rates of one of two models are no measured ones
 _HOPPER = ("gated", "row_scale", "col_scale", "fast_accum")
 
 
@@ -80,4 +81,4 @@ def _as_they_lie(a: Any, b: Any, c: Any) -> bool:
         return False
     (M, K), N, count = a.shape, b.shape[0], mo.multiprocessors(c)
     near = [x._replace(ptr=x.ptr % 16) for x in (a, b, c)]
-    return expected(M, N, K, a.dtype, count) < microseconds(*near, count)
+    return expected(M, N, K, a.dtype, count) < _SURE * microseconds(*near, count)

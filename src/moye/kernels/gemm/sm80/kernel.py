@@ -28,13 +28,14 @@ from moye.kernels.gemm.parts.epilogues import ACTIVATIONS, Epilogue, reduce_kern
 from moye.kernels.gemm.parts.operands import load, raster, shifted_side, side_of
 from moye.kernels.gemm.sm80.config import TensorConfig, architecture, choose, instruction, outputs
 from moye.kernels.gemm.sm80.plan import major_of, make_plan, store_width
-from moye.kernels.gemm.sm80.shifted import fetch, put
-from moye.kernels.pack import Memory
+from moye.kernels.pack import Memory, in_registers, position, reaches, shifted
 from moye.kernels.pack import Plan as Shift
+from moye.kernels.pack import load as load_parts
 from moye.kernels.pack import make_plan as shift_of
 from moye.kernels.workspace import MAKES_ARRAYS, empty, one_batch, swapped, words
 
-_WIDE = (1 << 31) - (1 << 16)
+_WIDE = (1 << 31) - (1 << 16)           # bytes that 32-bit offsets reach
+_EACH = 8                               # elements of 16 bytes
 Activation = str | Callable[[Any], Any]
 
 
@@ -134,11 +135,66 @@ def gemm_sm80_kernel(A, B, C, residual, bias, alpha, beta, chunk, parts_A, parts
     store(plan, acc, C, residual, bias, bx, by, alpha, beta)
 
 
+# --- operands of 16 bits whose rows begin anywhere -------------------------------------------------------------------
+
+# A thread loads the two parts of memory that hold its 16 bytes, computes something else meanwhile, and shifts them into
+# place.  Rows beyond the edge and k beyond the end become zero.
+
+
 @mo.jit
 def memory_of(X, parts):
     """The whole 16 bytes of an operand's memory, as ``fetch`` takes them."""
     words, head = parts
     return Memory(mo.tile(mo.recast(words, mo.uint32), (4,), (None,)), head, mo.stride(X)[0] * X.dtype.bytes, 0)
+
+
+@mo.jit
+def fetch(side, shift, k_tile, K, wanted):
+    """The parts of memory of every 16 bytes that this thread copies of a tile: (low, high) each."""
+    held = []
+    for j in mo.static_range(mo.size(side.stages, 2)):
+        for i in mo.static_range(mo.size(side.stages, 1)):
+            _, ok, part, _ = place_of(side, shift, i, j, k_tile, K)
+            held.append(load_parts(shift, side.memory, part, wanted & ok))
+    return held
+
+
+@mo.jit
+def put(side, shift, held, stage, k_tile, K):
+    """The same in shared memory, in place."""
+    copies = mo.size(side.stages, 1)
+    for j in mo.static_range(mo.size(side.stages, 2)):
+        for i in mo.static_range(copies):
+            (row, k), ok, part, by = place_of(side, shift, i, j, k_tile, K)
+            low, high = held[j * copies + i]
+            to = side.stages[:, i, j, stage]                            # (8)
+            if ~ok | reaches(shift, side.memory, part):
+                words = in_registers(shifted(shift, low, high, by))
+                if k + _EACH > K:
+                    cut(words, K - k)
+                mo.copyto(mo.recast(to, mo.uint32), words)
+            else:                                                       # the first or the last elements of all memory
+                for e in range(_EACH):
+                    if k + e < K:
+                        to[e] = side.source[row, k + e]
+                    else:
+                        to[e] = 0
+
+
+@mo.jit
+def cut(words, left):
+    """Only the first elements stay, of 8 in four words."""
+    for w in mo.static_range(4):
+        kept = mo.where(left > 2 * w + 1, words[w], words[w] & 0xFFFF)
+        words[w] = mo.where(left > 2 * w, kept, mo.uint32(0))
+
+
+@mo.jit
+def place_of(side, shift, i, j, k_tile, K):
+    """(row, k) of 16 bytes of a tile, whether they are of the operand, their part of memory, and bytes behind it."""
+    row, k = side.coords[0, i, j, k_tile]
+    first, by = position(shift, side.memory, row, 0)
+    return (row, k), (row < side.rows) & (k < K), first + k // _EACH, by
 
 
 # --- host ------------------------------------------------------------------------------------------------------------

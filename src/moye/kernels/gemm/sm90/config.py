@@ -194,7 +194,7 @@ class Problem:
 
     ``aligned``: lines of A and B lie multiples of 128 bytes apart, else TMA fetches two parts of memory for one.
     ``rows_A`` and ``rows_B``: the operand is contiguous along its rows, and not along K.
-    ``plain``: C is not stored by TMA.  ``turned``: nor is it contiguous along N, but along M.  ``most``: sums of a
+    ``plain``: C is not stored by TMA.  ``rows``: but row by row, along "N" or "M".  ``most``: sums of a
     thread that leave registers for what is done to them on their way to C.  ``workspace``: the library of C can make
     the arrays in which sums of several blocks meet.  ``copies``: bytes of each operand that is copied first.
     """
@@ -212,7 +212,7 @@ class Problem:
     plain: bool = False
     most: int = MOST
     workspace: bool = True
-    turned: bool = False
+    rows: str = ""
     copies: tuple[int, ...] = ()
 
 
@@ -434,7 +434,7 @@ def _stored(config: WarpgroupConfig, costs: Costs) -> float:
 
 def _between(config: WarpgroupConfig, problem: Problem, costs: Costs) -> float:
     """Microseconds from a tile of a block to its next; warpgroups that take turns hide most of it."""
-    rows = config.swap == problem.turned and config.split_k == 1
+    rows = problem.rows == ("M" if config.swap else "N") and config.split_k == 1
     each = costs.by_rows if rows else _PLAIN_STORE[config.schedule] / config.split_k
     plain = problem.plain * each * config.bM * config.bN
     if config.schedule == "pingpong":

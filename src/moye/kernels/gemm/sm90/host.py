@@ -126,7 +126,7 @@ def problem_of(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool) -> Problem
     batches = c.shape[2] if len(c.shape) == 3 else 1
     return Problem(a.shape[0], c.shape[1], a.shape[1], batches, a.dtype, promote, fusion.gated,
                    _aligned(a) and _aligned(b), loaded(a) == 0, loaded(b) == 0, plain, _most(c, fusion, plain),
-                   c.kind in MAKES_ARRAYS, plain and c.strides[1] != 1 and c.strides[0] == 1, _copies(a, b, fusion))
+                   c.kind in MAKES_ARRAYS, _rows(c, fusion) if plain else "", _copies(a, b, fusion))
 
 
 def _most(c: Any, fusion: Fusion, plain: bool) -> int:
@@ -242,8 +242,14 @@ def by_rows(c: Any, fusion: Fusion, config: WarpgroupConfig) -> bool:
 
     Of 16 bits: of the wider ones a thread stores 32 bytes of a row as it is, and more registers would spill.
     """
-    return c.strides[1] == 1 and c.ptr % 16 == 0 and c.dtype.bits == 16 and not fusion.accumulate \
-        and not fusion.gated and config.split_k == 1 and config.store != "element"
+    return _rows(c, fusion) == "N" and config.split_k == 1 and config.store != "element"
+
+
+def _rows(c: Any, fusion: Fusion) -> str:
+    """Along what C is stored row by row, where TMA does not: "N", "M" if it is turned, or "" if it cannot be."""
+    if c.ptr % 16 or c.dtype.bits != 16 or fusion.accumulate or fusion.gated:
+        return ""
+    return "N" if c.strides[1] == 1 else "M" if c.strides[0] == 1 else ""
 
 
 def check_dtypes(name: str, a: Any, b: Any, c: Any) -> None:
