@@ -26,6 +26,7 @@ from gemm import Problem
 from gemm_draws import draw, layers
 from gemm_model import DTYPES, FIELDS, problem_of
 from gemm_rows import KINDS
+from moye.kernels.gemm.sm80.kernel import gemm_sm80
 from moye.kernels.gemm.sm90 import config as model
 from moye.kernels.gemm.sm90.host import gemm_sm90
 from moye.runtime.prepare import compile_only
@@ -73,7 +74,9 @@ class Pooled(Problem):
 
 
 def call(problem, config):
-    """The product with this configuration."""
+    """The product with this configuration; of ``gemm_sm80`` it is one of its own and the number of splits."""
+    if isinstance(config, tuple):
+        return lambda: gemm_sm80(problem.A, problem.B, problem.C, config=config[0], splits=config[1])
     keywords = {name: x for name, x in problem.kind.keywords.items() if name != "tf32"}
     return lambda: gemm_sm90(problem.A, problem.B, problem.C, config=config, **keywords)
 
