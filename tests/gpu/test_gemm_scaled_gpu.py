@@ -14,9 +14,11 @@ import torch
 from moye.kernels import WarpgroupConfig, gemm, gemm_sm90, grouped_gemm_sm90
 
 BLOCK, SUMS = 128, 4e-4
-TILES = [WarpgroupConfig(bM, bN, 128, 3, groups=1 if bM == 64 else 2, promotion=promotion)
+GROUPS = {64: 1, 128: 2, 192: 3, 256: 2}                 # warpgroups, by rows of a tile
+TILES = [WarpgroupConfig(bM, bN, 128, 3, groups=GROUPS[bM], promotion=promotion)
          for promotion, sizes in {
-             "between": ((64, 32), (64, 96), (128, 128), (128, 160), (128, 176), (128, 192), (256, 96), (256, 128)),
+             "between": ((64, 32), (64, 96), (128, 128), (128, 160), (128, 176), (128, 192), (256, 96), (256, 128),
+                         (192, 128)),
              "turns": ((128, 128), (128, 192), (256, 96), (256, 128)),
              "behind": ((128, 128), (128, 160), (128, 192), (256, 96))}.items() for bM, bN in sizes]
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import moye as mo
 from moye.kernels import WarpgroupConfig, gemm, gemm_sm90, grouped_gemm_sm90
-from moye.kernels.gemm.sm90.config import SCALED, Problem, candidates, choose
+from moye.kernels.gemm.sm90.config import SCALED, Problem, candidates, choose, deepest
 from moye.runtime.prepare import compile_only
 from scaled_products import BLOCK, E4M3, exact, factors, operands
 from warpgroup_products import ACTIVATIONS, check_error, filled
@@ -47,9 +48,11 @@ def test_any_strides(orders, scale_orders, odd):
     agree(70, 140, 272, orders, scale_orders, odd=odd)
 
 
-TILES = {f"{bM}x{bN} {promotion}": WarpgroupConfig(bM, bN, 128, 3, groups=1 if bM == 64 else 2, promotion=promotion)
+GROUPS = {64: 1, 128: 2, 192: 3, 256: 2}                 # warpgroups, by rows of a tile
+TILES = {f"{bM}x{bN} {promotion}": WarpgroupConfig(bM, bN, 128, 3, groups=GROUPS[bM], promotion=promotion)
          for promotion, sizes in {
-             "between": ((64, 32), (64, 96), (128, 128), (128, 160), (128, 176), (128, 192), (256, 96), (256, 128)),
+             "between": ((64, 32), (64, 96), (128, 128), (128, 160), (128, 176), (128, 192), (256, 96), (256, 128),
+                         (192, 128)),
              "turns": ((128, 128), (128, 192), (256, 96), (256, 128)),
              "behind": ((128, 128), (128, 160), (128, 192), (256, 96))}.items() for bM, bN in sizes}
 SOME = ("128x176 between", "256x128 turns", "128x192 behind")
@@ -225,8 +228,7 @@ def compiled(config, *, scaled=True, grouped=False):
     return gathered.programs[-1]
 
 
-DEEP = {name: WarpgroupConfig(c.bM, c.bN, 128, 4 if c.bM + c.bN > 256 else 6, groups=c.groups, promotion=c.promotion)
-        for name, c in TILES.items()}
+DEEP = {name: replace(c, stages=deepest(c.bM, c.bN, c.groups, scaled=True)) for name, c in TILES.items()}
 
 
 @pytest.mark.slow
