@@ -274,6 +274,8 @@ def wide(problem: Problem, few: int, multiprocessors: int) -> list[WarpgroupConf
             continue
         if problem.aligned and tile.cluster > 1:        # L2 has what they ask for; half the requests help where lines
             continue                                    # begin anywhere, so that each takes two of them
+        if min(tile.share_A, tile.share_B) > 1 and problem.most < MOST:
+            continue                                    # ranks along both modes and what is fused would spill
         found.append(tile)
         if tile.schedule == "cooperative" and (tile.bM, tile.bN) in SPLIT and tile.cluster == 1:
             found += splits(tile, problem, multiprocessors)
