@@ -25,15 +25,7 @@ from moye.kernels.gemm.sm90.host import EIGHTH, check_dtypes, check_extents, loa
 from moye.kernels.gemm.sm90.kernel import share_registers, stages_of
 from moye.kernels.gemm.sm90.mainloop import first_turn, mainloop, promoted_mainloop
 from moye.kernels.gemm.sm90.plan import Plan, make_plan
-from moye.kernels.gemm.sm90.scales import (
-    BLOCK,
-    by_tma,
-    check_scales,
-    no_blocks,
-    scales_of_tile,
-    stages_of_scales,
-    tma_scales,
-)
+from moye.kernels.gemm.sm90.scales import BLOCK, check_scales, no_blocks, scales_of_tile
 from moye.kernels.gemm.sm90.separate import separate_products
 from moye.kernels.pack import packed
 from moye.kernels.workspace import zeros
@@ -47,10 +39,8 @@ def grouped_gemm_sm90_kernel(A, B, out, offsets, scale_A, scale_B, whole: mo.Con
     plan, tid = whole, mo.thread_idx().x
     config, groups = plan.config, plan.config.groups
     sA, sB, _ = stages_of(plan)                                         # (bM, bK, stages), (bN, bK, stages)
-    sS = stages_of_scales(plan)                                         # (bM, 1, stages)
     sC = mo.shared_array(plan.C.dtype, plan.C.staged) if plan.C.major else None     # (64 * groups, columns, 2)
-    pipe = mo.PipelineTma(config.stages, A.bytes + B.bytes + (0 if sS is None else scale_A.bytes),
-                          consumers=groups * plan.product.readers)
+    pipe = mo.PipelineTma(config.stages, A.bytes + B.bytes, consumers=groups)
     pipe.init()
     mo.sync_threads()
     k_tiles, n_tiles = mo.ceil_div(mo.size(A.tensor, 1), config.bK), mo.ceil_div(out.N, config.bN)
@@ -58,14 +48,14 @@ def grouped_gemm_sm90_kernel(A, B, out, offsets, scale_A, scale_B, whole: mo.Con
     if mo.warpgroup_idx() == groups:
         share_registers(plan, loads=True)
         if tid == groups * GROUP:
-            produce(plan, A, B, sA, sB, pipe, work, k_tiles, (scale_A, sS))
+            produce(plan, A, B, sA, sB, pipe, work, k_tiles)
     else:
         share_registers(plan, loads=False)
-        consume(plan, partly, out, sA, sB, sC, pipe, work, k_tiles, (scale_A, sS, scale_B))
+        consume(plan, partly, out, sA, sB, sC, pipe, work, k_tiles, (scale_A, None, scale_B))
 
 
 @mo.jit
-def produce(plan, A, B, sA, sB, pipe, work, k_tiles, scales):
+def produce(plan, A, B, sA, sB, pipe, work, k_tiles):
     """One thread fills the stages; a tile of A begins at any row."""
     config = plan.config
     gB = mo.tile(B.tensor, (config.bN, config.bK, 1), (None, None, None), ragged=True)      # (bN, bK, 1, n, k, g)
@@ -77,9 +67,6 @@ def produce(plan, A, B, sA, sB, pipe, work, k_tiles, scales):
             pipe.producer_acquire(state)
             mo.copyto(A, sA[:, :, state.stage], gA[:, :, k], barrier=pipe.barrier(state))
             mo.copyto(B, sB[:, :, state.stage], gB[:, :, :, n, k, group], barrier=pipe.barrier(state))
-            if scales[1] is not None:
-                gS = mo.tile(below(scales[0].tensor, row), (config.bM, 1), (0, None), ragged=True)      # (bM, 1, k)
-                mo.copyto(scales[0], scales[1][:, :, state.stage], gS[:, :, k], barrier=pipe.barrier(state))
             state = state.next()
         work = work.next()
 
@@ -151,14 +138,14 @@ def grouped_gemm_sm90(A: Any, B: Any, C: Any, offsets: Any = None, *, activation
     fusion = Fusion(scaled=alpha != 1, activation=function)
     whole, partly = _plans(*(x._replace(ptr=x.ptr % 16) for x in (a, b, c)), fusion,
                            a.dtype in EIGHTH and not fast_accum, config, mo.multiprocessors(c),
-                           ("tma" if by_tma(scale_a) else "threads") if scaled else "")
+                           "threads" if scaled else "")         # TMA begins at multiples of 16 bytes, groups do not
     chosen = whole.config
     tma_A, tma_B = (mo.TmaCopy(mo.TmaLoad(rounding=mo.tfloat32 if x.dtype == mo.float32 else None), X, tile, box, 1)
                     for X, x, tile, box in ((A, a, whole.A.box, (chosen.bM, chosen.bK)),
                                             (B, b, whole.B.box, (chosen.bN, chosen.bK, 1))))
     tma_C = mo.TmaCopy(mo.TmaStore(), C, whole.C.box, (64, whole.C.columns), 1) if whole.C.major else None
     out = Epilogue(tma_C, C, None, (None,), None, (None,), alpha, 0, c.shape[0], c.shape[1])
-    grouped_gemm_sm90_kernel.launch(tma_A, tma_B, out, offsets, tma_scales(whole, scale_a), scale_b, whole, partly,
+    grouped_gemm_sm90_kernel.launch(tma_A, tma_B, out, offsets, scale_a, scale_b, whole, partly,
                                     grid=mo.multiprocessors(c), block=chosen.threads)
     return C
 
