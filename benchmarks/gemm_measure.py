@@ -24,8 +24,9 @@ import torch
 import moye as mo
 from gemm import Problem
 from gemm_draws import draw, layers
-from gemm_model import FIELDS, problem_of
+from gemm_model import DTYPES, FIELDS, problem_of
 from gemm_rows import KINDS
+from moye.kernels.gemm.sm80.kernel import gemm_sm80
 from moye.kernels.gemm.sm90 import config as model
 from moye.kernels.gemm.sm90.host import gemm_sm90
 from moye.runtime.prepare import compile_only
@@ -73,7 +74,9 @@ class Pooled(Problem):
 
 
 def call(problem, config):
-    """The product with this configuration."""
+    """The product with this configuration; of ``gemm_sm80`` it is one of its own and the number of splits."""
+    if isinstance(config, tuple):
+        return lambda: gemm_sm80(problem.A, problem.B, problem.C, config=config[0], splits=config[1])
     keywords = {name: x for name, x in problem.kind.keywords.items() if name != "tf32"}
     return lambda: gemm_sm90(problem.A, problem.B, problem.C, config=config, **keywords)
 
@@ -121,7 +124,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("seed", type=int)
     parser.add_argument("count", type=int)
-    parser.add_argument("--kind", default="bf16", choices=KINDS)
+    parser.add_argument("--kind", default="bf16", choices=DTYPES)
     parser.add_argument("--orders", default="")
     parser.add_argument("--near", type=float, default=1.5)
     parser.add_argument("--most", type=int, default=12, help="configurations of a product")

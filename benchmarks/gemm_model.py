@@ -8,7 +8,7 @@ In: a ``Row`` of ``gemm_rows``.  Out: a ``Problem`` of the model; a configuratio
 import dataclasses
 
 import moye as mo
-from gemm_rows import KINDS
+from gemm_rows import KINDS, RESULT_BYTES
 from moye.kernels.gemm.sm90 import config as model
 
 FIELDS = [f.name for f in dataclasses.fields(model.WarpgroupConfig)]
@@ -20,9 +20,14 @@ def problem_of(row):
     """The product as the model of costs sees it."""
     size = KINDS[row.kind].bytes
     lines = (row.K if row.orders[0] == "K" else row.M), (row.K if row.orders[1] == "K" else row.N)
+    counts = (row.M if row.orders[0] == "K" else row.K), (row.N if row.orders[1] == "K" else row.K)
+    copied = [line * size % 16 != 0 and count > 1 for line, count in zip(lines, counts, strict=True)]
     return model.Problem(row.M, row.N, row.K, 1, DTYPES[row.kind], promote=row.kind == "e4m3 promoted",
-                         aligned=all(line * size % 128 == 0 for line in lines), rows_A=row.orders[0] == "M",
-                         rows_B=row.orders[1] == "M", plain=row.N % 8 != 0)
+                         aligned=all(line * size % 128 == 0 or copy for line, copy in zip(lines, copied, strict=True)),
+                         rows_A=row.orders[0] == "M" and not copied[0], rows_B=row.orders[1] == "M" and not copied[1],
+                         plain=row.N % 8 != 0, rows="N" if RESULT_BYTES[KINDS[row.kind].result] == 2 else "",
+                         copies=tuple(rows * row.K * size for rows, copy in zip((row.M, row.N), copied, strict=True)
+                                      if copy))
 
 
 def short(config):

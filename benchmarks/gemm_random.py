@@ -2,6 +2,7 @@
 
     python benchmarks/gemm_random.py SEED COUNT [--dtype bf16] [--regret 20] [--seconds 60] [--worst 15] [--out DIR]
 
+``--dtype`` is bf16, float16, float32 (exact, no tensor cores), tf32, e4m3 (promoted sums), "e4m3 fast" or int8.
 Measured as in ``gemm.py``: interleaved, L2 flushed, random-normal data, compared with float64 on a poisoned output.
 Apart for products that tensor maps describe, and the others.  ``--regret N`` also measures every configuration that
 the model of costs finds near its best, for the first N products of tensor maps: the time of the choice over the best.
@@ -22,19 +23,9 @@ import gemm_measure
 import gemm_rows
 from gemm_draws import draw
 from gemm_model import problem_of, short
+from gemm_random_plot import distributions, kind_of, refused
 from moye.kernels.gemm.sm90 import config as model
 from moye.testing import interleave
-
-
-def distribution(name, ratios):
-    """Geometric mean, and how many lie how low."""
-    if not ratios:
-        return f"{name}: none"
-    ratios = sorted(ratios)
-    mean = math.exp(statistics.fmean(map(math.log, ratios)))
-    low = ", ".join(f"{sum(x < bound for x in ratios)} below {bound}" for bound in (0.97, 0.95, 0.9, 0.85))
-    deciles = " ".join(f"{ratios[min(len(ratios) - 1, i * len(ratios) // 10)]:.2f}" for i in range(11))
-    return f"{name}: {len(ratios)} products, geometric mean {mean:.3f}; {low}; deciles {deciles}"
 
 
 def regrets(rows, near, rounds):
@@ -58,7 +49,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("seed", type=int)
     parser.add_argument("count", type=int)
-    parser.add_argument("--dtype", default="bf16", choices=gemm_rows.KINDS)
+    parser.add_argument("--dtype", default="bf16", type=kind_of)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--regret", type=int, default=0)
@@ -66,6 +57,8 @@ def main():
     parser.add_argument("--worst", type=int, default=15)
     parser.add_argument("--out", type=Path, default=Path("out"))
     options = parser.parse_args()
+    if options.regret and options.dtype == "f32":
+        parser.error("--regret asks for configurations of tensor cores, and float32 has none")
     rows = draw(options.seed, options.count, options.dtype)
     kernels = gemm.prepare(rows)
     with gemm_measure.turn():
@@ -73,12 +66,13 @@ def main():
     options.out.mkdir(parents=True, exist_ok=True)
     gemm_rows.write_csv(options.out / f"gemm_random_{options.dtype.replace(' ', '_')}_{options.seed}.csv", results)
     good = [x for x in results if not math.isnan(x.ratio)]
-    for name, tma in (("tensor maps", True), ("others", False)):
-        print(distribution(name, [x.ratio for x in good if x.row.tma == tma]))
+    print(*distributions(good), sep="\n")
     print(gemm_rows.HEAD)
     for figures in sorted(good, key=lambda x: x.ratio)[:options.worst]:
         print(gemm_rows.line(figures))
-    bad = [figures for figures in results if figures.why]
+    if left := sum(map(refused, results)):
+        print(f"cuBLAS does not take {left} of {len(results)} products: they are left out")
+    bad = [figures for figures in results if figures.why and not refused(figures)]
     for figures in bad:
         print(gemm_rows.line(figures))
     if options.regret:

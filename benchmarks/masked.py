@@ -6,6 +6,10 @@ every launch; medians.  Every result is compared with float64 first.  RMSNorm is
 multiprocessor, and each program's best counts.
 
     python benchmarks/masked.py [rounds]
+
+Other ways to write the rows of 4097 bfloat16 (masked_rows.py), each beside itself at 4096 columns:
+
+    python benchmarks/masked.py ways [rounds]
 """
 
 import sys
@@ -14,6 +18,7 @@ from functools import partial
 import torch
 
 import masked_kernels as kernels
+import masked_rows as rows
 from moye.testing import interleave
 
 LENGTH, ROWS, COLUMNS = 1 << 26, 16384, 4096
@@ -79,7 +84,55 @@ def norms(dtype, rounds):
     report(f"RMSNorm {str(dtype)[6:]}", sizes, interleave(runs, rounds))
 
 
-def main(rounds=20):
+def ways_of_rows():
+    """name -> launch(out, x, weight, resident=): RMSNorm of rows that begin at any element."""
+    found = {"masked vectors": kernels.launch_rms_norm, "granules": rows.launch_granules,
+             "edges, 16 bytes": rows.launch_edges, "edges, 32 bytes": partial(rows.launch_edges, granule=16),
+             "edges, 2 rows at once": partial(rows.launch_edges, at_once=2)}
+    return found | {f"staged, {stages} rows": partial(rows.launch_staged, stages=stages) for stages in (3, 4)}
+
+
+def ways(rounds):
+    """One line a way: microseconds of ragged and whole rows at the best number of blocks, and bandwidths."""
+    whole, ragged = matrix(COLUMNS, torch.bfloat16), matrix(COLUMNS + 1, torch.bfloat16)
+    runs = {("no predicates", "aligned", r): partial(kernels.launch_rms_norm, *whole, kernel=kernels.rms_norm_whole,
+                                                     resident=r) for r in RESIDENT}
+    for name, launch in ways_of_rows().items():
+        for kind, arrays in (("aligned", whole), ("ragged", ragged)):
+            for resident in RESIDENT:
+                arrays[0].zero_()
+                run = partial(launch, *arrays, resident=resident)
+                run()
+                if resident == RESIDENT[0]:
+                    close_to_norm(*arrays)
+                runs[name, kind, resident] = run
+    ms = interleave(runs, rounds)
+    best = {}
+    for (name, kind, resident), time in ms.items():
+        best[name, kind] = min(best.get((name, kind), (float("inf"), 0)), (time, resident))
+    size = {"aligned": 4 * whole[1].numel(), "ragged": 4 * ragged[1].numel()}
+    top = size["aligned"] / best["no predicates", "aligned"][0] * 1e-6
+    print(f"{'way':24}ragged us  blocks   aligned us  blocks   ratio   GB/s   of no predicates")
+    for name in dict.fromkeys(name for name, _, _ in runs):
+        aligned, among = best[name, "aligned"]
+        if (name, "ragged") not in best:
+            print(f"{name:24}{'':22}{aligned * 1e3:7.2f}{among:8}{'':10}{top:7.0f}", flush=True)
+            continue
+        time, blocks = best[name, "ragged"]
+        rate = size["ragged"] / time * 1e-6
+        print(f"{name:24}{time * 1e3:9.2f}{blocks:8}{aligned * 1e3:13.2f}{among:8}"
+              f"{rate / (size['aligned'] / aligned * 1e-6):10.3f}{rate:7.0f}{rate / top:10.3f}", flush=True)
+
+
+def main(*words):
+    if words[:1] == ("ways",):
+        torch.manual_seed(0)
+        ways(int(words[1]) if len(words) > 1 else 10)
+        return
+    bandwidths(int(words[0]) if words else 20)
+
+
+def bandwidths(rounds):
     print(f"{torch.cuda.get_device_name()}, medians of {rounds} rounds; GB/s and blocks\n"
           f"{'':18}        whole         even       ragged   ragged / whole, ragged / even")
     torch.manual_seed(0)
@@ -89,4 +142,4 @@ def main(rounds=20):
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    main(*sys.argv[1:])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,28 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     return True if collection_path == GPU and not _asked_for_gpu(config) else None
+
+
+def pytest_collection_finish() -> None:
+    """The collector of garbage leaves alone what lives as long as the run, and comes by less often.
+
+    A trace makes many small objects that refer to each other, and the kernels of all tests stay in memory.
+    """
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
+
+
+def pytest_sessionfinish() -> None:
+    """pytest and the interpreter collect garbage once more, which takes seconds with so many kernels in memory."""
+    gc.freeze()
+
+
+@pytest.fixture
+def short_collections() -> Iterator[None]:
+    """For a test that collects garbage: what older tests have left is not looked at."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

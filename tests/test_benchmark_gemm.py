@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import argparse
 import ctypes
 import math
 import time
+from pathlib import Path
 from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import pytest
 
+import gemm_draws
 import gemm_plot
+import gemm_random_plot
 import gemm_rows
 import gemm_steady
 import moye as mo
@@ -22,9 +26,9 @@ from gemm_rows import FORTY, KINDS, MAIN, STEADY, Figures, Row
 
 def test_sets():
     assert len(MAIN) == 2 * 7 + 2 * 2 + 2 and len(FORTY) == len(set(FORTY)) == 44
-    assert {row.kind for row in MAIN} == set(KINDS)
+    assert {row.kind for row in MAIN} == set(KINDS) - {"f32"}
     assert [row.label for row in FORTY[-4:]] == [f"forty bf16 4096x4096x4096 {o}" for o in ("KK", "KM", "MK", "MM")]
-    assert {row.kind for row in STEADY} == set(KINDS) and min(row.M for row in STEADY) == 4096
+    assert {row.kind for row in STEADY} == set(KINDS) - {"f32"} and min(row.M for row in STEADY) == 4096
 
 
 def mapped(rows, columns, order, dtype, op):
@@ -247,3 +251,74 @@ def test_places_leave_gaps_between_kinds():
     xs, groups = gemm_plot.places([MAIN[0], MAIN[1], MAIN[7]])
     assert xs == pytest.approx([0, 1, 2.8]) and groups == {"bf16": 0.5, "f16": pytest.approx(2.8)}
     assert gemm_plot.shape_text(BF16) == "4096³" and gemm_plot.shape_text(MAIN[0]) == "2048×2048×256"
+
+
+# --- drawn products --------------------------------------------------------------------------------------------------
+
+
+def of(kind, *ratios, orders="KK", N=64):
+    return [Figures(Row("seed 1", kind, 64, N, 64, orders), 1.0, ratio) for ratio in ratios]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_draws_of_every_kind(kind):
+    rows = gemm_draws.draw(1, 60, kind)
+    orders = {"KK"} if kind.startswith("e4m3") else {"KK", "KM", "MK", "MM"}
+    assert {row.kind for row in rows} == {kind} and {row.orders for row in rows} == orders
+    assert rows == gemm_draws.draw(1, 60, kind) != gemm_draws.draw(2, 60, kind)
+
+
+def test_kinds_by_names_of_dtypes():
+    names = ("bf16", "float16", "float32", "tf32", "e4m3", "e4m3 fast", "int8")
+    assert [gemm_random_plot.kind_of(name) for name in names] == ["bf16", "f16", "f32", "tf32", "e4m3 promoted",
+                                                                   "e4m3 fast", "s8"]
+    with pytest.raises(argparse.ArgumentTypeError, match="float8 is none of bf16, f16,"):
+        gemm_random_plot.kind_of("float8")
+
+
+def test_distributions():
+    found = gemm_random_plot.distributions([*of("bf16", 2.0, 0.5), *of("bf16", 0.86, N=63, orders="MK")])
+    assert found[0].startswith("tensor maps: 2 products, geometric mean 1.000; 1 below 0.97, 1 below 0.95, 1 below 0.9")
+    assert found[1].startswith("others: 1 products, geometric mean 0.860; 1 below 0.97, 1 below 0.95, 1 below 0.9, 0 b")
+    assert [line.partition(":")[0] for line in found[2:]] == ["A, B along KK", "A, B along MK"]
+    assert gemm_random_plot.distributions(of("f32", 1.0))[0].startswith("all: 1 products")
+    assert gemm_random_plot.distributions([]) == ["tensor maps: none", "others: none"]
+
+
+def test_what_cublas_refuses():
+    def refused(why):
+        return gemm_random_plot.refused(Figures(BF16, why=why))
+    assert refused("RuntimeError: Expected trailing dimension of mat1 to be divisible by 16")
+    assert not refused("RuntimeError: CUDA error: an illegal memory access") and not refused("error 2, cuBLAS's 1")
+    assert not refused("ArgumentError: gemm: no kernel") and not refused("")
+
+
+def test_the_table_of_drawn_products(tmp_path):
+    """One command from CSVs to a picture and the table of a page; the same again changes nothing."""
+    pytest.importorskip("matplotlib")
+    gemm_rows.write_csv(tmp_path / "gemm_random_bf16_1000.csv", [*of("bf16", 2.0, 0.5), MISSING])
+    gemm_rows.write_csv(tmp_path / "gemm_random_bf16_1001.csv", of("bf16", 0.86, N=63))
+    gemm_rows.write_csv(tmp_path / "gemm_random_e4m3_promoted_1000.csv", of("e4m3 promoted", 1.1))
+    gemm_rows.write_csv(tmp_path / "gemm_random_f32_1000.csv", of("f32", 9.0, N=63))
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{gemm_random_plot.BEGIN}\nold\n{gemm_random_plot.END}\nbehind\n")
+    arguments = ["--data", str(tmp_path), "--page", str(page), "--images", str(tmp_path)]
+    gemm_random_plot.main(arguments)
+    text, picture = page.read_text(), (tmp_path / "gemm_random.svg").read_bytes()
+    assert text.startswith("before\n") and text.endswith("behind\n") and "old" not in text
+    assert [line for line in text.splitlines() if line.startswith("| ")][1:] == [
+        "| bf16, tensor maps | 2 | 1.000 | 0.50 | 1 | 1 | 1 |", "| bf16, others | 1 | 0.860 | 0.86 | 1 | 1 | 0 |",
+        "| e4m3 promoted, tensor maps | 1 | 1.100 | 1.10 | 0 | 0 | 0 |", "| f32 | 1 | 9.000 | 9.00 | 0 | 0 | 0 |"]
+    assert ElementTree.fromstring(picture).tag.endswith("svg")
+    gemm_random_plot.main(arguments)
+    assert page.read_text() == text and (tmp_path / "gemm_random.svg").read_bytes() == picture
+
+
+def test_the_page_has_a_place_for_the_table(tmp_path):
+    page = Path(__file__).parents[1] / "docs" / "performance.md"
+    assert page.read_text().index(gemm_random_plot.BEGIN) < page.read_text().index(gemm_random_plot.END)
+    (tmp_path / "page.md").write_text("nothing")
+    with pytest.raises(ValueError, match="has no lines"):
+        gemm_random_plot.put(tmp_path / "page.md", "text")
+    with pytest.raises(SystemExit, match=r"has no gemm_random_KIND_SEED\.csv"):
+        gemm_random_plot.main(["--data", str(tmp_path)])

@@ -49,9 +49,9 @@ _MATH = ("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "brev", "cb
          "hypot", "isinf", "isnan", "ldexp", "lgamma", "log", "log10", "log1p", "log2", "maximum", "minimum", "mul_hi",
          "nextafter", "popcount", "rcp", "relu", "remainder", "rsqrt", "sigmoid", "silu", "sin", "sincos", "sinh",
          "sqrt", "tan", "tanh", "tgamma", "trunc")
-_DTYPES = ("bfloat16", "float16", "float32", "float4_e2m1fn", "float64", "float8_e4m3fn", "float8_e5m2", "int16",
-           "int32", "int4", "int64", "int8", "tfloat32", "uint1", "uint128", "uint16", "uint32", "uint4", "uint64",
-           "uint8")
+_DTYPES = ("bfloat16", "float16", "float32", "float4_e2m1fn", "float64", "float6_e2m3fn", "float6_e3m2fn",
+           "float8_e4m3fn", "float8_e5m2", "int16", "int32", "int4", "int64", "int8", "tfloat32", "uint1", "uint128",
+           "uint16", "uint32", "uint4", "uint64", "uint8")
 _BITS = ("funnel_shift_left", "funnel_shift_right", "lop3", "prmt")
 _RANDOM = ("philox", "rand", "rand4x", "randint", "randn", "randn4x")
 _ERRORS = ("AlignmentError", "ArgumentError", "CompileError", "DTypeError", "DriverError", "FactError", "LaunchError",
@@ -107,11 +107,13 @@ _HOME: dict[str, tuple[str, str]] = {
     "UniversalCopy": ("moye.atoms.universal", "UniversalCopy"), "AutoCopy": ("moye.atoms.universal", "AutoCopy"),
     "CpAsync": ("moye.atoms.universal", "CpAsync"),
     "UniversalFMA": ("moye.atoms.universal", "UniversalFMA"),
-    "TmaLoad": ("moye.atoms.tma", "TmaLoad"), "TmaStore": ("moye.atoms.tma", "TmaStore"),
+    "TmaLoad": ("moye.atoms.tma", "TmaLoad"), "TmaLoadIm2col": ("moye.atoms.tma", "TmaLoadIm2col"),
+    "TmaStore": ("moye.atoms.tma", "TmaStore"),
     "TmaReduceAdd": ("moye.atoms.tma", "TmaReduceAdd"), "TmaReduce": ("moye.atoms.tma", "TmaReduce"),
     "BulkCopy": ("moye.atoms.bulk", "BulkCopy"), "BulkReduceAdd": ("moye.atoms.bulk", "BulkReduceAdd"),
     "BulkReduce": ("moye.atoms.bulk", "BulkReduce"),
-    "red": ("moye.tensor.tile_atomics", "red"), "prefetch": ("moye.tensor.bulk_copy", "prefetch"),
+    "red": ("moye.tensor.tile_atomics", "red"), "red_async": ("moye.tensor.async_stores", "red_async"),
+    "st_async": ("moye.tensor.async_stores", "st_async"), "prefetch": ("moye.tensor.bulk_copy", "prefetch"),
     "prefetch_tensormap": ("moye.tensor.tma_copy", "prefetch_tensormap"),
     "draw": ("moye.pictures", "draw"), "Picture": ("moye.pictures", "Picture"),
     "autotune": ("moye.runtime.tuning.tune", "autotune"), "Config": ("moye.runtime.tuning.tune", "Config"),
@@ -126,6 +128,8 @@ _HOME: dict[str, tuple[str, str]] = {
     "TmaCopy": ("moye.runtime.tma_arguments", "TmaCopy"), "describe": ("moye.runtime.arrays", "describe"),
     "arch_of": ("moye.runtime.compile", "arch_of"),
     "multiprocessors": ("moye.runtime.compile", "multiprocessors"),
+    "replayed": ("moye.runtime.replayed", "replayed"), "Replayed": ("moye.runtime.replayed", "Replayed"),
+    "Planned": ("moye.runtime.replayed", "Planned"), "scratch": ("moye.runtime.recording", "scratch"),
     "resident_clusters": ("moye.runtime.compile", "resident_clusters"),
 }
 _MODULES = ("env", "errors", "hardware", "kernels", "layout", "mma", "schedulers", "testing")

@@ -14,6 +14,7 @@ from moye.atoms.matrix import (
 )
 from moye.atoms.tma import (
     TmaLoad as TmaLoad,
+    TmaLoadIm2col as TmaLoadIm2col,
     TmaReduce as TmaReduce,
     TmaReduceAdd as TmaReduceAdd,
     TmaStore as TmaStore,
@@ -31,6 +32,8 @@ from moye.dtypes import (
     float32 as float32,
     float4_e2m1fn as float4_e2m1fn,
     float64 as float64,
+    float6_e2m3fn as float6_e2m3fn,
+    float6_e3m2fn as float6_e3m2fn,
     float8_e4m3fn as float8_e4m3fn,
     float8_e5m2 as float8_e5m2,
     int16 as int16,
@@ -340,6 +343,14 @@ from moye.runtime.kernel import (
 from moye.runtime.prepare import (
     compile_only as compile_only,
 )
+from moye.runtime.recording import (
+    scratch as scratch,
+)
+from moye.runtime.replayed import (
+    Planned as Planned,
+    Replayed as Replayed,
+    replayed as replayed,
+)
 from moye.runtime.simulate import (
     inspections as inspections,
     timelines as timelines,
@@ -378,6 +389,10 @@ from moye.tensor.algorithms import (
     parallelize as parallelize,
     recast as recast,
     tile as tile,
+)
+from moye.tensor.async_stores import (
+    red_async as red_async,
+    st_async as st_async,
 )
 from moye.tensor.bulk_copy import (
     prefetch as prefetch,
@@ -471,7 +486,9 @@ __all__ = [
     "PipelineCpAsync",
     "PipelineOrder",
     "PipelineTma",
+    "Planned",
     "PreconditionError",
+    "Replayed",
     "Report",
     "ScaledBasis",
     "SimulationError",
@@ -487,6 +504,7 @@ __all__ = [
     "Timeline",
     "TmaCopy",
     "TmaLoad",
+    "TmaLoadIm2col",
     "TmaReduce",
     "TmaReduceAdd",
     "TmaStore",
@@ -585,6 +603,8 @@ __all__ = [
     "float32",
     "float4_e2m1fn",
     "float64",
+    "float6_e2m3fn",
+    "float6_e3m2fn",
     "float8_e4m3fn",
     "float8_e5m2",
     "floor",
@@ -688,14 +708,17 @@ __all__ = [
     "rcp",
     "recast",
     "red",
+    "red_async",
     "relu",
     "remainder",
     "replace",
+    "replayed",
     "resident_clusters",
     "right_inverse",
     "round",
     "row_reduce",
     "rsqrt",
+    "scratch",
     "select",
     "shape",
     "shape_div",
@@ -713,6 +736,7 @@ __all__ = [
     "slice_",
     "smem_layout_atom",
     "sqrt",
+    "st_async",
     "static_range",
     "store",
     "stride",

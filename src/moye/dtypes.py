@@ -118,7 +118,9 @@ int4 = DType("int4", 4, Kind.INT, "signed char", "int8")
 uint4 = DType("uint4", 4, Kind.UINT, "unsigned char", "uint8")
 uint1 = DType("uint1", 1, Kind.UINT, "unsigned char", "uint8")
 float4_e2m1fn = DType("float4_e2m1fn", 4, Kind.FLOAT, "unsigned char", "float4_e2m1fn")
-SUB_BYTE: tuple[DType, ...] = (int4, uint4, uint1, float4_e2m1fn)
+float6_e2m3fn = DType("float6_e2m3fn", 6, Kind.FLOAT, "unsigned char", "float6_e2m3fn")
+float6_e3m2fn = DType("float6_e3m2fn", 6, Kind.FLOAT, "unsigned char", "float6_e3m2fn")
+SUB_BYTE: tuple[DType, ...] = (int4, uint4, uint1, float4_e2m1fn, float6_e2m3fn, float6_e3m2fn)
 """What 32-bit words hold several of: operands of tensor cores, and what ``mo.unpack`` takes."""
 
 BY_NAME: dict[str, DType] = {dtype.name: dtype for dtype in (*ALL, *SUB_BYTE)}

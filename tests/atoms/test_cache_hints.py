@@ -19,6 +19,7 @@ def test_copies_are_the_same(hint, prefetch, dtype):
     assert np.array_equal(args[0], wanted[0]) and np.array_equal(args[2], wanted[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("hint", "prefetch", "dtype"), cases.CASES)
 def test_instructions(hint, prefetch, dtype):
     program = cases.hinted_kernel.compile(*cases.arguments(dtype, hint, prefetch), block=32, arch="sm_80")

@@ -7,6 +7,7 @@ symbols with true facts, and checks that the symbolic answer, evaluated, obeys t
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, TypeAlias
 
 from hypothesis import HealthCheck, Phase, assume, given, settings
@@ -36,17 +37,30 @@ def same_map(a: Any, b: Any) -> bool:
 # --- strategies ------------------------------------------------------------------------------------------------------
 
 
+YES_OR_NO, MODES = st.booleans(), st.integers(1, 3)
+GAPS = st.sampled_from((1, 1, 1, 2, 3))
+STRIDES = st.sampled_from(("next", "next", "next", "next", "zero", "any"))
+ANY_STRIDE = st.integers(0, 12)
+
+
+@cache
+def fitting(extents: tuple[int, ...], room: int) -> st.SearchStrategy[int]:
+    return st.sampled_from([e for e in extents if e <= room])
+
+
+@cache                                                  # to make a strategy takes longer than to draw from it
 @st.composite
 def shapes(draw: Any, room: int = 48, depth: int = 2, extents: tuple[int, ...] = (1, 2, 3, 4, 6, 8)) -> Any:
-    if depth == 0 or draw(st.booleans()):
-        return draw(st.sampled_from([e for e in extents if e <= room]))
+    if depth == 0 or draw(YES_OR_NO):
+        return draw(fitting(extents, room))
     modes = []
-    for _ in range(draw(st.integers(1, 3))):
+    for _ in range(draw(MODES)):
         modes.append(draw(shapes(room, depth - 1, extents)))
         room //= max(1, ml.size(modes[-1]))
     return tuple(modes)
 
 
+@cache
 @st.composite
 def layouts(draw: Any, injective: bool = False, rank: int | None = None, **options: Any) -> Layout:
     """Permuted compact strides with gaps, and (unless injective) repetition and arbitrary strides."""
@@ -56,13 +70,13 @@ def layouts(draw: Any, injective: bool = False, rank: int | None = None, **optio
     leaves = flatten_tuple(shape)
     strides, step = [0] * len(leaves), 1
     for i in draw(st.permutations(range(len(leaves)))):
-        step *= draw(st.sampled_from((1, 1, 1, 2, 3)))
-        kind = "next" if injective else draw(st.sampled_from(("next", "next", "next", "next", "zero", "any")))
+        step *= draw(GAPS)
+        kind = "next" if injective else draw(STRIDES)
         if kind == "next":
             strides[i] = step
             step *= leaves[i]
         elif kind == "any":
-            strides[i] = draw(st.integers(0, 12))
+            strides[i] = draw(ANY_STRIDE)
     return Layout(shape, unflatten_tuple(strides, shape))
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+import async_store_kernels
 import mma_kernels
 import moye as mo
 import ops_kernels
@@ -34,9 +35,9 @@ from ops_kernels import (
     values,
 )
 
-__all__ = ["CASES", "CP_ASYNCS", "MMAS", "mma_kernels", "ops_kernels", "ops_kernels_bulk", "ops_kernels_edges",
-           "ops_kernels_folds", "ops_kernels_halves", "ops_kernels_hopper", "ops_kernels_masked", "ops_kernels_peers",
-           "ops_kernels_tma", "ops_kernels_wgmma", "to_device", "to_host"]
+__all__ = ["CASES", "CP_ASYNCS", "MMAS", "async_store_kernels", "mma_kernels", "ops_kernels", "ops_kernels_bulk",
+           "ops_kernels_edges", "ops_kernels_folds", "ops_kernels_halves", "ops_kernels_hopper", "ops_kernels_masked",
+           "ops_kernels_peers", "ops_kernels_tma", "ops_kernels_wgmma", "to_device", "to_host"]
 
 # --- copies ----------------------------------------------------------------------------------------------------------
 

@@ -11,9 +11,12 @@ import moye as mo
 from moye import dtypes as dt
 from ops_kernels import add, numpy_of, poison
 from ops_kernels_bulk import folded
+from tma_im2col import matrix
+from tma_im2col import read_kernel as im2col_kernel
 from tma_kernels import BLOCK, copy_kernel, multicast_kernel, read_kernel, stages_kernel, write_kernel
 
 ROWS, COLUMNS = 32, 64
+IM2COL = mo.TmaLoadIm2col(filter=(3, 3), padding=1)
 
 
 def _layout(dtype, rows=ROWS, row=128):
@@ -35,6 +38,13 @@ def _tiles(array, rows=ROWS, fill=0):
     padded = np.full((-(-len(array) // rows) * rows, array.shape[1]), fill, array.dtype)
     padded[:len(array)] = array
     return np.asfortranarray(np.stack([padded[i:i + rows].ravel("F") for i in range(0, len(padded), rows)], axis=1))
+
+
+def _im2col_tiles(images):
+    """(elements of a tile, tiles, 1, places) of images with 16 channels, 16 outputs in a tile."""
+    rows = matrix(images, IM2COL)
+    padded = np.pad(rows, ((0, -len(rows) % 16), (0, 0), (0, 0))).reshape(-1, 16, 16, 9)
+    return padded.transpose(2, 1, 0, 3).reshape(256, -1, 1, 9)
 
 
 def _blocks(n):
@@ -73,6 +83,12 @@ add("tma-stages", stages_kernel,
                     poison((_blocks(n), ROWS * COLUMNS), dt.float32).T, 3],
     lambda args: {1: _tiles(args[0].array.reshape(-1, 5, COLUMNS).sum(axis=1, dtype=np.float32))},
     sizes=(96, 45), block=BLOCK, grid=_blocks)
+add("tma-im2col", im2col_kernel,
+    lambda rng, n: [mo.make_tma_copy(IM2COL, rng.integers(-9, 9, (n // 9, 5, 3, 16)).astype(np.float16),
+                                     mo.make_layout((16, 16), (16, 1))),
+                    poison((9, 1, -(-(n // 9 * 15) // 16), 256), dt.float16).T],
+    lambda args: {1: _im2col_tiles(args[0].array)}, sizes=(96, 45), block=64,
+    grid=lambda n: (-(-(n // 9 * 15) // 16), 1, 9))
 add("tma-multicast", multicast_kernel,
     lambda rng, n: [mo.make_tma_copy(mo.TmaLoad(), _numbers(rng, n, dt.float16), _layout(dt.float16), multicast=2),
                     poison((2 * _blocks(n), ROWS * COLUMNS), dt.float16).T],

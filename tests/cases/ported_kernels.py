@@ -1,4 +1,4 @@
-"""Kernels that users of other systems bring along, each below sixty lines: rows, scans, histograms, gathers.
+"""Kernels that users of other systems bring along, each below sixty lines: rows, scans, gathers, a convolution.
 
 In: nothing.  Out: the kernels, and for each a function that launches it on arrays of any place.
 
@@ -268,3 +268,64 @@ def gather_kernel(out, table, ids):
 def gather(out, table, ids):
     """out[i] = table[ids[i]]; rows have a multiple of four elements."""
     gather_kernel[-(-ids.shape[0] // WARPS), THREADS](out, table, ids)
+
+
+# --- 3x3 convolution -------------------------------------------------------------------------------------------------
+
+BM, BN, BK, STAGES = 128, 64, 64, 4
+CONVOLUTION_MMA = mo.make_tiled_mma(mo.mma.SM90_64x64x16_F32BF16BF16_SS, mo.make_layout((2, 1)))
+
+
+@mo.kernel
+def convolution_kernel(out, images, filters, mma):
+    """A product of (N P Q, C) and (C, K) for each place of the filter: a warp loads, two warpgroups multiply."""
+    tid, bx, by = mo.thread_idx().x, mo.block_idx().x, mo.block_idx().y
+    sA = mo.shared_array(images.dtype, mo.tile_to_shape(images.smem_layout, (BM, BK, STAGES)))
+    sB = mo.shared_array(filters.dtype, mo.tile_to_shape(filters.smem_layout, (BN, BK, STAGES)))
+    gA = mo.tile(images.tensor, images.tile, (bx, None, None))          # (bM, bK, 1, c, place), coordinates
+    gB = mo.tile(filters.tensor, filters.tile, (by, None, None))        # (bN, 1, bK, place, c), coordinates
+    pipe = mo.PipelineTma(STAGES, images.bytes + filters.bytes, consumers=2)
+    pipe.init()
+    mo.sync_threads()
+    if tid >= 256:
+        if mo.warp_idx() == 8 and mo.elect():
+            state = pipe.producer_start()
+            for place in range(9):
+                for c in range(mo.size(gA, 3)):
+                    pipe.producer_acquire(state)
+                    mo.copyto(images, sA[:, :, state.stage], gA[:, :, :, c, place], barrier=pipe.barrier(state))
+                    mo.copyto(filters, sB[:, :, state.stage], gB[:, :, :, place, c], barrier=pipe.barrier(state))
+                    state = state.next()
+    else:
+        thr_mma = mma.get_slice(tid)
+        tCrA = thr_mma.partition_fragment_A(sA)         # (MMA, MMA_M, MMA_K, stages)
+        tCrB = thr_mma.partition_fragment_B(sB)         # (MMA, MMA_N, MMA_K, stages)
+        tCrC = mma.partition_fragment_C((BM, BN))       # (MMA, MMA_M, MMA_N)
+        tCrC.fill(0)
+        state = pipe.consumer_start()
+        before = state
+        for step in range(9 * mo.size(gA, 3)):
+            pipe.consumer_wait(state)
+            mo.warpgroup_arrive()
+            for k in mo.static_range(mo.size(tCrA, 2)):
+                mo.gemm(mma, tCrA[:, :, k, state.stage], tCrB[:, :, k, state.stage], tCrC)
+            mo.warpgroup_commit_batch()
+            mo.warpgroup_wait(1)                        # the products of the stage before are done
+            if step > 0 and tid % 128 == 0:
+                pipe.consumer_release(before)
+            before, state = state, state.next()
+        mo.warpgroup_wait(0)
+        at = thr_mma.partition_C(mo.tile(mo.identity_tensor(mo.shape(out)), (BM, BN), (bx, by), ragged=True))
+        tCgC = thr_mma.partition_C(mo.tile(out, (BM, BN), (bx, by), ragged=True))
+        mo.copyto(tCgC, tCrC.to(out.dtype), pred=mo.elem_less(at, mo.shape(out)))
+
+
+def convolution(out, x, w, stride):
+    """out (N, P, Q, K) = x (N, H, W, C) * w (K, 3, 3, C), padded by one pixel; C is a multiple of 8 elements."""
+    dtype, channels = mo.bfloat16, w.shape[0]
+    tile_A, tile_B = (mo.tile_to_shape(mo.smem_layout_atom(dtype, "k"), (rows, BK)) for rows in (BM, BN))
+    images = mo.make_tma_copy(mo.TmaLoadIm2col(filter=(3, 3), padding=1, stride=stride), x, tile_A)
+    filters = mo.make_tma_copy(mo.TmaLoad(), w.reshape(channels, 9, -1), tile_B, (BN, 1, BK))
+    rows = out.reshape(-1, channels)
+    grid = -(-rows.shape[0] // BM), -(-channels // BN)
+    convolution_kernel[grid, 288](rows, images, filters, CONVOLUTION_MMA)

@@ -1,4 +1,4 @@
-"""Kernels that make 16-bit floats of four bits, and a matrix-vector product of int4 weights, for both back ends.
+"""Kernels that make 16-bit floats of four and six bits, and a matrix-vector product of int4 weights.
 
 In: nothing.  Out: kernels, packed numbers and what NumPy says of them.
 
@@ -57,6 +57,30 @@ def scaled(out, words, scales, zeros, fixed: mo.Constexpr, dtype: mo.Constexpr, 
     mo.copyto(s, mo.tile(scales, (2,), (i,)))
     zero = fixed if zeros is None else zeros[i]
     mo.copyto(mo.tile(out, (16,), (i,)), mo.unpack(w, dtype, out.dtype, scale=s, zero=zero, interleaved=interleaved))
+
+
+@mo.kernel
+def six_bits(out, words, scales, dtype: mo.Constexpr, padded: mo.Constexpr, groups: mo.Constexpr):
+    """``groups`` groups of 6-bit floats a thread: a word of four, or three words of sixteen."""
+    i = mo.block_idx().x * LANES + mo.thread_idx().x
+    count, of = (4, 1) if padded else (16, 3)
+    w = mo.fragment((of * groups,), mo.uint32)
+    mo.copyto(w, mo.tile(words, (of * groups,), (i,)))
+    scale = None
+    if scales is not None:
+        scale = mo.fragment((groups,), out.dtype)
+        mo.copyto(scale, mo.tile(scales, (groups,), (i,)))
+    f = mo.unpack(w, dtype, out.dtype, scale=scale, padded=padded)
+    mo.copyto(mo.tile(out, (count * groups,), (i,)), f)
+
+
+def six_data(count, padded, seed=0):
+    """(codes, words): every code, then random ones; the upper bits of padded bytes are random."""
+    rng = np.random.default_rng(seed)
+    codes = np.concatenate([np.arange(64), rng.integers(0, 64, count - 64)]).astype(np.uint8)
+    if padded:
+        return codes, (codes | rng.integers(0, 4, count).astype(np.uint8) << 6).view(np.uint32)
+    return codes, np.packbits(codes[:, None] >> np.arange(6) & 1, bitorder="little").view(np.uint32)
 
 
 @mo.kernel

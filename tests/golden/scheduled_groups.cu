@@ -7,14 +7,14 @@ extern "C" __global__ void __launch_bounds__(32)
 listed(int* __restrict__ out, const int out_s1,
        const int* __restrict__ offsets, const int offsets_0,
        const int N) {
-    // test_grouped.py:84  work = sched.start()
+    // test_grouped.py:85  work = sched.start()
     const int bx = blockIdx.x;
-    // test_grouped.py:89  work = work.next()
+    // test_grouped.py:90  work = work.next()
     const int grid_x = gridDim.x;
-    // test_grouped.py:83  sched = mo.GroupedTileScheduler(offsets, 128, mo.ceil_div(N, 128))
+    // test_grouped.py:84  sched = mo.GroupedTileScheduler(offsets, 128, mo.ceil_div(N, 128))
     const int tiles_n = (N + 127) >> 7;
     const int sched_part = offsets_0 - 1;
-    // test_grouped.py:84  work = sched.start()
+    // test_grouped.py:85  work = sched.start()
     const int work_part = offsets[0];
     const int work_part_1 = offsets[min(sched_part, 1)];
     int begin = work_part;
@@ -31,14 +31,14 @@ listed(int* __restrict__ out, const int out_s1,
         group += 1;
         tiles = tiles_next;
     }
-    // test_grouped.py:85  while work.valid:
+    // test_grouped.py:86  while work.valid:
     int work_tile = bx;
     int work_group = group;
     int work_first = first;
     int work_begin = begin;
     int work_end = end;
     while (!(work_group >= sched_part)) {
-        // test_grouped.py:86  group, m, n, row, rows = work.coordinates()
+        // test_grouped.py:87  group, m, n, row, rows = work.coordinates()
         const int tiles_m_of_group = (work_end - work_begin + 127) >> 7;
         const int tile_in_group = work_tile - work_first;
         const int tiles_of_strip = tiles_n * 8;
@@ -49,14 +49,14 @@ listed(int* __restrict__ out, const int out_s1,
         const int n = (int)((unsigned)tile_in_strip / (unsigned)strip_width);
         const int m = strip_times_8 + tile_in_strip - n * strip_width;
         const int row = work_begin + m * 128;
-        // test_grouped.py:87  out[work.tile, 0], out[work.tile, 1], out[work.tile, 2] = group, m, n
+        // test_grouped.py:88  out[work.tile, 0], out[work.tile, 1], out[work.tile, 2] = group, m, n
         out[work_tile] = work_group;
         out[work_tile + out_s1] = m;
         out[work_tile + out_s1 * 2] = n;
-        // test_grouped.py:88  out[work.tile, 3], out[work.tile, 4] = row, rows
+        // test_grouped.py:89  out[work.tile, 3], out[work.tile, 4] = row, rows
         out[work_tile + out_s1 * 3] = row;
         out[work_tile + out_s1 * 4] = work_end - row;
-        // test_grouped.py:89  work = work.next()
+        // test_grouped.py:90  work = work.next()
         const int work_tile_plus_grid_x = work_tile + grid_x;
         int begin_1 = work_begin;
         int end_1 = work_end;
@@ -72,7 +72,7 @@ listed(int* __restrict__ out, const int out_s1,
             group_1 += 1;
             tiles_1 = tiles_1_next;
         }
-        // test_grouped.py:85  while work.valid:
+        // test_grouped.py:86  while work.valid:
         work_tile = work_tile_plus_grid_x;
         work_group = group_1;
         work_first = first_1;

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from moye.kernels import gemm_simt, tuned_gemm_simt
+from moye.kernels.gemm.simt.config import FLOAT
 
 DTYPES = {"f4": (torch.float32, 1e-5), "f8": (torch.float64, 1e-13), "i4": (torch.int32, 0.0)}
 
@@ -35,6 +36,29 @@ def test_splits_and_scaling():
     agree(130, 70, 40, "f4", "FFC", alpha=2.0, beta=0.5)
     agree(130, 70, 40, "f8", "FFF", alpha=0.1, beta=0.3)
     agree(63, 95, 250, "f4", "FFF", splits=3)
+
+
+@pytest.mark.parametrize("config", FLOAT[::2], ids=lambda c: f"{c.bM}x{c.bN}x{c.bK}")
+def test_every_configuration(config):
+    orders = ("FFF", "CFF", "FCF", "CCF")[FLOAT.index(config) % 4]
+    agree(3 * config.bM - 1, 2 * config.bN - 3, 500, "f4", orders, config=config, splits=1 + FLOAT.index(config) % 3)
+
+
+@pytest.mark.parametrize("M, N, K, splits", [(8, 1000, 8192, 132), (700, 300, 3000, 7), (60, 50, 40000, 100)])
+def test_blocks_that_share_tiles_repeat_their_sums(M, N, K, splits):
+    A, B = matrix(M, K, torch.float32, "C"), matrix(N, K, torch.float32, "C")
+    found = [gemm_simt(A, B, torch.full((M, N), math.nan, device="cuda"), splits=splits) for _ in range(20)]
+    exact = A.double() @ B.double().T
+    assert float((found[0].double() - exact).norm()) <= 1e-5 * float(exact.norm())
+    assert all(torch.equal(found[0], C) for C in found)
+
+
+def test_operands_that_begin_anywhere():
+    whole = torch.randn(300, 403, device="cuda")
+    A, B = whole[1:130, 3:203], whole[130:299, 1:201]
+    C = gemm_simt(A, B, torch.full((129, 170), math.nan, device="cuda")[:, 1:])
+    exact = A.double() @ B.double().T
+    assert float((C.double() - exact).norm()) <= 1e-5 * float(exact.norm())
 
 
 def agree(M, N, K, dtype, orders, alpha=1, beta=0, **options):

@@ -44,7 +44,7 @@ def test_torchs_guards_are_in_use():
     pair()
     assert fast_launch._tensor_guards() is not None
     a, b = torch.zeros(8, 6, device="cuda"), torch.zeros(8, 6, device="cuda").T
-    check = fast_launch._tensor_check([a, b])
+    check = fast_launch.tensor_check([a, b])
     assert check(torch.ones_like(a), torch.ones_like(a).T)
     for other in (a[:7], a.T, a.double(), a.cpu(), torch._neg_view(a), torch.zeros(6, 8, device="cuda").T):
         assert not check(other, b)

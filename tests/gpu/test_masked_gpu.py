@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import masked_kernels as kernels
+import masked_rows as rows
 
 torch = pytest.importorskip("torch")
 
@@ -31,3 +32,14 @@ def test_rms_norm(columns, dtype, bound):
     wide = x.double()
     want = wide / (wide.square().mean(1, keepdim=True) + 1e-6).sqrt() * weight.double()
     torch.testing.assert_close(out.double(), want, rtol=bound, atol=bound)
+
+
+@pytest.mark.parametrize("columns", [4096, 4097, 301])
+@pytest.mark.parametrize("way", ["edges", "granules", "staged"])
+def test_other_ways_of_rows(way, columns):
+    x = torch.randn(1000, columns, device="cuda").bfloat16()
+    weight, out = torch.randn(columns, device="cuda").bfloat16(), torch.zeros_like(x)
+    getattr(rows, f"launch_{way}")(out, x, weight)
+    wide = x.double()
+    want = wide / (wide.square().mean(1, keepdim=True) + 1e-6).sqrt() * weight.double()
+    torch.testing.assert_close(out.double(), want, rtol=2e-2, atol=2e-2)

@@ -7,7 +7,7 @@ import pytest
 
 import moye as mo
 import ported_kernels as ports
-from kernels.test_ported_kernels import floats, layer_norm_arguments
+from kernels.test_ported_kernels import convolution_arguments, floats, layer_norm_arguments
 
 
 def run(function, *args):
@@ -69,3 +69,13 @@ def test_histogram():
 def test_gather():
     table, ids = floats(5000, 512, dtype=np.float16), np.random.default_rng(0).integers(0, 5000, 3001).astype(np.int32)
     assert (run(ports.gather, np.zeros((3001, 512), np.float16), table, ids)[0] == table[ids]).all()
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("sizes", [(2, 9, 13, 72, 40), (1, 1, 1, 8, 1), (8, 56, 57, 256, 264)])
+def test_convolution(sizes, stride):
+    if not mo.testing.device("sm_90a"):
+        pytest.skip("wgmma needs sm_90a")
+    x, w, exact = convolution_arguments(*sizes, stride)
+    found = run(lambda *args: ports.convolution(*args, stride), np.full(exact.shape, np.nan, np.float32), x, w)[0]
+    assert np.allclose(found, exact, rtol=1e-4, atol=1e-4)

@@ -1,12 +1,25 @@
-"""Numbers of four bits on the GPU: the same bits as in the simulator, and a product of int4 weights."""
+"""Numbers of four and six bits on the GPU: the same bits as in the simulator, and a product of int4 weights."""
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import moye as mo
-from unpack_kernels import LANES, ROWS, WARPS, gemv_data, gemv_expected, gemv_int4, numbers, plain, scaled
+from unpack_kernels import (
+    LANES,
+    ROWS,
+    WARPS,
+    gemv_data,
+    gemv_expected,
+    gemv_int4,
+    numbers,
+    plain,
+    scaled,
+    six_bits,
+    six_data,
+)
 
 torch = pytest.importorskip("torch")
 DTYPES = [mo.int4, mo.uint4, mo.float4_e2m1fn]
@@ -60,6 +73,23 @@ def test_zero_points():
         scaled[2, LANES](out, device(w), ones, device(zeros), None, mo.uint4, interleaved)
         wanted = numbers(w, "uint4", interleaved) - np.repeat(zeros, 2)[:, None]
         np.testing.assert_array_equal(out.float().cpu().numpy(), wanted.reshape(-1))
+
+
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("dtype", [mo.float6_e2m3fn, mo.float6_e3m2fn], ids=str)
+@pytest.mark.parametrize("to", [torch.float16, torch.bfloat16], ids=str)
+def test_six_bits(to, dtype, padded):
+    """All 64 numbers, with and without scales."""
+    count = 2 * LANES * 2 * (4 if padded else 16)
+    codes, w = six_data(count, padded)
+    exact = torch.from_numpy(codes.view(getattr(ml_dtypes, str(dtype))).astype(np.float32))
+    out = torch.full((count,), 77, dtype=to, device="cuda")
+    six_bits[2, LANES](out, device(w), None, dtype, padded, 2)
+    np.testing.assert_array_equal(out.cpu().view(torch.int16).numpy(), exact.to(to).view(torch.int16).numpy())
+    s = torch.randn(4 * LANES, generator=torch.Generator().manual_seed(1)).to(to)
+    six_bits[2, LANES](out, device(w), s.cuda(), dtype, padded, 2)
+    wanted = (exact * s.float().repeat_interleave(4 if padded else 16)).to(to)
+    torch.testing.assert_close(out.cpu(), wanted, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(32, 2048), (4096, 4096)])

@@ -51,6 +51,7 @@ def test_the_operation_of_the_page(tmp_path):
     assert "__nanosleep(ns);" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "says"), [
     ("src/moye/ir/effects.py", "has no attribute 'NanoSleep'"),
     ("src/moye/ir/rules.py", "the verifier has no function for NanoSleep"),

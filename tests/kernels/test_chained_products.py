@@ -35,6 +35,7 @@ def test_large_scores(name):
     assert np.abs(Y - expected(30 * Q, K, V)).max() < 4e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "instruction"), [("by_warps", "HMMA.16816"), ("by_warpgroup", "HGMMA")])
 def test_the_kernel_as_compiled(name, instruction):
     kernel, arguments = KERNELS[name]

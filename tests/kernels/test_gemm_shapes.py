@@ -30,6 +30,7 @@ def product(A, B):
 # --- what is returned ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize(("function", "dtype"), PRODUCTS, ids=lambda x: getattr(x, "__name__", x))
 def test_it_returns_c(function, dtype, order):

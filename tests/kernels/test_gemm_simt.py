@@ -1,11 +1,13 @@
 """``gemm_simt`` against float64 NumPy in the simulator, checks on: shapes, transposes, dtypes, splits, scaling."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import moye as mo
 from moye.kernels import gemm_simt, tuned_gemm_simt
-from moye.kernels.gemm.simt.config import DOUBLE, FLOAT, choose
+from moye.kernels.gemm.simt.config import DOUBLE, FLOAT, Problem, choose, most_parts, parts_of
 
 H200 = 132                              # multiprocessors
 
@@ -29,10 +31,12 @@ def agree(M, N, K, dtype="f4", orders="FFF", alpha=1, beta=0, **options):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("config", FLOAT, ids=lambda c: f"{c.bM}x{c.bN}")
-@pytest.mark.parametrize("edge", [0, 1])
-def test_every_configuration_full_and_ragged(config, edge):
-    agree(2 * config.bM - edge, config.bN + 3 * edge, 4 * config.bK - 5 * edge, config=config)
+@pytest.mark.parametrize("config", FLOAT, ids=lambda c: f"{c.bM}x{c.bN}x{c.bK}")
+@pytest.mark.parametrize("orders", ["FFF", "CFF", "FCF", "CCF"])
+def test_every_configuration_full_and_ragged(config, orders):
+    """Whole tiles, or one row less, where nothing is aligned, or four, where 16 bytes are still copied at a time."""
+    less = (0, 1, 4)[(FLOAT.index(config) + "FFF CFF FCF CCF".index(orders) // 4) % 3]
+    agree(2 * config.bM - less, config.bN + 3 * less, 4 * config.bK - less, orders=orders, config=config, splits=1)
 
 
 @pytest.mark.slow
@@ -97,10 +101,37 @@ def test_wrong_arguments(change, message):
 
 
 def test_the_choice_needs_no_search_and_fills_the_machine():
-    assert choose(4096, 4096, 4096, 4, H200)[0].bK == 32 and choose(4096, 4096, 4096, 4, H200)[1] == 1
-    assert not choose(4097, 4096, 4096, 4, H200)[0].whole
-    config, splits = choose(96, 64, 4096, 4, H200)
-    assert splits > 4 and config.bM * config.bN <= 64 * 64
+    large, parts = choose(Problem(4096, 4096, 4096, 4), H200)
+    assert large.bM * large.bN >= 128 * 96 and parts == 1
+    config, parts = choose(Problem(96, 64, 4096, 4), H200)
+    assert parts > 4 and config.bM * config.bN <= 96 * 64
+
+
+@pytest.mark.parametrize("problem", [Problem(96, 64, 4096, 4), Problem(1, 5000, 8192, 4), Problem(700, 900, 131072, 4),
+                                     Problem(50, 70, 3000, 8)])
+def test_blocks_that_wait_for_each_other_are_on_the_device_together(problem):
+    for config in (FLOAT if problem.bytes == 4 else DOUBLE):
+        found = parts_of(config, problem, H200)
+        assert 1 in found and max(found) <= most_parts(config, problem.K, H200) <= H200
+        assert max(found) * 2 * config.bK <= problem.K
+        assert parts_of(config, replace(problem, workspace=False), H200) == [1]
+
+
+@pytest.mark.parametrize("config", (*FLOAT, *DOUBLE), ids=lambda c: f"{c.bM}x{c.bN}x{c.bK}")
+def test_a_multiprocessor_holds_as_many_blocks_as_the_configuration_says(config):
+    size = 4 if config in FLOAT else 8
+    stage = (config.bM + config.bN) * (config.bK * size + 16)           # where both operands lie along K
+    assert config.blocks * (config.stages * stage + 1024) <= 228 << 10
+    assert config.blocks * config.threads <= 2048
+    assert (config.bM, config.bN) == (config.lM * config.wM * config.tM, config.lN * config.wN * config.tN)
+
+
+@pytest.mark.slow
+def test_sums_of_several_blocks_repeat():
+    rng = np.random.default_rng(3)
+    A, B = matrix(rng, (50, 700), "f4", "C"), matrix(rng, (40, 700), "f4", "C")
+    found = [gemm_simt(A, B, np.full((50, 40), np.nan, "f4"), splits=5).tobytes() for _ in range(2)]
+    assert found[0] == found[1]
 
 
 def test_tuned_takes_the_first_configuration_that_fits():
@@ -111,14 +142,14 @@ def test_tuned_takes_the_first_configuration_that_fits():
     expected = 2 * A.astype("f8") @ B.astype("f8").T
     assert np.linalg.norm(C - expected) <= 1e-5 * np.linalg.norm(expected)
     best = tuned_gemm_simt.best(A, B, C)
-    assert best["config"] in FLOAT and not best["config"].whole and best["splits"] == 1
+    assert best["config"] in FLOAT and best["splits"] == 1
 
 
 def test_tuned_leaves_out_what_does_not_fit():
     A64, B64 = np.zeros((64, 64), "f8"), np.zeros((64, 64), "f8")
     assert tuned_gemm_simt.best(A64, B64, np.zeros((64, 64), "f8"))["config"] in DOUBLE
     why = tuned_gemm_simt.options.prune(mo.Config(config=FLOAT[0], splits=8), A=np.zeros((128, 64), "f4"),
-                                        B=np.zeros((128, 64), "f4"))
+                                        B=np.zeros((128, 64), "f4"), C=np.zeros((128, 128), "f4"))
     assert "split" in why
 
 

@@ -64,7 +64,7 @@ def test_stores_are_16_bytes_and_whole_sectors(dtype, config):
 def test_float64_instructions_of_sm_90(config, major):
     """The wide instruction and nothing of sm_80's; 8-byte reads, nothing spilled."""
     A, C = np.zeros((768, 768), order="C" if major == "k" else "F"), np.zeros((768, 768))
-    program = gemm_sm80_kernel.compile(A, A, C, None, None, 1.0, 0.0, 1, plan_of(mo.float64, config, major),
+    program = gemm_sm80_kernel.compile(A, A, C, None, None, 1.0, 0.0, 1, None, None, plan_of(mo.float64, config, major),
                                        block=config.threads, arch="sm_90a")
     k = config.mma.partition("x8x")[2].partition("_")[0]
     assert set(re.findall(r"\bDMMA\S*", program.sass)) == {f"DMMA.16x8x{k}"}
@@ -80,8 +80,8 @@ def test_instructions(dtype, major, ragged):
     config, order = configs(dtype)[0], "C" if major == "k" else "F"
     A = np.zeros((512, 512), ml_dtypes.bfloat16 if dtype is mo.bfloat16 else np.float32, order=order)
     C = np.zeros((512, 512), A.dtype)
-    program = gemm_sm80_kernel.compile(A, A, C, None, None, 1.0, 0.0, 1, plan_of(dtype, config, major, ragged),
-                                       block=config.threads, arch="sm_90a")
+    program = gemm_sm80_kernel.compile(A, A, C, None, None, 1.0, 0.0, 1, None, None,
+                                       plan_of(dtype, config, major, ragged), block=config.threads, arch="sm_90a")
     assert program.spills == program.stack == 0
     opcodes = set(re.findall(r"\b(LDGSTS\S*|STG\S*|LDSM\S*|PRMT|HMMA\S*)", program.sass))
     copies = {name for name in opcodes if name.startswith("LDGSTS")}

@@ -74,8 +74,8 @@ def test_schedules(name):
 def test_splits(name):
     """Whole tiles, and as many k tiles as parts; then ragged ones under every check, k tiles shared unevenly."""
     config = SPLITS[name]
-    agree("bf16", 128, 2 * config.bN, 64 * config.split_k, config=config)
-    clean("bf16", 136, config.bN + 8, 64 * (2 * config.split_k + 1) - 7, config=config)
+    agree("bf16", config.bM, 2 * config.bN, 64 * config.split_k, config=config)
+    clean("bf16", config.bM + 8, config.bN + 8, 64 * (2 * config.split_k + 1) - 7, config=config)
 
 
 @pytest.mark.slow
@@ -105,8 +105,8 @@ def test_few_rows(bN, swap):
 def test_fewer_and_more_k_tiles_than_stages(schedule, stages):
     config = tile("f16", 64, 64, stages, schedule, 1 if schedule == "cooperative" else 2)
     for k_tiles in (1, 2, 4, 7):
-        agree("f16", 128, 128, 64 * k_tiles, config=config, blocks=1)
-        agree("f16", 72, 72, 64 * k_tiles - 5, config=config, blocks=1)
+        agree("f16", 64, 128, 64 * k_tiles, config=config, blocks=1)
+        agree("f16", 72, 64, 64 * k_tiles - 5, config=config, blocks=1)
 
 
 @pytest.mark.slow
@@ -126,7 +126,7 @@ def test_blocks_that_share_an_operand(name, blocks):
     """Odd and even counts of tiles along either mode, one of a pair beyond the edge; K of more tiles than stages."""
     config = SCHEDULES[name]
     for M, N in ((1, 1), (1, 2), (2, 1), (3, 3)):
-        agree("bf16", M * config.bM - 8, N * config.bN - 8, 64 * 7 - 8, config=config, blocks=blocks)
+        agree("bf16", M * config.bM - 8, N * config.bN - 8, 64 * 5 - 8, config=config, blocks=blocks)
     agree("bf16", 3 * config.bM, config.bN, 136, "CFF", batches=3, config=config, blocks=blocks)
 
 

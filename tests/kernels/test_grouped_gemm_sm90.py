@@ -36,6 +36,7 @@ def agree(heights, N, K, *, dtype=np.float16, out=np.float32, orders="CCC", begi
     assert (error <= scale * (rounding * np.abs(expected) + 3e-6 * max(K, 1))).all(), error.max()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("heights", [(50, 0, 150), (0, 0), (1, 1, 1), (128, 128), (0, 300, 0), (129, 127, 5)], ids=str)
 @pytest.mark.parametrize(("N", "out", "orders"), [(72, np.float16, "CCC"), (71, np.float32, "CCC"),
                                                   (72, ml_dtypes.bfloat16, "FFF")])

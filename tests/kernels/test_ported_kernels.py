@@ -81,6 +81,7 @@ def test_top_k(columns):
     assert (indices == order).all() and (values == np.take_along_axis(x, order, 1)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tiles", [1, 3, 70])
 def test_scan(tiles):
     n = tiles * ports.THREADS * ports.ITEMS
@@ -107,6 +108,44 @@ def test_gather(dtype):
     assert (out == table[ids]).all()
 
 
+def convolution_arguments(images, height, width, channels, filters, stride):
+    """x, w in bfloat16, and their convolution in float64, padded by one pixel."""
+    x = floats(images, height, width, channels, dtype=ml_dtypes.bfloat16)
+    w = (floats(filters, 3, 3, channels, seed=1) / np.sqrt(9 * channels)).astype(ml_dtypes.bfloat16)
+    padded = np.pad(x.astype(np.float64), ((0, 0), (1, 1), (1, 1), (0, 0)))
+    heights, widths = (height - 1) // stride + 1, (width - 1) // stride + 1
+    exact = np.zeros((images, heights, widths, filters))
+    for r, s in np.ndindex(3, 3):
+        rows, columns = (slice(i, i + (n - 1) * stride + 1, stride) for i, n in ((r, heights), (s, widths)))
+        exact += padded[:, rows, columns] @ w[:, r, s].astype(np.float64).T
+    return x, w, exact
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("sizes", [(2, 9, 13, 72, 40), (1, 1, 1, 8, 1), (3, 5, 8, 136, 130), (5, 16, 4, 64, 64)])
+def test_convolution(sizes, stride):
+    """Outputs, channels and filters that are no multiples of a tile; one pixel in nothing but padding."""
+    x, w, exact = convolution_arguments(*sizes, stride)
+    out = np.full(exact.shape, np.nan, np.float32)
+    ports.convolution(out, x, w, stride)
+    assert np.allclose(out, exact, rtol=1e-5, atol=1e-5)
+    rounded = np.full(exact.shape, np.nan, ml_dtypes.bfloat16)
+    ports.convolution(rounded, x, w, stride)
+    assert np.allclose(rounded.astype(np.float64), exact, rtol=1 / 128, atol=1e-5)
+
+
+def test_the_convolution_compiles():
+    x, w, out = (mo.TensorLike(dtype, shape, tuple(int(np.prod(shape[i + 1:])) for i in range(len(shape))))
+                 for dtype, shape in ((mo.bfloat16, (2, 9, 13, 72)), (mo.bfloat16, (40, 9, 72)),
+                                      (mo.float32, (2 * 9 * 13, 40))))
+    tiles = [mo.tile_to_shape(mo.smem_layout_atom(mo.bfloat16, "k"), (rows, ports.BK)) for rows in (ports.BM, ports.BN)]
+    images = mo.make_tma_copy(mo.TmaLoadIm2col(filter=(3, 3), padding=1), x, tiles[0])
+    filters = mo.make_tma_copy(mo.TmaLoad(), w, tiles[1], (ports.BN, 1, ports.BK))
+    program = ports.convolution_kernel.compile(out, images, filters, ports.CONVOLUTION_MMA, block=288, arch="sm_90a")
+    assert program.spills == 0 and not program.notes
+    assert "UTMALDG.4D.IM2COL" in program.sass and program.sass.count("HGMMA") >= 4
+
+
 def test_a_row_that_is_not_there():
     table, ids = floats(50, 64), np.full(4, 50, np.int32)
     report = mo.check(ports.gather_kernel)[1, ports.THREADS](np.zeros((4, 64), np.float32), table, ids)
@@ -115,6 +154,6 @@ def test_a_row_that_is_not_there():
 
 def test_each_is_short():
     kernels = [value for value in vars(ports).values() if isinstance(value, type(ports.softmax_kernel))]
-    assert len(kernels) == 8
+    assert len(kernels) == 9
     for kernel in kernels:
         assert len(inspect.getsource(kernel.function).splitlines()) < 60

@@ -9,6 +9,7 @@ TOLERANCE = 1e-5
 SIZES = [(128, 128, 1), (256, 384, 4), (384, 128, 8)]       # M, N and k-tiles
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_matmul(matmul, size):
     M, N, k_tiles = size

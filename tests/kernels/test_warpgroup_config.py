@@ -69,6 +69,7 @@ def test_every_choice_is_legal(name):
             assert shared_bytes(config, dtype, gated=gated) <= SHARED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DTYPES)
 def test_every_configuration_is_legal(name):
     dtype = DTYPES[name]
@@ -167,6 +168,16 @@ def test_parts_of_K_only_where_there_are_enough():
     assert choose(Problem(64, 64, 127, 1, mo.bfloat16), H200).split_k == 1
     assert choose(Problem(128, 128, 16384, 1, mo.bfloat16), H200).split_k > 1
     assert choose(Problem(128, 128, 16384, 512, mo.bfloat16), H200).split_k == 1
+
+
+def test_fewer_parts_meet_in_memory_where_K_is_short():
+    """132 blocks would have less than two of 24 k tiles each, but 11 have them; with enough, 66 are tried too."""
+    def parts(K):
+        return {config.split_k for config in candidates(Problem(16, 16, K, 1, mo.bfloat16), H200)
+                if config.gather == "memory"}
+    assert max(parts(24 * 64)) == 11
+    assert parts(264 * 64) >= {66, 132}
+    assert all(2 * n <= 24 for n in parts(24 * 64))
 
 
 @pytest.mark.parametrize("config", configs(mo.bfloat16), ids=str)

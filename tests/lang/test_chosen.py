@@ -89,6 +89,7 @@ def dtypes_of(choice: str, decided: bool) -> tuple[mo.DType, ...]:
     return Seen.dtypes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("a", "b"), ARMS)
 @pytest.mark.parametrize("choice", CHOICES)
 def test_facts_do_not_change_the_dtype(choice, a, b):
@@ -253,6 +254,7 @@ f[i] = mo.float32(x)
     return Seen.dtypes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("a", "b"), JOINED)
 @pytest.mark.parametrize("statement", STATEMENTS)
 def test_statements_that_facts_decide_do_not_change_the_dtype(statement, a, b):

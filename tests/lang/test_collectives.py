@@ -101,6 +101,7 @@ def test_floats_are_folded_in_the_order_that_is_documented(dtype):
     assert (run(folded, np.zeros_like(x), x, "max", 32) == tree(np.maximum, x, 32)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [kind for kind in FOLDS if kind != "mul"])
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_whole_warps_fold_integers_in_one_instruction(dtype, kind):
@@ -162,6 +163,7 @@ def _end(kind, dtype):
     return np.iinfo(dtype).max if kind == "min" else np.iinfo(dtype).min
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inclusive", [True, False])
 @pytest.mark.parametrize("kind", FOLDS)
 @pytest.mark.parametrize("dtype", [np.int32, np.uint16, np.int64])
@@ -216,6 +218,7 @@ def test_bools_are_counted():
 # --- pairs -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("whole", [True, False])
 @pytest.mark.parametrize("kind", ["argmax", "argmin"])
 @pytest.mark.parametrize("dtype", [np.float32, np.int32, np.float16])

@@ -21,6 +21,7 @@ def test_a_histogram_over_a_cluster():
     assert "red.relaxed.gpu.shared::cluster.add.s32" in ptx
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "dtype"), cases.KINDS)
 def test_kinds(kind, dtype):
     args = cases.kinds_arguments(kind, dtype)

@@ -1,4 +1,4 @@
-"""Four bits as 16-bit floats: bit by bit what NumPy says, in few instructions, and a product of int4 weights."""
+"""Four and six bits as 16-bit floats: the bits that NumPy says, in few instructions; a product of int4 weights."""
 
 from __future__ import annotations
 
@@ -9,7 +9,20 @@ import numpy as np
 import pytest
 
 import moye as mo
-from unpack_kernels import LANES, ROWS, WARPS, gemv_data, gemv_expected, gemv_int4, numbers, plain, scaled, several
+from unpack_kernels import (
+    LANES,
+    ROWS,
+    WARPS,
+    gemv_data,
+    gemv_expected,
+    gemv_int4,
+    numbers,
+    plain,
+    scaled,
+    several,
+    six_bits,
+    six_data,
+)
 
 FLOATS = [np.float16, ml_dtypes.bfloat16]
 DTYPES = [mo.int4, mo.uint4, mo.float4_e2m1fn]
@@ -69,6 +82,49 @@ def test_zero_points(to, interleaved):
         same_bits(out, numbers(w, "uint4", interleaved) - less + 0.0)
 
 
+SIX = [mo.float6_e2m3fn, mo.float6_e3m2fn]
+
+
+def six_numbers(codes, dtype):
+    """What ml_dtypes says of them."""
+    return codes.view(getattr(ml_dtypes, str(dtype))).astype(np.float32)
+
+
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("dtype", SIX, ids=str)
+@pytest.mark.parametrize("to", FLOATS, ids=lambda t: t.__name__)
+def test_every_number_of_six_bits(to, dtype, padded):
+    """All 64, dense and padded, one group a thread and several, with a scale for each."""
+    for groups in (1, 2):
+        count = 2 * LANES * groups * (4 if padded else 16)
+        codes, w = six_data(count, padded)
+        out = np.full(count, 77, to)
+        report = mo.check(six_bits)[2, LANES](out, w, None, dtype, padded, groups)
+        assert not report.findings and not report.unsupported and not report.not_judged
+        same_bits(out, six_numbers(codes, dtype))
+        s = np.random.default_rng(5).standard_normal(2 * LANES * groups).astype(to)
+        six_bits[2, LANES](out, w, s, dtype, padded, groups)
+        exact = six_numbers(codes, dtype) * np.repeat(s.astype(np.float32), 4 if padded else 16)
+        same_bits(out, exact)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("to", "dtype", "padded", "most"), [
+    (np.float16, SIX[0], False, 56), (ml_dtypes.bfloat16, SIX[0], False, 56), (np.float16, SIX[1], False, 48),
+    (ml_dtypes.bfloat16, SIX[1], False, 56), (np.float16, SIX[0], True, 40), (ml_dtypes.bfloat16, SIX[0], True, 40),
+    (np.float16, SIX[1], True, 28), (ml_dtypes.bfloat16, SIX[1], True, 40),
+], ids=str)
+def test_instructions_for_sixteen_numbers(to, dtype, padded, most):
+    """As written by hand, and two constants that ptxas makes again: those of five groups less those of one."""
+    def count(groups):
+        each, of = (4, 1) if padded else (16, 3)
+        out, w = np.zeros(each * groups * LANES, to), np.zeros(of * groups * LANES, np.uint32)
+        sass = six_bits.compile(out, w, None, dtype, padded, groups, block=LANES, arch="sm_90a").sass
+        return sum(bool(COUNTED.search(line)) for line in sass.splitlines())
+    found = (count(9) - count(1)) / (2 if padded else 8)
+    assert most - 1 <= found <= most + 2
+
+
 COUNTED = re.compile(r"\b(LOP3|PRMT|SHF|HADD2|HMUL2|HFMA2|I2F|I2FP|F2F|F2FP|I2I|IMAD|MOV)\b")
 
 
@@ -111,7 +167,11 @@ def test_gemv_loads_128_bits():
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    ({"dtype": mo.int8}, "unpack of int8: it takes int4, uint4 and float4_e2m1fn"),
+    ({"dtype": mo.int8}, "unpack of int8: it takes int4, uint4, float4_e2m1fn, float6_e2m3fn and float6_e3m2fn"),
+    ({"dtype": mo.float6_e2m3fn}, "unpack of float6_e2m3fn: 16 numbers are in 3 words, and there are 1"),
+    ({"dtype": mo.float6_e3m2fn, "padded": True, "zero": 1}, "unpack of float6_e3m2fn has no zero"),
+    ({"dtype": mo.float6_e3m2fn, "interleaved": True}, "unpack of float6_e3m2fn: 6 bits are not interleaved"),
+    ({"padded": True}, "unpack of int4: 4 bits are not padded"),
     ({"to": mo.float32}, "unpack to float32: it makes float16 and bfloat16"),
     ({"zero": 3}, "unpack of int4 has no zero"),
     ({"dtype": mo.uint4, "zero": 16}, "the zero 16 is not from 0 to 15"),
@@ -121,10 +181,11 @@ def test_gemv_loads_128_bits():
 def test_refused(options, message):
     dtype, to = options.get("dtype", mo.int4), options.get("to", mo.float16)
     zero, scale = options.get("zero"), options.get("scale")
+    padded, interleaved = options.get("padded", False), options.get("interleaved", False)
 
     @mo.kernel
     def kernel(out, w):
-        f = mo.unpack(w[0], dtype, to, zero=zero, scale=scale)
+        f = mo.unpack(w[0], dtype, to, zero=zero, scale=scale, padded=padded, interleaved=interleaved)
         out[0] = f[0].to(mo.float16)
 
     out, w = np.zeros(1, np.float16), np.array([3], np.uint32)
@@ -145,8 +206,8 @@ def test_a_scale_of_another_dtype_is_refused():
         kernel[1, 1](np.zeros(1, np.float16), np.zeros(1, np.uint32), np.zeros(1, np.float32))
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_there_are_no_scalars_of_four_bits(dtype):
+@pytest.mark.parametrize("dtype", DTYPES + SIX, ids=str)
+def test_there_are_no_scalars_below_a_byte(dtype):
     @mo.kernel
     def converted(out, w):
         out[0] = w[0].to(dtype).to(mo.float32)

@@ -132,6 +132,7 @@ def test_shape_div() -> None:
     law(ml.shape_div, numbers, small, examples=120, holds=lambda r, a, b: r == (a // b if a % b == 0 else 1))
 
 
+@pytest.mark.slow
 def test_evenly_divides() -> None:
     assert ml.evenly_divides((8, 6), (4, 3)) and not ml.evenly_divides((8, 6), (4, 4))
     law(ml.evenly_divides, numbers, small, partial=True, holds=lambda r, a, b: not r or a == ml.ceil_div(a, b) * b)

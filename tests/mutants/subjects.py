@@ -97,7 +97,7 @@ def gemm(module: ModuleType, large: bool, *, function: str, dtype: str, splits: 
     if function == "gemm_sm80":
         config = importlib.import_module("moye.kernels.gemm.sm80.config")._BY_BITS[A.itemsize * 8][tiles]
     else:
-        config = importlib.import_module("moye.kernels.gemm.simt.config").FLOAT[tiles]
+        config = importlib.import_module("moye.kernels.gemm.simt.config").FLOAT[12]
     return Job(lambda A, B, C: getattr(module, function)(A, B, C, config=config, splits=splits),
                {"A": A, "B": B}, {"C": _poisoned((M, N), order="C")}, "C", _product, tolerance)
 
@@ -181,7 +181,8 @@ SUBJECTS: dict[str, Subject] = {
     "roles": _own("roles", turned, function="roles", width=64, factor=2),
     "warp": _own("warp", turned, function="warp", width=32),
     "ring": _own("stages", ring),
-    "gemm_simt": _part("moye.kernels.gemm.simt.kernel", "edge_predicate store mainloop gemm_kernel", "gemm_simt",
+    "gemm_simt": _part("moye.kernels.gemm.simt.kernel",
+                       "edge_predicate within store asynchronous begin refill by_quads gemm_kernel", "gemm_simt",
                        dtype="float32"),
     "gemm_sm80": _part("moye.kernels.gemm.sm80.kernel", "mainloop gemm_sm80_kernel", "gemm_sm80", sizes=(100, 90, 400),
                        **_HALF),

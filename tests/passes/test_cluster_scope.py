@@ -45,6 +45,19 @@ def nothing_is_mapped(x, n):
 
 
 @mo.kernel
+def stored(x, n):
+    """st.async, wait, read; then a wait after which nothing is read."""
+    bars, s = pair()
+    tid = mo.thread_idx().x
+    there = mo.map_shared_rank(s, mo.cluster_rank() ^ 1)
+    mo.st_async(mo.tile(there, (1,), (tid,)), x[0, 0], barrier=(bars, 0))
+    mo.mbarrier_wait(bars, 0, 0)
+    x[0, 1] = s[tid]
+    mo.cluster_sync()
+    mo.mbarrier_wait(bars, 1, 0)
+
+
+@mo.kernel
 def straight(x, n):
     """Write, arrive, wait, read; afterwards a barrier of the cluster, and a pair that hands nothing over."""
     bars, s = pair()
@@ -156,8 +169,8 @@ def breaks(x, n):
 
 
 @pytest.mark.parametrize(("kernel", "calls"), [
-    (nothing_is_mapped, "aw"), (straight, "AWaw"), (relaxed, "A"), (arrives_between, "Aa"), (epilogue, "wa"),
-    (carried_by_the_loop, "WA"), (roles, "AW"), (roles_that_return, "A"), (breaks, "aA"),
+    (nothing_is_mapped, "aw"), (straight, "AWaw"), (stored, "Ww"), (relaxed, "A"), (arrives_between, "Aa"),
+    (epilogue, "wa"), (carried_by_the_loop, "WA"), (roles, "AW"), (roles_that_return, "A"), (breaks, "aA"),
 ], ids=lambda x: getattr(x, "__name__", None))
 def test_scopes(kernel, calls):
     assert printed(kernel, block=96 if kernel is roles else ops_kernels_peers.THREADS) == calls

@@ -121,6 +121,7 @@ def test_host_view_writes_through():
     assert view.dtype == ml_dtypes.bfloat16
 
 
+@pytest.mark.usefixtures("short_collections")
 def test_host_view_keeps_the_array_alive():
     view = host_view(describe(x := np.full(100000, 7, "i4")), x)
     del x

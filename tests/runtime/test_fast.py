@@ -488,7 +488,7 @@ def test_torchs_guards_tell_apart_what_they_must():
     fast_launch._tensor_guards.cache_clear()
     assert fast_launch._tensor_guards() is not None
     a, b = torch.zeros(8, 6), torch.zeros(8, 6).T
-    check = fast_launch._tensor_check([a, b])
+    check = fast_launch.tensor_check([a, b])
     assert check(torch.ones(8, 6), torch.ones(8, 6).T)
     for other in (a[:7], a.T, a.double(), torch._neg_view(a), torch.zeros(6, 8).T, a.to("meta"), 1):
         assert not check(other, b)

@@ -42,6 +42,9 @@ class Encoder:
     def cuGetErrorString(self, error):
         return 0, b"invalid argument"
 
+    def cuTensorMapEncodeIm2col(self, *asked):
+        return self.cuTensorMapEncodeTiled(*asked)
+
     def cuTensorMapEncodeTiled(self, *asked):
         self.asked.append(asked)
         text = ctypes.create_string_buffer(f"map {len(self.asked)} of {asked[2]}".encode(), 128)
@@ -111,6 +114,30 @@ def test_what_the_driver_is_asked(stub, encoder):  # noqa: F811
     kernel[1, 32](load(x), save(y), 2.0)
     assert encoder.asked == [("f32", 2, a.data_ptr(), list(a.shape[::-1]), [a.shape[1] * 4], [32, 32], [1, 1], "packed",
                               "Sw128", "L128", "zero") for a in (x, y)]
+
+
+def test_what_the_driver_is_asked_of_images(stub, encoder):  # noqa: F811
+    """Extents, strides and corners begin with the channels, and with the fastest mode of pixels."""
+    @mo.kernel
+    def look(images):
+        mo.prefetch_tensormap(images)
+
+    x, op = aligned(2, 6, 9, 64), mo.TmaLoadIm2col(filter=(3, 5), padding=(1, 0), stride=(2, 3), dilation=(1, 2))
+    look[1, 32](mo.make_tma_copy(op, x, LAYOUT))
+    assert encoder.asked == [("f32", 4, x.data_ptr(), [64, 9, 6, 2], [256, 2304, 13824], [0, -1], [-8, -1], 32, 32,
+                              [1, 3, 2, 1], "packed", "Sw128", "L128", "zero")]
+
+
+def test_what_the_driver_is_asked_of_merged_and_of_repeated_modes(stub, encoder):  # noqa: F811
+    @mo.kernel
+    def look(merged, repeated):
+        mo.prefetch_tensormap(merged)
+        mo.prefetch_tensormap(repeated)
+
+    x, y = aligned(100, 2), aligned(8, 2, 4)
+    y.array = np.broadcast_to(y.array[:1], (8, 2, 4))
+    look[1, 32](load(x, mo.make_layout((8, 2), (2, 1))), load(y, mo.make_layout((8, 2, 4), (4, 32, 1))))
+    assert [asked[3:6] for asked in encoder.asked] == [([200], [16], [16]), ([4, 8, 2], [0, 16], [4, 8, 2])]
 
 
 def test_a_map_that_rounds(stub, encoder):  # noqa: F811

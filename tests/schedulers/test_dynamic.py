@@ -11,6 +11,7 @@ from moye.errors import TensorError
 from thread_pipelines import THREADS, dealt_result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("blocks", [1, 4, 33])
 @pytest.mark.parametrize("shape", [(1, 1), (5, 7), (8, 3)])
 def test_each_tile_once(blocks, shape):

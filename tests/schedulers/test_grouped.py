@@ -58,6 +58,7 @@ def test_in_the_order_of_the_groups(heights, blocks):
     assert walked(sched, blocks, 2 * blocks) == walked(sched, blocks, blocks)[::2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("heights", [(10, 0, 40, 65, 1), (0, 0, 33), (64, 64), (7,), (0,), (0, 100, 0)], ids=str)
 @pytest.mark.parametrize("blocks", [1, 4, 30])
 def test_products(heights, blocks):

@@ -143,8 +143,8 @@ PRODUCTS = [((100, 130, 100), 7), ((100, 70, 60), 5), ((32, 32, 100), 11), ((33,
 @pytest.mark.parametrize(("size", "blocks", "hybrid"), [*((*one, True) for one in PRODUCTS),
                                                         *((*one, False) for one in PRODUCTS[1::2])], ids=str)
 def test_products(size, blocks, hybrid):
-    """Tiles of two blocks and of many, shares of no k-tile, waves that are whole; twice with the same flags."""
-    report, error = product(*size, blocks, hybrid, launches=2)
+    """Tiles of two blocks and of many, shares of no k-tile, waves that are whole; some twice with the same flags."""
+    report, error = product(*size, blocks, hybrid, launches=2 if blocks == 5 else 1)
     assert report.ok, str(report)
     assert error < 1e-6
 

@@ -94,6 +94,7 @@ def test_accumulators_have_the_modes_of_cute():
         shapes.trace(mo.TensorLike(F32, (64, columns)), mma, columns, block=128)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["m16n8k16", "wgmma 64"])
 def test_the_exchange_is_two_shuffles_a_row(name):
     mma, (M, N) = PRODUCTS[name]

@@ -54,6 +54,7 @@ CASES = [((8, 6), None), ((8, 6), 0), ((8, 6), 1), ((8, 6), (1, 0)), (13, None),
          (((2, 2), 3, 5), (0, 2)), (((2, 3), 7), 0), ((1, 4), 0), ((4, 1), 1), (3, None)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("shape", "mode"), CASES, ids=str)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, ml_dtypes.bfloat16])
 def test_floats_are_folded_in_the_documented_order(dtype, shape, mode):
@@ -130,6 +131,7 @@ def placed(values, places, x, kind: mo.Constexpr, mode: mo.Constexpr):
             places[i, tid] = found[1][i]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", [None, 0, 1])
 @pytest.mark.parametrize("kind", ["argmax", "argmin"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int8, np.int64])

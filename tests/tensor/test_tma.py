@@ -134,7 +134,6 @@ REFUSED = {
     "negative_stride": make(mo.TensorLike(mo.float16, (256, 128), (-128, 1)), HALF_K),
     "no_batches": make(mo.TensorLike(mo.float16, (256, 128, 0), (128, 1, 32768)), HALF_K),
     "odd_batch_stride": make(mo.TensorLike(mo.float16, (256, 128, 3), (128, 1, 32772)), HALF_K, (128, 64, 1)),
-    "repeated_rows": make(mo.TensorLike(mo.float16, (256, 128), (0, 1)), HALF_K),
     "storing_to_repeated_batches": make(mo.TensorLike(mo.float16, (256, 128, 3), (128, 1, 0)), HALF_K, (128, 64, 1),
                                         op=mo.TmaStore()),
     "stored_rows_that_end_within_16_bytes": make(mo.TensorLike(mo.float16, (256, 99), (104, 1)), HALF_K,
@@ -142,7 +141,7 @@ REFUSED = {
 }
 OF_TMA = ("no_unit_stride", "transposing", "padded_rows", "many_rows", "short_runs", "a_swizzle_of_8_bytes",
           "a_swizzle_of_longer_rows", "an_offset_swizzle", "overlapping", "six_modes", "another_tile", "odd_row_stride",
-          "negative_stride", "no_batches", "odd_batch_stride", "repeated_rows", "storing_to_repeated_batches",
+          "negative_stride", "no_batches", "odd_batch_stride", "storing_to_repeated_batches",
           "misaligned_pointer", "empty", "multicast_of_odd_parts", "stored_rows_that_end_within_16_bytes")
 
 

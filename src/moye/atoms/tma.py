@@ -1,18 +1,21 @@
 """TMA: the copies that exist, and the static part of a tensor map: its box, its swizzle, the order of modes.
 
-In: nothing.  Out: ``TmaLoad``, ``TmaStore``, ``TmaReduce``, and ``TensorMap``, which tensor parameters carry.
+In: nothing.  Out: ``TmaLoad``, ``TmaLoadIm2col``, ``TmaStore``, ``TmaReduce``, and ``TensorMap``, which tensor
+parameters carry.
 
 >>> TensorMap(float16, modes=(1, 0), box=(64, 128), swizzle=128).bytes      # a row-major (M, K): 128 rows of 64
 16384
 
 Extents and strides of the tensor are known at launch.  Source: PTX ISA, cp.async.bulk.tensor and
-cp.reduce.async.bulk.tensor; CUDA driver API, cuTensorMapEncodeTiled.
+cp.reduce.async.bulk.tensor; CUDA driver API, cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 from typing import Literal as OneOf
 
 from moye import dtypes as dt
@@ -80,6 +83,88 @@ class TmaLoad(TmaOp):
 
 
 @dataclass(frozen=True, slots=True)
+class Window:
+    """How a map in im2col mode goes over pixels; the dimensions are in its order, the fastest first.
+
+    The first pixels of the filter are those from ``lower`` to the extent plus ``upper``, ``strides`` apart.
+    """
+
+    lower: tuple[int, ...]
+    upper: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+_CORNERS = {1: (1 << 15, 1 << 16), 2: (1 << 7, 1 << 8), 3: (1 << 4, 1 << 5)}
+"""By the modes of pixels: corners are at least minus the first and below it, and offsets are below the second."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TmaLoadIm2col(TmaLoad):
+    """Global to shared memory: for each place of a filter the pixels of images that lie under it, as rows of a matrix.
+
+    The array is (images, pixels along 1 to 3 modes, channels), contiguous along channels.  The copy's coordinates are
+    (outputs, channels, places of the filter): output ``(n P + p) Q + q`` at place ``r S + s`` is the pixel
+    ``(n, p stride + r dilation - padding, q stride + s dilation - padding)``, and zero where there is none.  Each of
+    the numbers is for all modes of pixels, or there is one for each.  Source: PTX ISA, Tensors, im2col mode.
+    """
+
+    filter: tuple[int, ...]
+    padding: int | tuple[int, ...] = 0
+    stride: int | tuple[int, ...] = 1
+    dilation: int | tuple[int, ...] = 1
+
+    def __post_init__(self) -> None:
+        TmaLoad.__post_init__(self)
+        if not (isinstance(self.filter, tuple) and 1 <= len(self.filter) <= 3):
+            raise DTypeError(f"TmaLoadIm2col(filter={self.filter!r}): a filter has 1 to 3 extents, such as (3, 3)")
+        for name, least, most in (("filter", 1, 1 << 16), ("padding", 0, 1 << 15), ("stride", 1, 8),
+                                  ("dilation", 1, 1 << 16)):
+            given = getattr(self, name)
+            each = given if isinstance(given, tuple) else (given,) * len(self.filter)
+            if len(each) != len(self.filter) or not all(isinstance(x, int) and least <= x <= most for x in each):
+                raise DTypeError(f"TmaLoadIm2col({name}={given!r}): one integer of {least} to {most} for each of "
+                                 f"{len(self.filter)} modes of pixels")
+            object.__setattr__(self, name, each)
+        corner, offset = _CORNERS[len(self.filter)]
+        lower, upper = self._corners()
+        if min(lower + upper) < -corner or max(lower + upper) >= corner or max(self.reach) >= offset:
+            raise DTypeError(f"{self}: with {len(self.filter)} modes of pixels TMA takes corners of {-corner} to "
+                             f"{corner - 1} and filters that reach {offset - 1} pixels; here the corners are {lower} "
+                             f"and {upper}, and it reaches {self.reach}")
+
+    @property
+    def reach(self) -> tuple[int, ...]:
+        """How far the last place of the filter is from the first, along each mode of pixels."""
+        return tuple((n - 1) * apart for n, apart in zip(self.filter, self._each("dilation"), strict=True))
+
+    def _each(self, name: str) -> tuple[int, ...]:
+        found = getattr(self, name)
+        assert isinstance(found, tuple), "made so when it was made"
+        return found
+
+    def _corners(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        padding = self._each("padding")
+        return tuple(-n for n in padding), tuple(n - far for n, far in zip(padding, self.reach, strict=True))
+
+    @property
+    def window(self) -> Window:
+        """The corners and strides of the map."""
+        lower, upper = self._corners()
+        return Window(lower[::-1], upper[::-1], self._each("stride")[::-1])
+
+    def outputs(self, extents: Sequence[Any]) -> tuple[Any, ...]:
+        """How many places the filter has along modes of pixels of these extents, which may be traced."""
+        lower, upper = self._corners()
+        return tuple((n + (last - first + stride - 1)) // stride for n, first, last, stride in zip(
+            extents, lower, upper, self._each("stride"), strict=True))
+
+    def __str__(self) -> str:
+        told = [f"{name}={shown}" for name, unusual in (("padding", 0), ("stride", 1), ("dilation", 1))
+                if (shown := getattr(self, name)) not in (unusual, (unusual,) * len(self.filter))]
+        return f"TmaLoadIm2col({', '.join([f'filter={self.filter}', *told])})"
+
+
+@dataclass(frozen=True, slots=True)
 class TmaStore(TmaOp):
     """Shared to global memory; part of the thread's bulk group.  What lies outside the tensor is dropped."""
 
@@ -118,16 +203,20 @@ def TmaReduceAdd() -> TmaReduce:
 class TensorMap:
     """``modes[d]`` is the tensor's mode that dimension ``d`` of the map runs along; that of unit stride is first.
 
+    Where it is a tuple, the dimension is these modes in one, the innermost first: each of them begins where the one
+    before it ends.
     ``box`` has the elements of a box per dimension; ``swizzle`` is 0, 32, 64 or 128 bytes.  ``promotion`` is the L2
     promotion in bytes (0, 64, 128, 256).  What lies outside the tensor reads as zero, or as ``outside`` says.
     """
 
     dtype: DType
-    modes: tuple[int, ...]
+    modes: tuple[int | tuple[int, ...], ...]
     box: tuple[int, ...]
     swizzle: int = 0
     promotion: int = 128
     outside: OneOf["zero", "nan"] = field(default="zero", repr=False)
+    window: Window | None = field(default=None, repr=False)
+    """In im2col mode; a box is then so many channels of so many pixels."""
 
     @property
     def bytes(self) -> int:
@@ -136,6 +225,15 @@ class TensorMap:
         for extent in self.box:
             elements *= extent
         return elements * self.dtype.bits // 8
+
+    def dimensions(self, shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:
+        """The (extent, stride) of each dimension, in elements, of a tensor of this shape and these strides."""
+        found = []
+        for modes in self.modes:
+            together = (modes,) if isinstance(modes, int) else modes
+            first = next((mode for mode in together if shape[mode] != 1), together[0])
+            found.append((math.prod(shape[mode] for mode in together), strides[first]))
+        return found
 
 
 TYPES = {

@@ -81,7 +81,9 @@ class TmaCopy(Op):
     """cp.async.bulk.tensor: one box of the tensor ``tensor`` (a parameter with a ``tensor_map``) and shared memory.
 
     ``smem`` is the box's first element: its shape, swizzle and order of modes are those of the tensor map.
-    ``coordinates`` are the box's first element in the tensor, one per mode of the map (unit stride first).
+    ``coordinates`` are the box's first element in the tensor, one per mode of the map (unit stride first).  In im2col
+    mode they are the first channel, pixel and image of the filter's first place, one of those that the map counts, and
+    ``offsets`` (uint16) say how far from that the place is, the fastest mode of pixels first.
     A load completes on ``barrier``; stores and reductions (by ``by``) belong to the thread's bulk group.  ``multicast``
     is the mask of the blocks of the cluster that receive a load.  ``hint`` is an L2 policy.  A "prefetch" fetches the
     tensor map itself (prefetch.tensormap), without ``smem`` and coordinates; a "prefetch_box" fetches a box to the L2
@@ -94,6 +96,7 @@ class TmaCopy(Op):
     smem: Ref | None = written_if(lambda op: op.kind == "load")
     barrier: Ref | None = written(default=None)
     coordinates: tuple[Operand, ...] = operand()
+    offsets: tuple[Operand, ...] = operand(default=())
     multicast: Operand | None = operand(default=None)
     hint: OneOf["evict_first", "evict_last"] | None = attribute(default=None)
 
@@ -129,6 +132,29 @@ class BulkCopy(Op):
 
 AnyBulk = TmaCopy | BulkCopy
 """A copy by the asynchronous units, with a tensor map or without."""
+
+
+@operation(Trait.SIGNALS, Trait.BEYOND_BLOCK, Trait.REMOTE)
+class AsyncStore(Op):
+    """st.async, or with ``by`` red.async: ``values`` go to the elements from ``dst`` on, in a block of the cluster.
+
+    They fill 4, 8 or 16 bytes, of one element with ``by``.  The bytes complete on ``barrier``, an mbarrier of the same
+    block; until then nobody knows what is there.
+    """
+
+    dst: Ref = written()
+    barrier: Ref = written()
+    values: tuple[Operand, ...] = operand()
+    by: Reduction | None = attribute(default=None)
+
+    @property
+    def smem(self) -> Ref:
+        """Where they go to."""
+        return self.dst
+
+
+AnyAsync = AnyBulk | AsyncStore
+"""What completes on an mbarrier, or with a group: a copy by the asynchronous units, or a store of their kind."""
 
 
 @operation(Trait.ORDERS_MEMORY)

@@ -1,13 +1,13 @@
-"""Operands that depend on the thread's index alone, computed for one thread as the GPU computes them.
+"""Operands that depend on the thread's index alone, computed for each thread as the GPU computes them.
 
-In: an operand and a thread.  Out: a number, or UnknownError.
+In: an operand and threads.  Out: their numbers, or UnknownError.
 
-    [value_of(cond, lane) for lane in lanes_of_block((64, 1, 1))]
+    values_of(cond, lanes_of_block((64, 1, 1)))
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from moye.dtypes import DType
 from moye.ir import ops
@@ -37,27 +37,33 @@ def lanes_of_block(block: tuple[int, int, int]) -> list[Lane]:
     return [{"thread_x": t % x, "thread_y": t // x % y, "thread_z": t // (x * y)} for t in range(x * y * z)]
 
 
-def value_of(operand: Operand, lane: Lane) -> int:
-    """The number that an operand is for a thread; UnknownError where that depends on more."""
+def values_of(operand: Operand, lanes: Sequence[Lane]) -> list[int]:
+    """The number that an operand is for each thread; UnknownError where one of them depends on more."""
+    if not lanes:                                       # of no thread nothing is unknown
+        return []
     if not isinstance(operand, Value):
-        return int(operand.value)
+        return [int(operand.value)] * len(lanes)
     match operand.op:
-        case ops.Special(kind=kind) if kind in lane:
-            return lane[kind]
+        case ops.Special(kind=kind) if kind in lanes[0]:
+            return [lane[kind] for lane in lanes]
         case ops.Binary(kind=kind, a=a, b=b) if kind in _BINARY:
-            return _computed(kind, value_of(a, lane), value_of(b, lane), operand.dtype)
+            return _computed(kind, values_of(a, lanes), values_of(b, lanes), operand.dtype)
         case ops.Unary(kind="not", a=a):
-            return int(not value_of(a, lane))
+            return [int(not value) for value in values_of(a, lanes)]
         case ops.Cast(a=a, bits=False, result=result) if result.dtype.is_integer:
-            return wrap(value_of(a, lane), result.dtype)
+            return [wrap(value, result.dtype) for value in values_of(a, lanes)]
         case ops.Select(cond=cond, a=a, b=b):
-            return value_of(a if value_of(cond, lane) else b, lane)
+            which = values_of(cond, lanes)
+            first, second = (iter(values_of(arm, [lane for lane, taken in zip(lanes, which, strict=True)
+                                                  if bool(taken) is side])) for arm, side in ((a, True), (b, False)))
+            return [next(first if taken else second) for taken in which]
     raise UnknownError
 
 
-def _computed(kind: str, a: int, b: int, dtype: DType) -> int:
-    """The number as the GPU computes it, unsigned differences among them."""
-    if (kind in ("floordiv", "mod") and b == 0) or (kind in ("shl", "shr") and not 0 <= b < dtype.bits):
+def _computed(kind: str, left: list[int], right: list[int], dtype: DType) -> list[int]:
+    """The numbers as the GPU computes them, unsigned differences among them."""
+    if (kind in ("floordiv", "mod") and 0 in right) or \
+            (kind in ("shl", "shr") and not all(0 <= b < dtype.bits for b in right)):
         raise UnknownError
-    found = int(_BINARY[kind](a, b))
-    return wrap(found, dtype) if dtype.is_integer else found
+    found = [int(value) for value in map(_BINARY[kind], left, right)]
+    return [wrap(value, dtype) for value in found] if dtype.is_integer else found

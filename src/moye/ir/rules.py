@@ -466,6 +466,10 @@ def _tma(op: ops.TmaCopy) -> str | None:
         return f"{len(op.coordinates)} coordinates"
     if op.multicast is not None and op.multicast.dtype != uint16:
         return f"its mask is {op.multicast.dtype}, not uint16"
+    if op.offsets and (len(op.offsets) != len(op.coordinates) - 2 or op.kind not in ("load", "prefetch_box")):
+        return f"a {op.kind} with {len(op.coordinates)} coordinates and {len(op.offsets)} offsets"
+    if any(x.dtype != uint16 for x in op.offsets):
+        return f"its offsets are {', '.join(str(x.dtype) for x in op.offsets)}, not uint16"
     coordinates = _integers(**{f"coordinate {d}": x for d, x in enumerate(op.coordinates)})
     return coordinates or (None if op.barrier is None else _barrier(op.barrier))
 
@@ -494,6 +498,26 @@ def _bulk(op: ops.BulkCopy) -> str | None:
         return f"combines {op.src.dtype} by {op.by}"
     home = Space.CLUSTER if op.kind == "send" else Space.SHARED
     return _integers(bytes=op.bytes) or (None if op.barrier is None else _barrier(op.barrier, home))
+
+
+@verifies(ops.AsyncStore)
+def _async_store(op: ops.AsyncStore) -> str | None:
+    spaces = {ref.buffer.space for ref in (op.dst, op.barrier)}
+    if spaces != {Space.CLUSTER} or not _same_rank(op):
+        return "its memory and its mbarrier are not in one block of the cluster"
+    bits = len(op.values) * op.dst.dtype.bits
+    if any(value.dtype != op.dst.dtype for value in op.values) or bits not in (32, 64, 128) or op.dst.dtype.bits < 32:
+        return f"stores {', '.join(str(value.dtype) for value in op.values)} as {op.dst.dtype}"
+    if op.by is not None and len(op.values) != 1:
+        return f"combines {len(op.values)} elements at once"
+    return _barrier(op.barrier, Space.CLUSTER)
+
+
+def _same_rank(op: ops.AsyncStore) -> bool:
+    """Whether both addresses are of one block, as far as their ranks tell."""
+    mapped = [ref.buffer.base.op if ref.buffer.base is not None else None for ref in (op.dst, op.barrier)]
+    ranks = [base.rank if isinstance(base, ops.MapShared) else None for base in mapped]
+    return ranks[0] is not None and ranks[0] == ranks[1]
 
 
 @verifies(ops.Elect)

@@ -9,6 +9,7 @@ Libraries are found through ``sys.modules``; none is imported here.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
 from dataclasses import replace
@@ -20,6 +21,7 @@ MAKES_ARRAYS = ("torch", "numpy", "cupy", "spec")
 """The kinds of arrays beside which ``empty`` makes others."""
 
 
+@functools.partial(mo.scratch, raw=True)
 def empty(like: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
     """An uninitialised column-major array of this dtype and shape, of the library and on the device of ``like``."""
     if isinstance(like, mo.TensorLike):
@@ -76,6 +78,7 @@ def halves(x: Any) -> tuple[Any, Any]:
     return x[:rows], x[rows:]
 
 
+@mo.scratch
 def zeros(like: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
     """The same, of zeros."""
     x = empty(like, dtype, shape)
@@ -84,6 +87,7 @@ def zeros(like: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
     return x
 
 
+@mo.scratch
 def counters(like: Any, count: int) -> Any:
     """An int32 array of at least ``count`` zeros, which its kernel leaves behind as zeros; one for each stream.
 

@@ -245,9 +245,9 @@ def map_shared_rank(tensor: Tensor, rank: Scalar) -> Tensor:
     """mapa (space shared::cluster): the same tensor in the shared memory of block ``rank`` of this block's cluster.
 
     It has the same layout, dtype and swizzle.  It is read and written by element and by copies of single threads to and
-    from registers (ld, st.shared::cluster), and BulkCopy copies shared memory to it.  TMA, cp.async, matrix copies,
-    wgmma and atomics do not take it.  What another block wrote is there after a cluster barrier.  A block may exit only
-    when no other block needs its memory.
+    from registers (ld, st.shared::cluster); ``st_async``, ``red_async`` and atomics take it, and BulkCopy copies shared
+    memory to it.  TMA, cp.async, matrix copies and wgmma do not take it.  What another block wrote is there after a
+    cluster barrier.  A block may exit only when no other block needs its memory.
     """
     what = "map_shared_rank"
     if not isinstance(tensor, Tensor) or tensor.space is not Space.SHARED:

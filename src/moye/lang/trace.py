@@ -40,7 +40,6 @@ from moye.lang.source import definition
 from moye.lang.subscripts import require_no_traced_keys
 from moye.layout import Layout
 from moye.tensor.context import frame_of, locate, trace_into, tracing
-from moye.tensor.coords import CoordTensor, identity_tensor
 from moye.tensor.expr import Expr
 from moye.tensor.tensor import Tensor
 from moye.tensor.tma_boxes import TmaTiling
@@ -207,9 +206,8 @@ def _bind_tma(func: Func, spec: TmaSpec, name: str, index: int) -> TmaTensor:
     param = func.params[-1]
     assert isinstance(param, TensorParam), "just made"
     param.tensor_map = spec.tiling.map
-    coordinates = identity_tensor(array.layout.shape)
-    return TmaTensor(spec.tiling, array.buffer, CoordTensor(coordinates.layout, coordinates.offset, name, ragged=True),
-                     name)
+    shape: Any = array.layout.shape
+    return TmaTensor(spec.tiling, array.buffer, shape, name)
 
 
 def _leaf(x: Extent) -> Any:
@@ -238,7 +236,8 @@ def _add_notes(func: Func, specs: dict[str, Spec]) -> None:
 def _boxes(tiling: TmaTiling) -> str:
     box, swizzle = " x ".join(str(extent) for extent in tiling.map.box), tiling.map.swizzle
     swizzled = f" with {swizzle}-byte swizzle" if swizzle else ""
-    return f"{len(tiling.boxes)} box{'es' if len(tiling.boxes) > 1 else ''} of {box}{swizzled}"
+    merged = "".join(f", modes {modes} as one" for modes in tiling.map.modes if not isinstance(modes, int))
+    return f"{len(tiling.boxes)} box{'es' if len(tiling.boxes) > 1 else ''} of {box}{swizzled}{merged}"
 
 
 # --- captures --------------------------------------------------------------------------------------------------------

@@ -1,10 +1,11 @@
-"""Numbers of four bits as pairs of 16-bit floats, by the tricks on bits that hand-written kernels use.
+"""Numbers of four and six bits as pairs of 16-bit floats, by the tricks on bits that hand-written kernels use.
 
-In: words of eight numbers each.  Out: a fragment of float16 or bfloat16.
+In: words of eight numbers each, or of six bits sixteen in three words.  Out: a fragment of float16 or bfloat16.
 
     w = mo.unpack(words, mo.int4, mo.float16, scale=s)      # 9 to 13 instructions for eight values, and 4 for the scale
 
-Four bits under the exponent of 1024 (in bfloat16 128) are 1024 and the number: a subtraction is the conversion.
+Four bits under the exponent of 1024 (in bfloat16 128) are 1024 and the number: a subtraction is the conversion.  Floats
+have their digits moved, and a product makes up for the other bias.
 Source: Kim et al., "Who says elephants can't run" (2022), section 3; PTX ISA, lop3, prmt, fma.
 """
 
@@ -31,36 +32,54 @@ Array = Any
 _TWICE = 0x00010001
 
 
-def unpack(words: Any, dtype: DType, to: DType = dt.float16, *, scale: Any = None, zero: Any = None,
-           interleaved: bool = False) -> Tensor:
-    """The eight numbers of 4 bits in each word, as a fragment of ``to``: float16 or bfloat16.
+_LAYOUTS = {(4, False): (8, 1), (6, False): (16, 3), (6, True): (4, 1)}
+"""(bits, padded) -> how many numbers lie in how many words."""
 
-    ``words`` is an integer of 32 bits or a register tensor of n of them; the fragment has 8 * n elements.  ``dtype`` is
-    int4, uint4 or float4_e2m1fn.  Number i is in bits 4 * i to 4 * i + 3 of its word; with ``interleaved`` the even
-    ones, 2 * i, are there, and the odd ones, 2 * i + 1, in bits 4 * i + 16 to 4 * i + 19, which takes fewer
-    instructions.  The result is ``(number - zero) * scale``, rounded once: ``zero``, of uint4 alone, is an integer from
-    0 to 15, ``scale`` a scalar of ``to`` or a register tensor with one for each word.  Errors: DTypeError for other
-    dtypes.
+
+def unpack(words: Any, dtype: DType, to: DType = dt.float16, *, scale: Any = None, zero: Any = None,
+           interleaved: bool = False, padded: bool = False) -> Tensor:
+    """The numbers of 4 or 6 bits in words, as a fragment of ``to``: float16 or bfloat16.
+
+    ``dtype`` is int4, uint4 or float4_e2m1fn, eight in a word: number i is in bits 4 * i to 4 * i + 3.  With
+    ``interleaved`` the even ones, 2 * i, are there, and the odd ones, 2 * i + 1, in bits 4 * i + 16 to 4 * i + 19,
+    which takes fewer instructions.  Or it is float6_e2m3fn or float6_e3m2fn, 16 in three words: number i is in bits
+    6 * i to 6 * i + 5 of the 96; with ``padded`` there are four in a word, each in the lower bits of a byte (the upper
+    two are not looked at).  ``words`` is an integer of 32 bits or a register tensor of them, for whole groups.
+
+    The result is ``(number - zero) * scale``, rounded once: ``zero``, of uint4 alone, is an integer from 0 to 15,
+    ``scale`` a scalar of ``to`` or a register tensor with one for each word, or each three.  Errors: DTypeError for
+    other dtypes, TensorError for other numbers of words.
     """
     _check(dtype, to, zero)
+    if (padded and dtype.bits != 6) or (interleaved and dtype.bits != 4):
+        raise TraceError(f"unpack of {dtype}: " + (f"{dtype.bits} bits are not padded" if padded else
+                                                   "6 bits are not interleaved"), locs=(locate(),))
     several = words if isinstance(words, Tensor) else None
     count = 1 if several is None else static_size(several.layout)
-    result = make_fragment(make_layout((8 * count,)), to)
+    each, of = _LAYOUTS[dtype.bits, padded]
+    if count % of:
+        raise TensorError(f"unpack of {dtype}: {each} numbers are in {of} words, and there are {count}",
+                          locs=(locate(),))
+    result = make_fragment(make_layout((each * (count // of),)), to)
     pairs = recast_tensor(result, dt.uint32)
-    for i in range(count):
-        word = Expr(operand_of(words if several is None else several[i], dt.uint32, modulo=True))
-        parts = _four_bits(word, to, dtype, zero, interleaved) if dtype.is_integer else _e2m1(word, to, interleaved)
-        factor = _scale(scale, i, count, to)
+    for i in range(count // of):
+        group = [Expr(operand_of(words if several is None else several[of * i + j], dt.uint32, modulo=True))
+                 for j in range(of)]
+        parts = _six_bits(group, to, dtype) if dtype.bits == 6 else \
+            _four_bits(group[0], to, dtype, zero, interleaved) if dtype.is_integer else \
+            _e2m1(group[0], to, interleaved)
+        factor = _scale(scale, i, count // of, to)
         for j, part in enumerate(parts):
-            pairs[4 * i + j] = part if factor is None else _form(to).times(part, factor)
+            pairs[each // 2 * i + j] = part if factor is None else _form(to).times(part, factor)
     return result
 
 
 def _check(dtype: DType, to: DType, zero: Any) -> None:
     if to not in (dt.float16, dt.bfloat16):
         raise DTypeError(f"unpack to {to}: it makes float16 and bfloat16", locs=(locate(),))
-    if dtype not in (dt.int4, dt.uint4, dt.float4_e2m1fn):
-        raise DTypeError(f"unpack of {dtype}: it takes int4, uint4 and float4_e2m1fn", locs=(locate(),))
+    if dtype not in (dt.int4, dt.uint4, dt.float4_e2m1fn, dt.float6_e2m3fn, dt.float6_e3m2fn):
+        raise DTypeError(f"unpack of {dtype}: it takes int4, uint4, float4_e2m1fn, float6_e2m3fn and float6_e3m2fn",
+                         locs=(locate(),))
     if zero is not None and dtype is not dt.uint4:
         raise DTypeError(f"unpack of {dtype} has no zero: uint4 has", locs=(locate(),))
     own = zero.dtype if isinstance(zero, Expr) else dt.int32
@@ -71,12 +90,12 @@ def _check(dtype: DType, to: DType, zero: Any) -> None:
 
 
 def _scale(scale: Any, i: int, count: int, to: DType) -> Expr | None:
-    """The scale of word ``i``, in both halves of a word."""
+    """The scale of group ``i``, in both halves of a word."""
     if scale is None:
         return None
     if isinstance(scale, Tensor):
         if static_size(scale.layout) != count:
-            raise TensorError(f"unpack: {scale.label} has {static_size(scale.layout)} scales for {count} words",
+            raise TensorError(f"unpack: {scale.label} has {static_size(scale.layout)} scales for {count} groups",
                               locs=(locate(),))
         scale = scale[i]
     if not is_scalar(scale) or (isinstance(scale, Expr) and scale.dtype != to):
@@ -163,6 +182,56 @@ def _e2m1(word: Expr, to: DType, interleaved: bool) -> list[Expr]:
         signed = lop3(part, 0x80008000, moved, lambda a, b, c: (a & b) | c)
         found.append(_form(to).times(signed, _constant(bias)))
     return found
+
+
+# --- float6_e2m3fn, float6_e3m2fn ------------------------------------------------------------------------------------
+
+
+def _six_bits(group: list[Expr], to: DType, dtype: DType) -> list[Expr]:
+    """Words of two floats each, of one word of padded numbers or three words of dense ones."""
+    if len(group) == 1:
+        return _of_bytes(group[0], 0, to, dtype)
+    return [part for four in range(4) for part in _of_bytes(_spread(group, four), 2, to, dtype)]
+
+
+def _spread(words: list[Expr], four: int) -> Expr:
+    """Numbers 4 * four to 4 * four + 3 in the upper six bits of the bytes of a word.
+
+    First two come to lie at bit 2, and two at bit 18; then the second of each moves up by two bits.
+    """
+    lower, upper = (_at(words, 24 * four + 12 * i, 2 + 16 * i) for i in range(2))
+    pairs = prmt(lower, upper, 0x7610)
+    return prmt(pairs, pairs << 2, 0x7250)  # type: ignore[no-any-return]
+
+
+def _at(words: list[Expr], first: int, place: int) -> Expr:
+    """A word in which bit ``first`` of all of them lies at bit ``place``, and eleven more above it."""
+    i, bit = divmod(first, 32)
+    if bit + 12 > 32:
+        return bits.funnel_shift_right(words[i], words[i + 1], bit - place)  # type: ignore[no-any-return]
+    by = place - bit
+    return words[i] << by if by > 0 else words[i] >> -by if by else words[i]
+
+
+def _of_bytes(word: Expr, low: int, to: DType, dtype: DType) -> list[Expr]:
+    """Two words of two floats each: byte i has number i in the six bits from ``low`` on.
+
+    Sign and digits go to the upper and to the lower byte of each half, for four numbers at a time; then the bytes meet.
+    """
+    digits, bias = (3, 1) if dtype is dt.float6_e2m3fn else (2, 3)
+    own, half_bias = (10, 15) if to is dt.float16 else (7, 127)
+    lowest = own - digits                               # of the digits, in a half
+    both = 0x1F << lowest                               # exponent and digits
+    shift = low + 8 - lowest
+    moved = (word >> shift if shift else word) & 0x01010101 * (both >> 8)
+    upper = lop3(word << 2 - low if low < 2 else word, 0x80808080, moved, lambda a, b, c: (a & b) | c)
+    if both & 0xFF:
+        lower = word << lowest - low & 0x01010101 * (both & 0xFF)
+        halves = [prmt(lower, upper, selector) for selector in (0x5140, 0x7362)]
+    else:
+        halves = [prmt(upper, 0, selector) for selector in (0x1404, 0x3424)]
+    factor = _constant((2 * half_bias - bias << own) * _TWICE)          # 2 ** (half_bias - bias)
+    return [_form(to).times(half, factor) for half in halves]
 
 
 # --- pairs of 16-bit floats in a word --------------------------------------------------------------------------------

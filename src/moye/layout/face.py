@@ -64,6 +64,29 @@ def _foreign(value: object) -> bool:
     return not (isinstance(value, DynInt) or kind.__module__.startswith("moye."))
 
 
+_ours: dict[type, bool] = dict.fromkeys(_OWN, True)
+"""Types of which ``plain`` leaves each value as it is, and ``_foreign`` none is."""
+
+
+def _all_ours(values: Iterable[object]) -> bool:
+    """Whether arguments are the algebra's own: then nothing is to be looked at.  Most calls are moye's own."""
+    for value in values:
+        kind = type(value)
+        if kind is tuple:
+            if not _all_ours(value):  # type: ignore[arg-type]
+                return False
+        elif not (_ours[kind] if kind in _ours else _is_ours(kind)):
+            return False
+    return True
+
+
+def _is_ours(kind: type) -> bool:
+    """Classes of moye that are no tuples and do not become another integer; dynamic integers never do."""
+    known = _ours[kind] = kind.__module__.startswith("moye.") and not issubclass(kind, (int, tuple, list)) and \
+        (issubclass(kind, DynInt) or not hasattr(kind, "__index__"))
+    return known
+
+
 def _is_int(x: object) -> bool:
     return isinstance(x, (int, DynInt)) and not isinstance(x, bool)
 
@@ -163,13 +186,15 @@ def face(function: F) -> F:
     @functools.wraps(function)
     def called(*args: Any, **keywords: Any) -> Any:
         try:
-            args = tuple(map(plain, args))
-            keywords = {name: plain(value) for name, value in keywords.items()}
+            ours = not keywords and _all_ours(args)
+            if not ours:
+                args = tuple(map(plain, args))
+                keywords = {name: plain(value) for name, value in keywords.items()}
         except RecursionError:
             raise LayoutError(f"{function.__name__}: its arguments are nested too deeply") from None
         try:
-            odd = any(map(_foreign, (*args, *keywords.values()))) or \
-                any(type(args[i]) is tuple for i in numbers if i < len(args))
+            odd = (not ours and any(map(_foreign, (*args, *keywords.values())))) or \
+                (numbers and any(type(args[i]) is tuple for i in numbers if i < len(args)))
             if odd and (accused := _accused(function, signature.bind(*args, **keywords))) is not None:
                 raise accused
             return function(*args, **keywords)

@@ -170,6 +170,8 @@ def divides(d: Int, n: Int) -> bool | None:
 
 def add(a: Int, b: Int) -> Int:
     """The sum a + b; if one is a static 0, it is the other object."""
+    if type(a) is int and type(b) is int:               # nearly always
+        return a + b
     if is_const(a, 0):
         return b
     return a if is_const(b, 0) else a + b
@@ -177,6 +179,8 @@ def add(a: Int, b: Int) -> Int:
 
 def mul(a: Int, b: Int) -> Int:
     """The product a * b; a static 0 gives static 0, and a static 1 gives the other object."""
+    if type(a) is int and type(b) is int:
+        return a * b
     if is_const(a, 0) or is_const(b, 0):
         return 0
     if is_const(a, 1):

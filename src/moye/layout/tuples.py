@@ -44,7 +44,7 @@ def as_int_tuple(x: object, what: str) -> IntTuple:
     """x with lists turned into tuples and integer-likes into ints; LayoutError if a leaf is not an integer."""
     if isinstance(x, (tuple, list)):
         return tuple(as_int_tuple(item, what) for item in x)
-    if isinstance(x, DynInt) or type(x) is int:
+    if type(x) is int or isinstance(x, DynInt):
         return x
     try:
         return operator.index(x)  # type: ignore[arg-type]
@@ -252,6 +252,8 @@ def has_slice(crd: Coord) -> bool:
 
 def crd_to_offset(crd: Coord, shape: IntTuple, step: IntTuple) -> Int:
     """The inner product of the natural coordinate of ``crd`` with the strides; integers count modes left to right."""
+    if type(crd) is int and type(step) is int and type(shape) is int:
+        return crd * step                               # most coordinates come down to this
     if isinstance(crd, tuple):
         if not isinstance(shape, tuple) or not isinstance(step, tuple):
             if len(crd) == 1:
@@ -274,6 +276,10 @@ def crd_to_offset(crd: Coord, shape: IntTuple, step: IntTuple) -> Int:
 def _index_to_offset(index: Int, modes: Modes) -> Int:
     total: Int = 0
     for extent, step in modes[:-1]:
+        if type(index) is int and type(extent) is int and extent:
+            index, rest = divmod(index, extent)
+            total = add(total, mul(rest, step))
+            continue
         if not is_const(step, 0):
             total = add(total, mul(mod(index, extent), step))
         index = floor_div(index, extent)

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from moye.errors import TraceError
 from moye.hardware import MOST_GIVEN, REGISTER_UNIT, REGISTERS, WARPGROUP
 from moye.ir import ops
-from moye.ir.lanes import Lane, UnknownError, lanes_of_block, value_of
+from moye.ir.lanes import Lane, UnknownError, lanes_of_block, values_of
 from moye.ir.nodes import Block, Func
 
 Budgets = dict[int, ops.SetMaxRegisters]
@@ -94,7 +94,7 @@ def _walk(block: Block, lanes: Sequence[Lane], group: int, found: Budgets) -> op
 
 def _branch(op: ops.If, lanes: Sequence[Lane], group: int, found: Budgets) -> ops.Exit | None:
     """Follow the side that is taken.  If both are, each with some of the threads, neither may set a budget or leave."""
-    taken = [bool(value_of(op.cond, lane)) for lane in lanes]
+    taken = [bool(value) for value in values_of(op.cond, lanes)]
     if all(taken) or not any(taken):
         return _walk(op.then if taken[0] else op.orelse, lanes, group, found)
     before = found.get(group)

@@ -1,8 +1,8 @@
 """How far mbarrier operations and proxy fences must reach: the block, its cluster, or all memory.
 
 In: a Func.  Out: the ids of mbarrier operations that need the cluster's scope: remote arrivals (release) after accesses
-that other blocks may depend on, and waits (acquire) before reads of what other blocks may have written, each with no
-barrier of the cluster in between.  And the space of its proxy fences.
+that other blocks may depend on, and waits (acquire) before reads of what other blocks may have written (by st.async,
+too), each with no barrier of the cluster in between.  And the space of its proxy fences.
 
 Spelled out, the scope costs a fence of the whole GPU at each arrival and an invalidation of L1 at each wait; the ring
 of stages of a multicast, whose tiles the asynchronous proxy writes, does without.  May flag too many, never too few.
@@ -30,7 +30,8 @@ def handovers(func: Func) -> set[int]:
     """The ids of the arrivals and waits that hand over what threads have done to shared memory of the cluster."""
     walked = list(func.body.walk())
     mapped = {op.buffer.id for op in walked if isinstance(op, ops.MapShared)}
-    if not mapped or not any(isinstance(op, ops.MbarrierArrive) and op.rank is not None for op in walked):
+    if not mapped or not any(isinstance(op, ops.AsyncStore) or (isinstance(op, ops.MbarrierArrive)
+                                                                and op.rank is not None) for op in walked):
         return set()
     found: set[int] = set()
     _Releases({id(op) for op in walked if _tells(op, mapped)}, found).block(func.body, CLEAN, False)

@@ -235,8 +235,8 @@ def static_key(name: str, value: object, inside: tuple[object, ...] = ()) -> obj
         return (type(value), *(static_key(name, item, inside) for item in value))
     if isinstance(value, dict):
         return (dict, *((key, static_key(name, item, inside)) for key, item in value.items()))
-    if _is_record(value) and any(True for _ in _functions(value)):
-        return (type(value), *(static_key(name, item, inside) for item in _compared(value)))
+    if is_record(value) and any(True for _ in _functions(value)):
+        return (type(value), *(static_key(name, item, inside) for item in parts_of_record(value)))
     try:
         hash(value)
     except TypeError:
@@ -252,7 +252,7 @@ def unstable(value: object) -> bool:
 
     Functions in a frozen dataclass may do so if they have variables around them, or defaults that are not plain values.
     """
-    if not _is_record(value):
+    if not is_record(value):
         return isinstance(value, (types.FunctionType, JitFunction, tuple, list, dict))
     return any(f.__closure__ or not all(isinstance(x, _PLAIN) for x in (*(f.__defaults__ or ()),
                                                                          *(f.__kwdefaults__ or {}).values()))
@@ -261,8 +261,8 @@ def unstable(value: object) -> bool:
 
 def _functions(value: object) -> Iterator[types.FunctionType]:
     """The functions in a frozen dataclass, also those in dataclasses and tuples inside it."""
-    if _is_record(value):
-        for item in _compared(value):
+    if is_record(value):
+        for item in parts_of_record(value):
             yield from _functions(item)
     elif isinstance(value, (tuple, list)):
         for item in value:
@@ -275,13 +275,13 @@ def _functions(value: object) -> Iterator[types.FunctionType]:
         yield value
 
 
-def _is_record(value: object) -> bool:
+def is_record(value: object) -> bool:
     """Whether a static value is a frozen dataclass, which may hold functions."""
     params = getattr(type(value), "__dataclass_params__", None)
     return params is not None and bool(params.frozen) and not isinstance(value, _STATIC_TYPES)
 
 
-def _compared(value: Any) -> list[Any]:
+def parts_of_record(value: Any) -> list[Any]:
     """The parts of a dataclass that tell it from another."""
     return [getattr(value, field.name) for field in fields(value) if field.compare]
 

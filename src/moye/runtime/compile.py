@@ -295,7 +295,7 @@ def compile_program(spec: Specialised, arch: str, *, restrict: bool = True) -> P
         check_atoms(spec.func, arch)
         require_shared(spec, arch)
         func = replace(spec.func, restrict=restrict)    # other threads may print it otherwise
-        printed = print_kernel(func, lineinfo=lineinfo, asserts=asserts)
+        printed = print_kernel(func, lineinfo=lineinfo, asserts=asserts, arch=arch)
         check_arch(func, printed, arch)
         if "cuda" in env.show():
             print(printed.source, file=sys.stderr)
@@ -403,7 +403,7 @@ def _with_lines(func: Func, arch: str) -> tuple[str, str, str]:
     from moye.cuda.printing.printer import print_kernel
     from moye.runtime.cache import cache_key, opened
 
-    printed, flags = print_kernel(func, asserts=env.device_assert()), ("-lineinfo",)
+    printed, flags = print_kernel(func, asserts=env.device_assert(), arch=arch), ("-lineinfo",)
     cache = opened()
     key = cache_key(printed.source, (arch, *flags, "notes"), nvrtc.compiler_version())
     if cache is not None and (entry := cache.get_entry(key)) is not None and b".version" in entry[0]:

@@ -156,7 +156,7 @@ def _key_function(kinds: tuple[str, ...]) -> Callable[[tuple[Any, ...]], Any]:
                       "unstable": [f"static_key('{a}', {a})"]}[kind]
     lines = ["def key(args):", f"    ({_names(kinds)}) = args", f"    return ({''.join(p + ', ' for p in parts)})"]
     namespace: dict[str, Any] = {"static_key": static_key, "told_apart": told_apart}
-    exec(_code("\n".join(lines)), namespace)
+    exec(code("\n".join(lines)), namespace)
     key: Callable[[tuple[Any, ...]], Any] = namespace["key"]
     return key
 
@@ -166,14 +166,14 @@ def _names(kinds: Sequence[str]) -> str:
 
 
 @functools.lru_cache(1024)
-def _code(source: str) -> types.CodeType:
+def code(source: str) -> types.CodeType:
     return compile(source, "<moye launch>", "exec")
 
 
 # --- the launch function ---------------------------------------------------------------------------------------------
 
 
-class _Writer:
+class Writer:
     """The source of a launch function and the values that it refers to."""
 
     def __init__(self) -> None:
@@ -192,7 +192,7 @@ def _plan(spec: Specialised, ready: Ready, call: Call, args: tuple[Any, ...], ki
 
     Everything that they refer to is a closure variable, because these cost least.
     """
-    writer, names = _Writer(), _names(kinds)
+    writer, names = Writer(), _names(kinds)
     same = " and ".join(_same(writer, args, kinds)) or "True"
     body = _body(writer, spec, ready, call, args, kinds)
     last = f"a{len(kinds) - 1}"
@@ -209,7 +209,7 @@ def _plan(spec: Specialised, ready: Ready, call: Call, args: tuple[Any, ...], ki
               "stream": stream_reader(array_kind(call)), "configure": ready.configure, "call": ready.call,
               "function": ready.function, "retry": ready.retry, **writer.values}
     namespace: dict[str, Any] = {}
-    exec(_code("\n".join([f"def make({', '.join(values)}):", *lines])), namespace)
+    exec(code("\n".join([f"def make({', '.join(values)}):", *lines])), namespace)
     return Plan(*namespace["make"](**values))
 
 
@@ -217,14 +217,14 @@ def _indented(lines: Sequence[str], otherwise: str) -> list[str]:
     return [f"        {line.replace('OTHERWISE', otherwise)}" for line in lines]
 
 
-def _body(writer: _Writer, spec: Specialised, ready: Ready, call: Call, args: tuple[Any, ...],
+def _body(writer: Writer, spec: Specialised, ready: Ready, call: Call, args: tuple[Any, ...],
           kinds: tuple[str, ...]) -> list[str]:
     """What both functions do: check what the key does not hold, fill the parameters, launch."""
     leaf_args = [i for i, kind in enumerate(kinds) if kind in _ARRAYS or kind in _NUMBERS.values()]
     before, after = _autograd(writer, spec, leaf_args, args, kinds)
     lines = []
     if spec.captures:
-        lines += ["try:", f"    if held or not ({' and '.join(_captured(writer, spec.captures))}): OTHERWISE",
+        lines += ["try:", f"    if held or not ({' and '.join(captured(writer, spec.captures))}): OTHERWISE",
                   "except (KeyError, ValueError): OTHERWISE"]
     else:
         lines += ["if held: OTHERWISE"]
@@ -245,7 +245,7 @@ def _body(writer: _Writer, spec: Specialised, ready: Ready, call: Call, args: tu
             "if failed: OTHERWISE", *after]
 
 
-def _autograd(writer: _Writer, spec: Specialised, leaf_args: Sequence[int], args: tuple[Any, ...],
+def _autograd(writer: Writer, spec: Specialised, leaf_args: Sequence[int], args: tuple[Any, ...],
               kinds: Sequence[str]) -> tuple[list[str], list[str]]:
     """What to do before and after the launch for the torch tensors that it writes."""
     dirty = [(args[i], f"a{i}") if kinds[i] == "torch" else (args[i].array, f"a{i}.array")
@@ -259,7 +259,7 @@ def _autograd(writer: _Writer, spec: Specialised, leaf_args: Sequence[int], args
             [f"{writer.name(bump)}(({''.join(f'{text}, ' for _, text in dirty)}))"])
 
 
-def _packed(writer: _Writer, ready: Ready, call: Call, leaf_args: Sequence[int], kinds: Sequence[str]) -> str:
+def _packed(writer: Writer, ready: Ready, call: Call, leaf_args: Sequence[int], kinds: Sequence[str]) -> str:
     """What a launch packs: pointers, numbers, and the tensor maps of pointers."""
     parts = []
     for n, slot in zip(ready.sources, ready.slots, strict=True):
@@ -273,7 +273,7 @@ def _packed(writer: _Writer, ready: Ready, call: Call, leaf_args: Sequence[int],
     return "".join(parts)
 
 
-def _unseen(writer: _Writer, spec: Specialised, call: Call, args: tuple[Any, ...], kinds: tuple[str, ...],
+def _unseen(writer: Writer, spec: Specialised, call: Call, args: tuple[Any, ...], kinds: tuple[str, ...],
             leaf_args: Sequence[int], values: str, packed: str) -> list[str]:
     """The launch of pointers and numbers that are not among the recent ones, which fit and are packed."""
     numbers = [kinds[i] for i in leaf_args if kinds[i] not in _ARRAYS]
@@ -297,7 +297,7 @@ def _unseen(writer: _Writer, spec: Specialised, call: Call, args: tuple[Any, ...
     return lines
 
 
-def _same(writer: _Writer, args: tuple[Any, ...], kinds: tuple[str, ...]) -> list[str]:
+def _same(writer: Writer, args: tuple[Any, ...], kinds: tuple[str, ...]) -> list[str]:
     """Conditions that these are the arguments of the plan; they are cheap, and stricter than the key."""
     found: list[str] = []
     tensors: list[int] = []
@@ -313,7 +313,7 @@ def _same(writer: _Writer, args: tuple[Any, ...], kinds: tuple[str, ...]) -> lis
             found.append(f"a{i}.__class__ is {writer.name(type(x))}")
     inner = {i: (args[i].array, f"a{i}.array") if kinds[i].startswith("tma") else (args[i], f"a{i}") for i in tensors}
     torchs = all(kinds[i] in ("torch", "tma-torch") for i in tensors)
-    check = _tensor_check([x for x, _ in inner.values()]) if torchs else None
+    check = tensor_check([x for x, _ in inner.values()]) if torchs else None
     if check is not None:
         found += [f"a{i}.__class__ is {writer.name(TmaCopy)} and a{i}.key == {writer.name(args[i].key)}"
                   for i in tensors if kinds[i] == "tma-torch"]
@@ -326,7 +326,7 @@ def _same(writer: _Writer, args: tuple[Any, ...], kinds: tuple[str, ...]) -> lis
     return found
 
 
-def _captured(writer: _Writer, captures: Sequence[Capture]) -> list[str]:
+def captured(writer: Writer, captures: Sequence[Capture]) -> list[str]:
     """Conditions that the names that the kernel reads still hold what they hold now."""
     found = []
     for capture in captures:
@@ -338,7 +338,7 @@ def _captured(writer: _Writer, captures: Sequence[Capture]) -> list[str]:
     return found
 
 
-def _moved(writer: _Writer, spec: Specialised, call: Call, leaf_args: Sequence[int], kinds: Sequence[str],
+def _moved(writer: Writer, spec: Specialised, call: Call, leaf_args: Sequence[int], kinds: Sequence[str],
            args: Sequence[Any]) -> list[str]:
     """Conditions that pointers or numbers leave the plan: alignment, overlap, the class of an integer."""
     found: list[str] = []
@@ -400,7 +400,7 @@ def _reads(operand: Any, ids: set[int]) -> bool:
 # --- torch -----------------------------------------------------------------------------------------------------------
 
 
-def _tensor_check(tensors: Sequence[Any]) -> Callable[..., bool] | None:
+def tensor_check(tensors: Sequence[Any]) -> Callable[..., bool] | None:
     """torch.compile's guard: class, dtype, device, shape, strides and negation of all tensors in one C++ call."""
     guards = _tensor_guards()
     if guards is None or not tensors:

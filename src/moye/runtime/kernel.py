@@ -24,7 +24,7 @@ from moye.errors import ArgumentError, LaunchError, TraceError
 from moye.ir.nodes import Func
 from moye.lang.pickling import reduced
 from moye.lang.trace import changed
-from moye.runtime import prepare, respecialised, sessions
+from moye.runtime import prepare, recording, respecialised, sessions
 from moye.runtime.arguments import Call, Signature, classify, same_device
 from moye.runtime.arrays import TensorLike
 from moye.runtime.autograd import mark, written_tensors
@@ -163,6 +163,9 @@ class Kernel:
         device, spec = self._checked(call, grid, block, cluster, smem)
         if stream is not None:
             stream_handle(stream)
+        if (told := recording.recording()) is not None and 0 not in grid \
+                and not told.launch(spec, call, device, grid, stream, smem, dependent):
+            return None
         if (held := prepare.compilation()) is not None:
             held.take(spec, call, device)
         elif 0 in grid:

@@ -22,7 +22,7 @@ from moye import env
 from moye.dtypes import DType, float32
 from moye.errors import ArgumentError
 from moye.ir.nodes import ScalarParam
-from moye.runtime import fast_launch, sessions
+from moye.runtime import fast_launch, recording, sessions
 from moye.runtime.arguments import Call, require_float32
 from moye.runtime.arrays import ArrayInfo, TensorLike, describe
 from moye.runtime.autograd import mark, require_untracked, written_tensors
@@ -159,6 +159,7 @@ class Prepared:
         return self._ready.buffer(self._ready.moving(call))[2]
 
     def _the_long_way(self, config: Any) -> None:
+        recording.cannot_repeat(f"{self._spec.func.name} is launched as it was prepared")
         if (held := compilation()) is not None:
             held.take(self._spec, self._call, self._ordinal)
         elif (session := sessions.session()) is not None:
@@ -184,6 +185,7 @@ class PreparedOnHost(Prepared):
 
     def __call__(self) -> None:
         require_untracked(self._spec.func.name, self._dirty)
+        recording.cannot_repeat(f"{self._spec.func.name} is launched as it was prepared")
         if (held := compilation()) is not None:
             held.take(self._spec, self._call, None)
         elif (session := sessions.session()) is not None:

@@ -37,19 +37,26 @@ def check_coordinate(tensor: View, coordinate: object) -> tuple[Pending, ...]:
     there.
     """
     shape = tensor.layout.shape
+    found: list[Pending] = []
     if not isinstance(coordinate, tuple):
-        return tuple(_check(tensor, 0, coordinate, shape))
+        _check(tensor, 0, coordinate, shape, found)
+        return tuple(found)
     shapes = shape if isinstance(shape, tuple) else (shape,)
-    return tuple(found for mode, (entry, extent) in enumerate(zip(coordinate, shapes, strict=False))
-                 for found in _check(tensor, mode, entry, extent))
+    for mode, (entry, extent) in enumerate(zip(coordinate, shapes, strict=False)):
+        _check(tensor, mode, entry, extent, found)
+    return tuple(found)
 
 
-def _check(tensor: View, mode: int, entry: object, shape: IntTuple) -> Iterator[Pending]:
+def _check(tensor: View, mode: int, entry: object, shape: IntTuple, found: list[Pending]) -> None:
+    """Append the entries of one mode that are not proven inside."""
     if isinstance(entry, tuple) and isinstance(shape, tuple):
         for part, extent in zip(entry, shape, strict=False):
-            yield from _check(tensor, mode, part, extent)
+            _check(tensor, mode, part, extent, found)
     elif isinstance(entry, (int, Expr)):
-        yield from _check_entry(tensor, mode, entry, product(shape))
+        size = product(shape)
+        # Both static is the usual case, and nothing else need be asked then.
+        if not (isinstance(entry, int) and isinstance(size, int) and 0 <= entry < size):
+            found.extend(_check_entry(tensor, mode, entry, size))
 
 
 def _check_entry(tensor: View, mode: int, entry: int | Expr, extent: Int) -> Iterator[Pending]:

@@ -59,7 +59,7 @@ def copy_bulk(op: BulkOp, places: tuple[object, ...], barrier: tuple[Tensor, Int
     _check_options(asked, kind, barrier, multicast, hint)
     for view in (src, dst):
         judge_run(view, size, write=view is dst)
-    completes = None if barrier is None else _barrier(op, dst, barrier)
+    completes = None if barrier is None else barrier_there(f"a copy with {op}", dst, barrier)
     mask = None if multicast is None else operand_of(multicast, uint16)
     for to, of in runs.steps():
         builder().emit(ops.BulkCopy(
@@ -99,9 +99,9 @@ def _first(view: Tensor, step: Int = 0) -> Ref:
     return Ref(view.buffer, index_operand(view.offset + step), view.dtype)
 
 
-def _barrier(op: BulkOp, dst: Tensor, barrier: object) -> Ref:
+def barrier_there(what: str, dst: Tensor, barrier: object) -> Ref:
     """The mbarrier, in the block that ``dst`` is in."""
-    ref = barrier_ref(f"a copy with {op}", barrier)
+    ref = barrier_ref(what, barrier)
     if dst.buffer.base is None:
         return ref
     mapped = dst.buffer.base.op

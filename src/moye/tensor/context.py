@@ -161,17 +161,20 @@ def _frame(known: _Code, lasti: int) -> Frame:
 def locate() -> Loc:
     """The user's frames between the kernel's entry and here, outermost first."""
     frames: list[Frame] = []
-    current = sys._getframe(1)
+    current: FrameType | None = sys._getframe(1)
     while current is not None:
         code = current.f_code
-        if code.co_name == "_trace_entry" and is_internal(code.co_filename):
-            break
-        if code.co_name != "<lambda>" or not frames:
+        known = _codes.get(id(code))
+        # Most frames are moye's own: they are passed without a call, because each operation of a kernel comes by here.
+        if known is not None and not known.positions:
+            if code.co_name == "_trace_entry":
+                break
+        elif code.co_name != "<lambda>" or not frames:
             frame = frame_of(code, current.f_lasti)
             if frame is not None:
                 frames.append(frame)
-        if current.f_back is None:
-            break
+            elif code.co_name == "_trace_entry":
+                break
         current = current.f_back
     frames.reverse()
     return Loc(tuple(frames))

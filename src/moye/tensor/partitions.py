@@ -14,7 +14,7 @@ from typing import Any
 from moye.atoms.atom import CopyOp, MmaOp
 from moye.errors import LaunchError, LayoutError, TensorError
 from moye.ir import ops
-from moye.ir.lanes import UnknownError, lanes_of_block, value_of
+from moye.ir.lanes import UnknownError, lanes_of_block, values_of
 from moye.ir.nodes import Literal
 from moye.layout import DynInt, Layout, is_bijective, rank, size
 from moye.tensor.context import builder, locate, tracing
@@ -115,8 +115,10 @@ def _require_some(what: str, threads: int, thread: Expr, call: str) -> None:
     index = operand_of(thread)
     said = f"{what} has {threads} threads, but the thread index given to {call}"
     try:
-        came = [value_of(index, lane) for lane in lanes_of_block(here.func.block_dim)
-                if all(value_of(cond, lane) for cond in here.open_conditions)]
+        lanes = lanes_of_block(here.func.block_dim)
+        for cond in here.open_conditions:
+            lanes = [lane for lane, holds in zip(lanes, values_of(cond, lanes), strict=True) if holds]
+        came: list[int] | None = values_of(index, lanes)
     except UnknownError:
         came = None
     if came is not None and all(0 <= number < threads for number in came):

@@ -11,7 +11,6 @@ Source: PTX ISA, red: .vec_32_bit, .vec_16_bit.
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
 from moye.dtypes import Space
 from moye.errors import DTypeError, TensorError
@@ -47,11 +46,11 @@ def red(dst: Tensor, src: Tensor, kind: str = "add", *, order: str = "relaxed", 
     judge(dst, True)
     extents = [extent for extent in accesses.extents if isinstance(extent, int)]
     for point in itertools.product(*map(range, reversed(extents))):
-        to, of = (_moved(view.offset, point[::-1], strides)
+        to, of = (moved(view.offset, point[::-1], strides)
                   for view, strides in zip((dst, src), accesses.strides, strict=True))
         lane = 0 if at is None else space.strides[1][at]
         assert isinstance(lane, int) and isinstance(of, int), "registers lie at static distances"
-        values = [_register(src, of + i * lane) for i in range(most if at is not None else 1)]
+        values = [register(src, of + i * lane) for i in range(most if at is not None else 1)]
         builder().emit(ops.Atomic(
             result=Value(dst.dtype), kind=kind, ref=Ref(dst.buffer, index_operand(to), dst.dtype, dst.swizzle),
             value=values[0], more=tuple(values[1:]), order=order, scope=scope))  # type: ignore[arg-type]
@@ -77,13 +76,15 @@ def _either(counts: tuple[int, ...]) -> str:
     return " or ".join(map(str, counts))
 
 
-def _moved(offset: Int, steps: tuple[int, ...], strides: tuple[Int, ...]) -> Int:
+def moved(offset: Int, steps: tuple[int, ...], strides: tuple[Int, ...]) -> Int:
+    """An offset so many steps further on in each dimension."""
     for step, stride in zip(steps, strides, strict=True):
         offset = offset + step * stride
     return offset
 
 
-def _register(src: Tensor, offset: int) -> Any:
+def register(src: Tensor, offset: int) -> Value:
+    """The element of a register tensor at an offset of its buffer."""
     value = Value(src.dtype)
     builder().emit(ops.Load(result=value, ref=Ref(src.buffer, index_operand(offset), src.dtype, src.swizzle)))
     return value

@@ -28,9 +28,13 @@ from moye.layout.tuples import zip_leaves
 AnyLayout = Layout | ComposedLayout
 Leaves = list[tuple[int, int]]
 """The (extent, stride) of a mode's parts; each begins where the coordinates of those before it end."""
+Group = tuple[int, ...]
+"""Modes of an array that are one dimension of its map, the innermost first; mostly one."""
 
 MAX_BOX, MAX_RANK = 256, 5
 _ALIGN, _PART, _MOST_BOXES = 128, 16, 256
+_MERGING = ("two modes of an array without a gap between them merge if tiles have all of the inner one, or one element "
+            "of the outer one and a divisor of the inner one")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +51,8 @@ class TmaTiling:
 
     ``tile`` has the tile's extent along each mode of the array.  A tile in shared memory is aligned to ``align`` bytes.
     With ``multicast`` n, a block copies only the n-th part of each box.  Parts lie ``part`` apart: (dimension of the
-    map, coordinates, elements of shared memory).
+    box, coordinates, elements of shared memory).  ``along`` are the modes of the copy's coordinates that each dimension
+    of a box runs along: those of the array, except in im2col mode.
     """
 
     op: TmaOp
@@ -58,6 +63,7 @@ class TmaTiling:
     align: int
     multicast: int = 1
     part: tuple[int, int, int] = (0, 0, 0)
+    along: tuple[int | Group, ...] = ()
 
     @property
     def bytes(self) -> int:
@@ -70,31 +76,39 @@ class TmaTiling:
 
 @functools.lru_cache(1024)
 def tma_tiling(op: TmaOp, dtype: DType, strides: tuple[int | None, ...], layout: AnyLayout,
-               tile: tuple[int, ...] | None, multicast: int) -> TmaTiling:
+               tile: tuple[int, ...] | None, multicast: int, groups: tuple[Group, ...] | None = None) -> TmaTiling:
     """The boxes of a tile; LayoutError (B5) if TMA cannot copy it.
 
     ``strides`` holds 1 for unit strides, and 0 for modes along which the array repeats itself; the map leaves these
-    out.
+    out where a tile has one element along them.  ``groups`` are modes that are merged.
     """
     asked = f"make_tma_copy({op}) of a {dtype} array and tiles {layout}"
     if not op.takes(dtype):
         raise DTypeError(f"{asked}: there is no {str(op).removesuffix('()')} of {dtype}")
-    if not 1 <= len(strides) <= MAX_RANK:
-        raise _broken(asked, f"the array has {len(strides)} modes, and TMA takes 1 to {MAX_RANK}")
     span = _span(asked, dtype, layout)
     inner = layout.layout if isinstance(layout, ComposedLayout) else layout
     modes, extents = _modes(asked, inner, len(strides), tile)
-    unit = _unit(asked, strides, modes)
-    _require_single(asked, strides, extents)
-    dims = _dimensions(asked, dtype, modes, [mode for mode, stride in enumerate(strides) if stride != 0], unit, span)
-    boxes, align = _boxes(modes, dims), max(_ALIGN, 8 * span)
+    groups = groups or tuple((mode,) for mode, stride in enumerate(strides) if stride != 0 or extents[mode] > 1)
+    if not 1 <= len(groups) <= MAX_RANK:
+        raise _broken(asked, f"the array has {len(groups)} modes, and TMA takes 1 to {MAX_RANK}", _MERGING)
+    leaves = {group: _joined([leaf for mode in group for leaf in modes[mode]]) for group in groups}
+    dims = _dimensions(asked, dtype, leaves, _unit(asked, strides, leaves), span)
+    boxes, align = _boxes(leaves, dims), max(_ALIGN, 8 * span)
     _require_places(asked, dtype, boxes, align)
     part = (0, 0, 0)
     if multicast != 1:
         dims, part = _parts(asked, dtype, dims, multicast, align)
-    box = TensorMap(op.in_shared(dtype), tuple(mode for mode, _ in dims), tuple(extent for _, extent in dims), span,
+    along = tuple(group[0] if len(group) == 1 else group for group, _ in dims)
+    box = TensorMap(op.in_shared(dtype), along, tuple(extent for _, extent in dims), span,
                     *((op.prefetch, op.outside) if isinstance(op, TmaLoad) else ()))
-    return TmaTiling(op, box, layout, extents, boxes, align, multicast, part)
+    return TmaTiling(op, box, layout, extents, boxes, align, multicast, part, along)
+
+
+def tile_extents(layout: AnyLayout, tile: tuple[int, ...] | None, count: int) -> tuple[int, ...]:
+    """The extents of a tile along ``count`` modes of an array, of which a layout or a tile names the first."""
+    inner = layout.layout if isinstance(layout, ComposedLayout) else layout
+    own = tile or tuple(_number(size(inner, mode)) for mode in range(rank(inner)))
+    return own + (1,) * (count - len(own))
 
 
 def _broken(asked: str, why: str, hint: str | None = None) -> LayoutError:
@@ -121,11 +135,9 @@ def _modes(asked: str, inner: Layout, count: int, tile: tuple[int, ...] | None) 
     """The parts of the tile along each mode of the array, and its extents."""
     if not is_static(inner):
         raise _broken(asked, "the layout of the tile must be static")
-    if tile is None:
-        tile = tuple(_number(size(inner, mode)) for mode in range(rank(inner)))
+    tile = tile_extents(inner, tile, count)
     if len(tile) > count or math.prod(tile) != size(inner):
         raise _broken(asked, f"a tile {tile} of an array of {count} modes is not the {size(inner)} elements of {inner}")
-    tile += (1,) * (count - len(tile))
     if not is_injective(inner):
         raise _broken(asked, "several elements of the tile lie at one place of shared memory")
     try:
@@ -146,32 +158,36 @@ def _number(x: Any) -> int:
     return x
 
 
-def _unit(asked: str, strides: Sequence[int | None], modes: list[Leaves]) -> int:
-    """The mode along which the array and the tile are contiguous."""
-    found = [mode for mode, stride in enumerate(strides) if stride == 1]
+def _joined(leaves: Leaves) -> Leaves:
+    """Neighbours that follow each other without a gap are one."""
+    found: Leaves = []
+    for extent, stride in leaves:
+        if found and stride == found[-1][0] * found[-1][1]:
+            found[-1] = (found[-1][0] * extent, found[-1][1])
+        else:
+            found.append((extent, stride))
+    return found
+
+
+def _unit(asked: str, strides: Sequence[int | None], leaves: dict[Group, Leaves]) -> Group:
+    """The dimension along which the array and the tile are contiguous."""
+    found = [group for group in leaves if any(strides[mode] == 1 for mode in group)]
     if not found:
         raise _broken(asked, "no mode of the array has stride 1", hint="pass a contiguous copy")
-    both = [mode for mode in found if modes[mode] and modes[mode][0][1] == 1]
+    both = [group for group in found if leaves[group] and leaves[group][0][1] == 1]
     if both:
         return both[0]
-    own = next((mode for mode, leaves in enumerate(modes) if leaves and leaves[0][1] == 1), None)
+    own = next((group[0] for group, parts in leaves.items() if parts and parts[0][1] == 1), None)
     tiles = "along no mode" if own is None else f"along mode {own}"
-    raise _broken(asked, f"the array is contiguous along mode {found[0]} and the tile {tiles}, but TMA does not "
-                         "transpose", hint=f"make the tile's layout contiguous along mode {found[0]}")
+    mode = found[0][0]
+    raise _broken(asked, f"the array is contiguous along mode {mode} and the tile {tiles}, but TMA does not "
+                         "transpose", hint=f"make the tile's layout contiguous along mode {mode}")
 
 
-def _require_single(asked: str, strides: Sequence[int | None], extents: tuple[int, ...]) -> None:
-    """Check that a tile has one element along a mode of stride 0."""
-    for mode, (stride, extent) in enumerate(zip(strides, extents, strict=True)):
-        if stride == 0 and extent > 1:
-            raise _broken(asked, f"mode {mode} of the array has stride 0 and the tile {extent} elements along it, but "
-                                 "TMA repeats none", hint=f"make the tile's extent 1 along mode {mode}, or pass a copy")
-
-
-def _dimensions(asked: str, dtype: DType, modes: list[Leaves], moving: list[int], unit: int,
-                span: int) -> list[tuple[int, int]]:
-    """The (mode, extent) of each dimension of a box: as many modes as follow each other without a gap in the tile."""
-    run = modes[unit][0][0]
+def _dimensions(asked: str, dtype: DType, leaves: dict[Group, Leaves], unit: Group,
+                span: int) -> list[tuple[Group, int]]:
+    """The (modes, extent) of each dimension of a box: as many as follow each other without a gap in the tile."""
+    run = leaves[unit][0][0]
     row = span * 8 // dtype.bits
     if span and run % row:
         raise _broken(asked, f"rows of {run * dtype.bits // 8} bytes are no multiple of the {span} bytes that the "
@@ -179,18 +195,18 @@ def _dimensions(asked: str, dtype: DType, modes: list[Leaves], moving: list[int]
     together = _PART if run <= MAX_BOX else _ALIGN      # boxes side by side begin at whole lines
     inner = row or _fitting(run, math.gcd(run, together * 8 // dtype.bits))
     if inner * dtype.bits // 8 % _PART:
-        raise _broken(asked, f"the tile has runs of {inner * dtype.bits // 8} bytes along mode {unit}, and TMA copies "
-                             f"multiples of {_PART}")
+        raise _broken(asked, f"the tile has runs of {inner * dtype.bits // 8} bytes along mode {unit[0]}, and TMA "
+                             f"copies multiples of {_PART}", _MERGING)
     dims, reached = [(unit, inner)], inner
     # TMA packs a box without gaps, so a mode joins it only if its stride is what the box holds so far.
-    rest = [mode for mode in moving if mode != unit]
-    while following := [mode for mode in rest if modes[mode] and modes[mode][0][1] == reached]:
-        mode = following[0]
-        extent = _fitting(modes[mode][0][0])
-        dims.append((mode, extent))
-        rest.remove(mode)
+    rest = [group for group in leaves if group != unit]
+    while following := [group for group in rest if leaves[group] and leaves[group][0][1] == reached]:
+        group = following[0]
+        extent = _fitting(leaves[group][0][0])
+        dims.append((group, extent))
+        rest.remove(group)
         reached *= extent
-    return [*dims, *((mode, 1) for mode in rest)]
+    return [*dims, *((group, 1) for group in rest)]
 
 
 def _fitting(extent: int, of: int = 1) -> int:
@@ -198,12 +214,12 @@ def _fitting(extent: int, of: int = 1) -> int:
     return next(part for part in range(min(extent, MAX_BOX), 0, -1) if extent % part == 0 and part % of == 0)
 
 
-def _boxes(modes: list[Leaves], dims: list[tuple[int, int]]) -> tuple[TmaBox, ...]:
+def _boxes(leaves: dict[Group, Leaves], dims: list[tuple[Group, int]]) -> tuple[TmaBox, ...]:
     """Every box of the tile, in the order of their places."""
     steps: list[tuple[int, int, int, int]] = []         # (count, dimension, coordinates apart, elements apart)
-    for d, (mode, extent) in enumerate(dims):
+    for d, (group, extent) in enumerate(dims):
         step = 1
-        for n, (count, stride) in enumerate(modes[mode]):
+        for n, (count, stride) in enumerate(leaves[group]):
             inside = extent if n == 0 else 1
             steps.append((count // inside, d, step * inside, stride * inside))
             step *= count
@@ -228,14 +244,14 @@ def _require_places(asked: str, dtype: DType, boxes: tuple[TmaBox, ...], align: 
                       hint=f"a box takes rows that follow each other without a gap, of at most {MAX_BOX} elements")
 
 
-def _parts(asked: str, dtype: DType, dims: list[tuple[int, int]], count: int,
-           align: int) -> tuple[list[tuple[int, int]], tuple[int, int, int]]:
+def _parts(asked: str, dtype: DType, dims: list[tuple[Group, int]], count: int,
+           align: int) -> tuple[list[tuple[Group, int]], tuple[int, int, int]]:
     """The dimensions of one part of a box, and how far the parts lie apart."""
     # Split along the slowest dimension: each part is one run of shared memory then.
     last = max(d for d, (_, extent) in enumerate(dims) if extent > 1)
-    mode, extent = dims[last]
+    group, extent = dims[last]
     apart = math.prod(e for _, e in dims) // max(count, 1)
     if count < 1 or not last or extent % count or apart * dtype.bits // 8 % align:
         raise _broken(asked, f"boxes of {' x '.join(str(e) for _, e in dims)} elements have no {count} parts that each "
                              f"begin at a multiple of {align} bytes")
-    return [*dims[:last], (mode, extent // count), *dims[last + 1:]], (last, extent // count, apart)
+    return [*dims[:last], (group, extent // count), *dims[last + 1:]], (last, extent // count, apart)

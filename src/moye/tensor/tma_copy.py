@@ -15,7 +15,7 @@ from math import prod
 from typing import Any
 from typing import Literal as OneOf
 
-from moye.atoms.tma import TmaOp, TmaReduce
+from moye.atoms.tma import TmaLoadIm2col, TmaOp, TmaReduce
 from moye.dtypes import DType, Space, int32, uint16, uint32, uint64
 from moye.errors import AlignmentError, DTypeError, TensorError
 from moye.ir import ops
@@ -24,29 +24,40 @@ from moye.layout import ComposedLayout, Int, Layout, ScaledBasis, coalesce, rank
 from moye.layout.tuples import zip_leaves
 from moye.tensor.accesses import judge
 from moye.tensor.context import builder, locate
-from moye.tensor.coords import CoordTensor
-from moye.tensor.expr import Expr, Scalar, operand_of
+from moye.tensor.coords import CoordTensor, identity_tensor
+from moye.tensor.expr import Expr, Scalar, operand_of, where
+from moye.tensor.im2col import im2col_box, im2col_shape
 from moye.tensor.slices import normalise
 from moye.tensor.tensor import Tensor, index_operand
 from moye.tensor.tma_boxes import TmaTiling
 
 Hint = OneOf["evict_first", "evict_last"]
+_PART = 16
 _KINDS = {"load": "load", "store": "store", "reduce": "reduction"}
 
 
 class TmaTensor:
     """A TMA copy in a kernel: ``tensor`` has the coordinates of its array, and ``bytes`` is the size of one tile.
 
-    ``tile`` has the extents of a tile; ``dtype`` and ``smem_layout`` describe a tile in shared memory.
+    ``tile`` has the extents of a tile; ``dtype`` and ``smem_layout`` describe a tile in shared memory.  ``shape`` is
+    that of the array.
     """
 
-    __slots__ = ("buffer", "name", "tensor", "tiling")
+    __slots__ = ("buffer", "name", "shape", "tiling")
 
-    def __init__(self, tiling: TmaTiling, buffer: Buffer, tensor: CoordTensor, name: str) -> None:
+    def __init__(self, tiling: TmaTiling, buffer: Buffer, shape: tuple[Any, ...], name: str) -> None:
         self.tiling = tiling
         self.buffer = buffer
-        self.tensor = tensor
+        self.shape = shape
         self.name = name
+
+    @property
+    def tensor(self) -> CoordTensor:
+        """The coordinates: of the array, or in im2col mode of the matrix (outputs, channels, places of the filter)."""
+        op = self.tiling.op
+        shape = im2col_shape(op, self.shape) if isinstance(op, TmaLoadIm2col) else self.shape
+        whole = identity_tensor(shape)
+        return CoordTensor(whole.layout, whole.offset, self.name, ragged=True)
 
     @property
     def label(self) -> str:
@@ -98,9 +109,9 @@ def copy_tma(tma: TmaTensor, places: tuple[object, ...], barrier: tuple[Tensor, 
         first[d] = first[d] + part * apart
         offset = part * elements
     for box in tma.tiling.boxes:
-        at = tuple(_coordinate(start + step) for start, step in zip(first, box.coordinates, strict=True))
+        at, offsets = _box(tma, [start + step for start, step in zip(first, box.coordinates, strict=True)], "copyto")
         builder().emit(ops.TmaCopy(
-            kind=tma.tiling.op.kind, by=_by(tma.tiling.op), tensor=tma.buffer, coordinates=at,
+            kind=tma.tiling.op.kind, by=_by(tma.tiling.op), tensor=tma.buffer, coordinates=at, offsets=offsets,
             smem=Ref(smem.buffer, index_operand(smem.offset + offset + box.offset), smem.dtype),
             barrier=None if barrier is None else barrier_ref(f"a load with {tma.label}", barrier),
             multicast=None if multicast is None else operand_of(multicast, uint16),
@@ -119,8 +130,32 @@ def prefetch_boxes(tma: TmaTensor, coordinates: object, hint: Any) -> None:
         for part in range(tma.tiling.multicast):
             at = [start + step for start, step in zip(first, box.coordinates, strict=True)]
             at[dimension] = at[dimension] + part * apart
+            place, offsets = _box(tma, at, "prefetch")
             builder().emit(ops.TmaCopy(kind="prefetch_box", tensor=tma.buffer, smem=None, hint=hint,
-                                       coordinates=tuple(_coordinate(x) for x in at)))
+                                       coordinates=place, offsets=offsets))
+
+
+def _box(tma: TmaTensor, first: list[Any], asked: str) -> tuple[tuple[Operand, ...], tuple[Operand, ...]]:
+    """The coordinates of a box as the instruction takes them, and in im2col mode its offsets."""
+    coordinates: tuple[Any, ...] = tuple(first)
+    offsets: tuple[Any, ...] = ()
+    if isinstance(tma.tiling.op, TmaLoadIm2col):
+        coordinates, offsets = im2col_box(tma.tiling, tma.shape, first)
+    _require_begin(tma, coordinates, asked)
+    return (tuple(_coordinate(x) for x in coordinates),
+            tuple(builder().cast(_coordinate(x), uint16) for x in offsets))
+
+
+def _require_begin(tma: TmaTensor, first: tuple[Any, ...], asked: str) -> None:
+    """B5: what TMA requires of a box's first coordinates, as far as they are known; the simulator sees the others."""
+    known = [x if isinstance(x, int) else None for x in first]
+    if known[0] is not None and (start := known[0] * tma.dtype.bits // 8) % _PART:
+        raise TensorError(f"{asked}: a box of {tma.label} begins {start} bytes from the beginning of a row, and TMA "
+                          f"takes multiples of {_PART}", locs=(locate(),), code="B5")
+    if tma.tiling.op.kind != "load" and any(x is not None and x < 0 for x in known):
+        raise TensorError(f"{asked}: a box that {tma.label} writes begins at coordinate "
+                          f"({', '.join('?' if x is None else str(x) for x in known)}), and it must not begin before "
+                          "the tensor", locs=(locate(),), code="B5")
 
 
 def _coordinate(x: Any) -> Operand:
@@ -190,7 +225,31 @@ def _first(tma: TmaTensor, coordinates: object, asked: str = "copyto") -> list[A
         raise TensorError(f"{asked}: {tma.label} copies tiles of {tma.tiling.tile}, but the coordinates are "
                           f"{coordinates.layout}", hint=f"mo.tile({tma.label}.tensor, {tma.tiling.tile}, ...)",
                           locs=(locate(),))
-    return [coordinates.offset[mode] for mode in tma.tiling.map.modes]
+    return [coordinates.offset[modes] if isinstance(modes, int) else _merged(tma, coordinates.offset, modes, asked)
+            for modes in tma.tiling.along]
+
+
+def _merged(tma: TmaTensor, first: Any, modes: tuple[int, ...], asked: str) -> Any:
+    """The coordinate of a tile along modes that the map has as one; outside if it is outside of an inner one.
+
+    There it would be a tile of the next mode otherwise.  A tile is inside or outside as a whole, because it has a
+    divisor of the inner modes' extents, and begins at a multiple of it.  A load that is outside begins before the
+    array, at a multiple of 16 bytes as any tile.  A store must not begin there, and its rows are multiples of 16 bytes.
+    """
+    total, inside = first[modes[-1]], None
+    for mode in reversed(modes[:-1]):
+        at, extent = first[mode], tma.tiling.tile[mode]
+        rest = at % extent
+        if isinstance(rest, Expr) or rest != 0:
+            raise TensorError(f"{asked}: {tma.label} merges modes {modes} of its array, so a tile must begin at a "
+                              f"multiple of {extent} along mode {mode}, and {at} is not known to be one",
+                              hint=f"mo.tile({tma.label}.tensor, {tma.tiling.tile}, ...)", locs=(locate(),))
+        total = total * tma.shape[mode] + at
+        here = (at >= 0) & (at < tma.shape[mode])
+        inside = here if inside is None else inside & here
+    load = tma.tiling.op.kind == "load"
+    outside: Any = -prod(tma.tiling.tile[mode] for mode in modes) if load else prod(tma.shape[mode] for mode in modes)
+    return total if inside is None else where(inside, total, outside)
 
 
 def check_hint(asked: str, hint: object) -> None:

@@ -37,6 +37,7 @@ def instructions(fn, dtype, arch="sm_90a"):
     return sorted(word for word in found if "f16x2" in word or word.startswith("cvt."))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fn, half, brain", [
     (lambda x, y: x * y + x, "fma.rn.f16x2", "fma.rn.bf16x2"), (lambda x, y: x + y, "add.rn.f16x2", "fma.rn.bf16x2"),
     (lambda x, y: x - y, "sub.rn.f16x2", "fma.rn.bf16x2"), (lambda x, y: x * y, "mul.rn.f16x2", "fma.rn.bf16x2"),

@@ -122,6 +122,7 @@ def pool(dtype):
     return sorted(n for n in numbers if low <= n <= high)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("kind", KINDS)
 def test_printed_arithmetic(kind, dtype):

@@ -105,6 +105,7 @@ def test_which_warpgroup():
     assert "warpgroup" not in without
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("thread", "text"), [
     (lambda: mo.thread_idx().x % 256, "warpgroup % 2 * 4096"),
     (lambda: mo.warp_idx() // 4 % 2 * 128 + mo.thread_idx().x % 128, "warpgroup % 2 * 4096"),

@@ -117,6 +117,7 @@ class Exchanged:
         return self.array.__dlpack_device__()
 
 
+@pytest.mark.usefixtures("short_collections")
 def test_a_dependent_launch_after_a_view_that_is_gone():
     """Whoever holds the memory now cannot be told: the report says so; of an array of its own there is nothing left."""
     x, told = vector(), "what the launch of double may still be doing to an array that is gone"

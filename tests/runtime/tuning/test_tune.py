@@ -81,9 +81,9 @@ def test_config():
     assert len({Config(BM=1), Config({"BM": 1}), Config(BM=2)}) == 2
     assert Config(BM=128, stages=3).kwargs == {"BM": 128, "stages": 3}
     assert str(Config(BM=128, stages=3)) == "BM=128, stages=3"
-    assert str(Config(tile=TileConfig(128, 64, 16, 3, 8, 8, 2, 2, 4, 0.5))) == \
-        "tile=TileConfig(bM=128, bN=64, bK=16, stages=3, tM=8, tN=8, wM=2, wN=2, blocks=4, rate=0.5)"
-    assert str(Config(tile=TileConfig(1, 1, 1, 1, 1, 1, 1, 1, 1, 1.0, whole=True))).endswith("rate=1.0, whole=True)")
+    assert str(Config(tile=TileConfig(128, 64, 16, 3, 8, 8, 2, 2, 4))) == \
+        "tile=TileConfig(bM=128, bN=64, bK=16, stages=3, tM=8, tN=8, wM=2, wN=2, blocks=4)"
+    assert str(Config(tile=TileConfig(1, 1, 1, 1, 1, 1, 1, 1, 1, lM=16))).endswith("blocks=1, lM=16)")
 
 
 def test_declarations_are_checked():

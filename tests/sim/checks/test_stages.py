@@ -101,6 +101,7 @@ def lines_of(finding):
     return [open(frame.file).read().splitlines()[frame.line - 1].strip() for frame in frames]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("earliest", [False, True])
 @pytest.mark.parametrize("readers_first", [False, True])
 @pytest.mark.parametrize(("tiles", "stages"), [(1, 2), (6, 2), (7, 3), (5, 1)])

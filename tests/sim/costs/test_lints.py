@@ -86,6 +86,7 @@ ROW = mo.layout.LayoutRight
 BY_ROWS = mo.make_layout((16, 2), ROW), mo.make_layout((1, 4))              # 32 bytes of each of 16 rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "wavefronts", "conflicts"), [
     ("async", 8192, 6144), ("double_buffered", 4096, 0), ("ldmatrix", 24576, 18432),
     ("pipelined", 2048, 0)])

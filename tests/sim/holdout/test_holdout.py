@@ -35,6 +35,7 @@ def _name(case: Case) -> str:
     return case.name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [case for case in _cases() if case.codes], ids=_name)
 def test_the_fault_is_found(case: Case) -> None:
     report = outcome(case, True)

@@ -280,6 +280,7 @@ def whole_tile(y, x, how: mo.Constexpr):
     y[mo.block_idx().x * 32 + t] = r[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["parallelize", "copy", "whole", "fill", "element"])
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_ragged_tiles(how, order):

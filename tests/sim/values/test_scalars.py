@@ -137,6 +137,7 @@ def unary(kind, a, dtype, out):
 POSITIVE = ("log", "log2", "log10", "sqrt", "rsqrt", "rcp")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ops.MATH)
 @pytest.mark.parametrize("dtype", [dt.float32, dt.float64], ids=str)
 def test_math(kind, dtype):

@@ -26,8 +26,9 @@ _INDICES = ("i", "j", "l", "n", "o", "p", "q", "r")
 class Kernel:
     """One Func on its way to text."""
 
-    def __init__(self, func: Func, lineinfo: bool, asserts: bool) -> None:
+    def __init__(self, func: Func, lineinfo: bool, asserts: bool, capability: int = 0) -> None:
         self.func = func
+        self.capability = capability  # of the architecture that it is printed for: 90 of sm_90a, 0 of any
         self.asserts = asserts
         self.helpers = Intrinsics()
         self.writer = Writer(lineinfo)

@@ -81,21 +81,26 @@ def _number(kernel: Kernel, space: IndexSpace) -> str:
 
 
 def _decide(kernel: Kernel, op: ops.Copy, space: IndexSpace, declared: str, whole: str) -> None:
-    """Whether a group is one access."""
+    """Whether a group is one access.
+
+    Its predicates come before the address: in a loop they are often the same each time, and leave it together.
+    """
     assert isinstance(op.pred, TileRef), "a group has a predicate for each element"
     tests = [_aligned(kernel, op, i, space) for i, side in enumerate(("dst", "src")) if op.tested in (side, "both")]
     step, memory = op.pred.strides[0], kernel.memory
     if op.group <= _IN_ONE_LINE or step == 0:
         lanes = range(op.group if step else 1)
-        tests += [memory.element(op.pred, memory.offset(op.pred, space.steps(kernel, 2), int(step) * lane)).text
+        inside = [memory.element(op.pred, memory.offset(op.pred, space.steps(kernel, 2), int(step) * lane)).text
                   for lane in lanes if isinstance(step, int)]
-        kernel.writer.line(f"{declared} = {' && '.join(tests)};")
+        kernel.writer.line(f"{declared} = {' && '.join(inside + tests)};")
         return
-    kernel.writer.line(f"{declared} = {' && '.join(tests) or 'true'};")
+    kernel.writer.line(f"{declared} = true;")
     lane = kernel.k_index
     with kernel.nest([(op.group, lane)]):
         at = memory.offset(op.pred, [(Text(lane), step), *space.steps(kernel, 2)])
         kernel.writer.line(f"{whole} &= {memory.element(op.pred, at).text};")
+    for test in tests:
+        kernel.writer.line(f"{whole} &= {test};")
 
 
 def _aligned(kernel: Kernel, op: ops.Copy, side: int, space: IndexSpace) -> str:

@@ -70,9 +70,12 @@ class Printed:
     """Whether all blocks of a launch must be resident together, because they meet."""
 
 
-def print_kernel(func: Func, *, lineinfo: bool = False, asserts: bool = False) -> Printed:
-    """The CUDA C++ of one kernel.  ``lineinfo`` adds #line directives, ``asserts`` the device-side checks."""
-    kernel = Kernel(func, lineinfo, asserts)
+def print_kernel(func: Func, *, lineinfo: bool = False, asserts: bool = False, arch: str = "") -> Printed:
+    """The CUDA C++ of one kernel.  ``lineinfo`` adds #line directives, ``asserts`` the device-side checks.
+
+    With ``arch``, such as ``sm_100a``, it has the arithmetic of that architecture; without, that of all.
+    """
+    kernel = Kernel(func, lineinfo, asserts, int(arch.strip("sm_af") or 0))
     name = _kernel_name(func)
     slots, parameters = _parameters(kernel)
     plan = shared_memory.plan(func)

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 from moye import dtypes as dt
 from moye.cuda.printing import (  # noqa: F401  (some only register their functions)
+    async_stores,
     atomics,
     bulk_copies,
     control,
     conversions,
     expressions,
+    float_pairs,
     gemm,
     hopper,
     inline,
@@ -229,7 +231,8 @@ def _alloc(kernel: Kernel, op: ops.Alloc) -> None:
 
 @prints(ops.Map)
 def _map(kernel: Kernel, op: ops.Map) -> None:
-    if not conversions.packed(kernel, op) and not conversions.paired(kernel, op) and not pairs.map_(kernel, op):
+    ways = conversions.packed, conversions.paired, pairs.map_, float_pairs.map_
+    if not any(way(kernel, op) for way in ways):
         tiles.map_(kernel, op)
 
 

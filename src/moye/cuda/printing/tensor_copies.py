@@ -5,6 +5,7 @@ In: ``ops.TmaCopy``.  Out: lines such as ``tma_load_2d(sA_s + 16384 * stage, &A,
     copy(kernel, op)
 
 A function has the coordinates' number in its name, and what it passes beside them: a mask of blocks, an L2 policy.
+With offsets it is one of im2col mode.
 Source: PTX ISA, cp.async.bulk.tensor, cp.reduce.async.bulk.tensor, prefetch.tensormap.
 """
 
@@ -18,10 +19,10 @@ from moye.errors import IRError
 from moye.ir import ops
 
 _WHAT = "tensor copies (TMA)"
-_PTX = {"load": "cp.async.bulk.tensor.{n}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes",
+_PTX = {"load": "cp.async.bulk.tensor.{n}d.shared::cluster.global.{mode}.mbarrier::complete_tx::bytes",
         "store": "cp.async.bulk.tensor.{n}d.global.shared::cta.tile.bulk_group",
         "reduce": "cp.reduce.async.bulk.tensor.{n}d.global.shared::cta.{by}.tile.bulk_group",
-        "prefetch_box": "cp.async.bulk.prefetch.tensor.{n}d.L2.global.tile"}
+        "prefetch_box": "cp.async.bulk.prefetch.tensor.{n}d.L2.global.{mode}"}
 
 
 def map_type(helpers: Intrinsics) -> str:
@@ -45,6 +46,7 @@ def copy(kernel: Kernel, op: ops.TmaCopy) -> None:
     arguments += [tensor, *(values.operand(x).text for x in op.coordinates)]
     if op.barrier is not None:
         arguments.append(memory.shared_address(op.barrier, memory.offset(op.barrier)).text)
+    arguments += [values.operand(x).text for x in op.offsets]
     if op.multicast is not None:
         arguments.append(values.operand(op.multicast).text)
     if op.hint is not None:
@@ -68,21 +70,23 @@ def _function(helpers: Intrinsics, op: ops.TmaCopy) -> str:
     axes = [f"c{i}" for i in range(n)]
     parameters = ["unsigned smem", f"const {map_type(helpers)}* map", *(f"int {axis}" for axis in axes)]
     inputs = ['"r"(smem)', '"l"(map)', *(f'"r"({axis})' for axis in axes)]
-    name, ptx = f"tma_{_word(op)}_{n}d", _PTX[op.kind].format(n=n, by=op.by)
+    mode = "im2col" if op.offsets else "tile"
+    name = f"tma_{_word(op)}_{n}d{'_im2col' if op.offsets else ''}"
+    ptx = _PTX[op.kind].format(n=n, by=op.by, mode=mode)
     first = 1
     if op.smem is None:
         parameters, inputs, first = parameters[1:], inputs[1:], 0
     box = f"[%{first}, {{{', '.join(f'%{first + 1 + i}' for i in range(n))}}}]"
     places = box if op.smem is None else f"[%0], {box}" if load else f"{box}, [%0]"
-    for wanted, parameter, letter, suffix, dotted in (
-            (load, "unsigned bar", "r", "", ""),
-            (op.multicast is not None, "unsigned short mask", "h", "_multicast", ".multicast::cluster"),
-            (op.hint is not None, "unsigned long long policy", "l", "_hint", ".L2::cache_hint")):
+    for wanted, parameter, letter, form, suffix, dotted in (
+            (load, ["unsigned bar"], "r", "[{}]", "", ""),
+            (op.offsets, [f"unsigned short o{i}" for i in range(len(op.offsets))], "h", "{{{}}}", "", ""),
+            (op.multicast is not None, ["unsigned short mask"], "h", "{}", "_multicast", ".multicast::cluster"),
+            (op.hint is not None, ["unsigned long long policy"], "l", "{}", "_hint", ".L2::cache_hint")):
         if wanted:
-            place = f"%{len(inputs)}"
-            places += f", [{place}]" if letter == "r" else f", {place}"
-            inputs.append(f'"{letter}"({parameter.rpartition(" ")[2]})')
-            parameters.append(parameter)
+            places += ", " + form.format(", ".join(f"%{len(inputs) + i}" for i in range(len(parameter))))
+            inputs += [f'"{letter}"({one.rpartition(" ")[2]})' for one in parameter]
+            parameters += parameter
             name, ptx = name + suffix, ptx + dotted
     return helpers.function(name, f"void ({', '.join(parameters)})", f'asm volatile("{ptx} {places};"',
                             f'             :: {", ".join(inputs)} : "memory");', arch=90, what=_WHAT)

@@ -4,6 +4,7 @@ In: A (M, K), B (N, K), C (M, N), of any strides.  Out: C, written in place.
 
     gemm(A, B, C)                            # C = A @ B.T
     gemm(A, B, C, tf32=True)                 # float32 operands through tensor cores
+    again = gemm.plan(A, B, C); again()      # decided once, launched often
 
 float32 stays float32 unless ``tf32`` is asked for.
 """
@@ -13,16 +14,19 @@ from __future__ import annotations
 from typing import Any
 
 import moye as mo
+from moye.kernels.gemm.operator import traced_gemm
 from moye.kernels.gemm.simt.kernel import gemm_simt
-from moye.kernels.gemm.sm80.config import TensorConfig, instructions
+from moye.kernels.gemm.sm80.config import TensorConfig, expected, instructions
 from moye.kernels.gemm.sm80.kernel import gemm_sm80
 from moye.kernels.gemm.sm90.config import WarpgroupConfig
-from moye.kernels.gemm.sm90.host import OUTPUTS, gemm_sm90, shallow, suits
+from moye.kernels.gemm.sm90.host import OUTPUTS, copied_along_K, gemm_sm90, microseconds, shallow, suits
 
 _EPILOGUE = ("bias", "residual", "activation", "config", "splits")
+_SURE = 0.75                            # of the time, where the rates of one of two models are no measured ones
 _HOPPER = ("gated", "row_scale", "col_scale", "scale_a", "scale_b", "fast_accum")
 
 
+@mo.replayed
 def gemm(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, tf32: bool = False, **epilogue: Any) -> Any:
     """C = alpha * A @ B.T + beta * C, in place; returns C.
 
@@ -31,6 +35,7 @@ def gemm(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, tf32: boo
     ``gemm_simt``, which takes no epilogue and no batches.  On sm_90a, all that ``gemm_sm90`` can multiply goes there,
     and it also takes gated, row_scale, col_scale, fast_accum, and scale_a and scale_b, the factors of blocks of float8
     operands.  ArgumentError for arguments that no kernel takes.
+    Calls like earlier ones are repeated without deciding anew (``mo.replayed``), and ``gemm.plan`` prepares one.
     """
     info = mo.describe(A)
     epilogue = {name: x for name, x in epilogue.items() if not _says_nothing(name, x)}
@@ -53,6 +58,9 @@ def gemm(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, tf32: boo
     return gemm_sm80(A, B, C, alpha=alpha, beta=beta, **epilogue)
 
 
+gemm.traced = traced_gemm
+
+
 def _says_nothing(name: str, x: Any) -> bool:
     """Whether an option has its default value."""
     return name in (*_EPILOGUE, *_HOPPER) and (x is None or x is False or (isinstance(x, str) and x == "none"))
@@ -71,4 +79,14 @@ def _on_hopper(A: Any, B: Any, C: Any, a: Any, epilogue: dict[str, Any]) -> bool
         raise mo.ArgumentError(f"gemm: {', '.join(asked)} needs gemm_sm90, which multiplies no {a.dtype}, but "
                                f"{', '.join(map(str, OUTPUTS))}")
     b, c = mo.describe(B), mo.describe(C)
-    return bool(asked) or (arch == "sm_90a" and not other and suits(a, b, c) and not shallow(a, b, c))
+    return bool(asked) or (arch == "sm_90a" and not other and suits(a, b, c) and not shallow(a, b, c)
+                           and not _as_they_lie(a, b, c))
+
+
+def _as_they_lie(a: Any, b: Any, c: Any) -> bool:
+    """Whether ``gemm_sm80``, which shifts rows that begin anywhere itself, should take less than copies cost."""
+    if not copied_along_K(a, b) or 0 in c.shape or len(c.shape) != 2:
+        return False
+    (M, K), N, count = a.shape, b.shape[0], mo.multiprocessors(c)
+    near = [x._replace(ptr=x.ptr % 16) for x in (a, b, c)]
+    return expected(M, N, K, a.dtype, count) < _SURE * microseconds(*near, count)

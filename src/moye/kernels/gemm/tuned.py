@@ -16,29 +16,29 @@ from typing import Any
 import moye as mo
 from moye.kernels.gemm.simt import config as simt_config
 from moye.kernels.gemm.simt.config import DOUBLE, FLOAT, TileConfig
-from moye.kernels.gemm.simt.kernel import gemm_simt
+from moye.kernels.gemm.simt.kernel import gemm_simt, problem_of
 from moye.kernels.gemm.sm90 import config as warpgroup_config
 from moye.kernels.gemm.sm90.config import WarpgroupConfig
 from moye.kernels.gemm.sm90.host import OUTPUTS, gemm_sm90
 
-_SPLITS = (1, 2, 4, 8)
-_WAVES = 4                              # of blocks, beyond which splitting K cannot help
+_SPLITS = (1, 2, 4, 8, 16, 32)
+_NEAR = 2.0                             # times the best predicted time, beyond which nothing is tried
 
 
-def _unfit(config: mo.Config, *, A: Any, B: Any, **_: Any) -> bool | str:
+def _unfit(config: mo.Config, *, A: Any, B: Any, C: Any, **_: Any) -> bool | str:
     """Why a configuration is not worth compiling for this problem."""
-    a, b = mo.describe(A), mo.describe(B)
-    if a is None or b is None or len(a.shape) != 2 or len(b.shape) != 2:
+    a, b, c = mo.describe(A), mo.describe(B), mo.describe(C)
+    if a is None or b is None or c is None or {len(x.shape) for x in (a, b, c)} != {2} or 0 in c.shape:
         return False                    # gemm_simt says what is wrong with them
     tile: TileConfig = config["config"]
-    (M, K), N = a.shape, b.shape[0]
     if tile not in simt_config.configs(a.dtype.bytes):
         return f"not for {a.dtype}"
-    if not simt_config.fits(tile, M, N, K):
-        return "the tile does not divide the problem"
-    tiles = -(-M // tile.bM) * -(-N // tile.bN)
-    if config["splits"] > 1 and (K // tile.bK < 4 * config["splits"] or tiles > _WAVES * mo.multiprocessors(a)):
+    problem, multiprocessors = problem_of(a, b, c), mo.multiprocessors(c)
+    if config["splits"] > 1 and config["splits"] > simt_config.most_parts(tile, problem.K, multiprocessors):
         return "too little along K to split"
+    best = simt_config.estimate(*simt_config.choose(problem, multiprocessors), problem, multiprocessors)
+    if simt_config.estimate(tile, config["splits"], problem, multiprocessors) > _NEAR * best:
+        return "slower, the model of costs says"
     return False
 
 

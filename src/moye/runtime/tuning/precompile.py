@@ -116,7 +116,8 @@ def _request(job: Job) -> dict[str, Any] | None:
     from moye.cuda.printing.printer import print_kernel
 
     func = replace(job.spec.func, restrict=job.restrict)
-    printed, arch = print_kernel(func, asserts=env.device_assert()), nvrtc.normalize_arch(job.arch)
+    arch = nvrtc.normalize_arch(job.arch)
+    printed = print_kernel(func, asserts=env.device_assert(), arch=arch)
     key, cache = cache_key(printed.source, (arch,), nvrtc.compiler_version()), opened()
     if cache is None or cache.get(key) is not None:
         return None

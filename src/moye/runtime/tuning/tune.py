@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 from moye.errors import ArgumentError, LaunchError, MoyeError
 from moye.lang.pickling import reduced
 from moye.runtime.prepare import compilation
+from moye.runtime.recording import cannot_repeat
 from moye.runtime.tuning.candidates import Candidate, Problem, compile_all, on_a_device, timed
 from moye.runtime.tuning.key import Described, described
 from moye.runtime.tuning.precompile import Progress
@@ -136,6 +137,7 @@ class Autotuned:
         exact = (where and where.device, *(argument.key() for argument in in_key.values()))
         chosen = self._chosen.get(exact)
         if chosen is None:
+            cannot_repeat(f"{self.function.__name__} is tuned")
             with self._lock:
                 problem = Problem(partial(self.function, *args, **kwargs), arguments, found)
                 if compilation() is not None:           # nothing is timed there, so it is not to be remembered

@@ -50,6 +50,7 @@ class Units(Protocol):
 
     @property
     def proxies(self) -> Fences: ...
+    def combined(self, record: Ints) -> Bools: ...
     def has_read_there(self, engine: int, group: Ints, rank: Ints, block: Ints) -> Ints: ...
     def passes(self) -> Ints: ...
 
@@ -225,8 +226,11 @@ class Peers:
         told = verb != READ and self._after_recent(op, shadow, reach, shadow.reads, reach.owner,
                                                    self.judge.after_read, verb)
         if verb != LOADED or not told:                  # who read it had waited for the write
-            told |= self._after_write(shadow, op, reach, last, reach.owner, epoch_of(last) > known, verb)
-        if shadow.atomics is not None and not isinstance(op, ops.Atomic):
+            bad = epoch_of(last) > known
+            if isinstance(op, ops.Atomic):
+                bad &= ~self.checker.engines.combined(last)
+            told |= self._after_write(shadow, op, reach, last, reach.owner, bad, verb)
+        if shadow.atomics is not None and not _is_atomic(op):
             told |= self._after_recent(op, shadow, reach, shadow.atomics, reach.owner, self.judge.after_write, verb)
         if verb != READ:
             for engine, table in shadow.engines.items():
@@ -248,7 +252,7 @@ class Peers:
         for number, recent in others.reads.items() if verb != READ else ():
             rival = reach.owner // self.size * self.size + number
             told |= self._after_recent(op, shadow, reach, recent, rival, self.judge.after_read, verb)
-        strong = isinstance(op, ops.Atomic) or ops.is_ordered(op)
+        strong = _is_atomic(op) or ops.is_ordered(op)
         for number, recent in others.atomics.items() if not strong else ():
             rival = reach.owner // self.size * self.size + number
             told |= self._after_recent(op, shadow, reach, recent, rival, self.judge.after_write, verb)
@@ -357,6 +361,21 @@ class Peers:
         if shadow.others is not None:
             self._after_others(shadow, shadow.others, op, reach, LOADED)
 
+    def stored(self, shadow: Shadow, op: ops.AsyncStore, at: Footprint, issuer: Ints) -> None:
+        """st.async and red.async that threads of the blocks ``issuer`` have issued into these units."""
+        assert at.block is not None, "the blocks of a cluster are told apart"
+        reach = Reach(replace(at, block=issuer), at.block)
+        if op.by is None:
+            self._twice(shadow, op, reach)
+        else:
+            self._unwritten(shadow, op, reach)
+        reach = reach.pick(reach.actor != reach.owner)
+        if not len(reach.at.unit):
+            return
+        self._after_own(shadow, op, reach, LOADED)
+        if shadow.others is not None:
+            self._after_others(shadow, shadow.others, op, reach, LOADED)
+
     # --- the life of blocks ------------------------------------------------------------------------------------------
 
     def _alive(self, shadow: Shadow, op: ops.Op, reach: Reach, verb: str, told: bool) -> None:
@@ -443,3 +462,8 @@ class Peers:
         clocks = self.checker.clocks
         self.scoped = np.where(who, clocks.now[clocks.group], self.scoped)
         self.barrier = np.where(who, self.judge.number(op), self.barrier)
+
+
+def _is_atomic(op: ops.Op) -> bool:
+    """Whether it changes what is there in one step, as atomics and red.async do."""
+    return isinstance(op, ops.Atomic) or (isinstance(op, ops.AsyncStore) and op.by is not None)

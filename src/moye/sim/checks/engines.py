@@ -20,7 +20,19 @@ from moye.sim.checks.engine_records import Boxes, Chunks, Made, Memory
 from moye.sim.checks.footprint import Footprint
 from moye.sim.checks.judge import Engine
 from moye.sim.checks.shared_proxies import Proxies, renewed
-from moye.sim.checks.shared_records import ENGINE, Shadow, epoch_of, kind_of, pack, put, renew, take, thread_of
+from moye.sim.checks.shared_records import (
+    ENGINE,
+    SYNC,
+    Shadow,
+    epoch_of,
+    kind_of,
+    op_of,
+    pack,
+    put,
+    renew,
+    take,
+    thread_of,
+)
 
 _CHUNK = 16
 
@@ -38,6 +50,8 @@ class Engines:
         self.shown: set[tuple[int, int]] = set()
         """The mbarriers whose initialisation was fenced."""
         self.bulk = BulkWaits()
+        self._combining: set[int] = set()
+        """The numbers of the statements that combine by red.async."""
         self.came: Ints = np.zeros((checker.threads, checker.blocks), np.int64)
         """The number of times that each thread has arrived at the barrier of its cluster."""
         self.left: Ints = self.came.copy()
@@ -196,7 +210,7 @@ class Engines:
                 if other[0] == ref.buffer.id:
                     init.epoch = np.zeros_like(init.epoch)
 
-    def _visible_far(self, op: ops.AnyBulk, ref: Ref, element: int, boxes: Boxes, far: Bools) -> None:
+    def _visible_far(self, op: ops.AnyAsync, ref: Ref, element: int, boxes: Boxes, far: Bools) -> None:
         """Report D10 of the barriers of other blocks, at which the boxes ``far`` of a multicast arrive."""
         rank = boxes.block % self.checker.cluster
         for there in np.unique(rank[far]).tolist():
@@ -331,11 +345,54 @@ class Engines:
             renewed(shadow, at)
             renew(shadow, at)
 
-    def _overwrites(self, shadow: Shadow, op: ops.AnyBulk, at: Footprint, stage: int) -> None:
+    def stored(self, op: ops.AsyncStore, smem: Ref, barrier: Ref, width: int, boxes: Boxes) -> None:
+        """Threads begin to write ``width`` bytes each into blocks of the cluster, or combine them with what is there.
+
+        They complete in the phase under way of mbarriers of those blocks, by no other proxy than that of threads.
+        """
+        self.checker.expand()
+        if op.by is not None:
+            self._combining.add(self.judge.number(op))
+        for element in np.unique(boxes.element).tolist():
+            mine, own = boxes.element == element, boxes.issuer == boxes.block
+            if (mine & own).any():
+                self._visible(op, barrier, element, self._lanes(boxes, mine & own))
+            self._visible_far(op, barrier, element, boxes, mine & ~own)
+            found = self._find(smem, lambda start: np.array([start]), boxes, mine, apart=True, chunk=width)
+            if found is None:
+                continue
+            shadow, at, row = found
+            self.stages.fill(barrier.buffer, element, boxes.block[mine], boxes.phase[mine])
+            assert at.block is not None, "the blocks of a cluster are told apart"
+            if op.by is not None:                       # atomic, so that they may meet others of their kind
+                last = shadow.write[at.unit, at.block]
+                shadow.write[at.unit, at.block] = np.where(
+                    self.combined(last), pack(np.zeros_like(last), self.judge.number(op), SYNC, at.first), last)
+            if barrier.buffer.id not in self.stages.broken:
+                self._overwrites(shadow, op, at.pick(own[row]), element)
+            if barrier.buffer.id not in self.stages.broken:
+                self.checker.peers.stored(shadow, op, at, boxes.issuer[row])
+            epoch = boxes.phase[row][:, None] + 1
+            engine = self.barrier(barrier.buffer, element)
+            put(shadow.write, at.unit, at.block, pack(epoch, self.judge.number(op), ENGINE,
+                                                      np.full_like(epoch, engine)))
+            renewed(shadow, at)
+            renew(shadow, at)
+
+    def combined(self, record: Ints) -> Bools:
+        """Whether these last writes are by red.async: atomic, so that others that are need no order with them."""
+        if not self._combining:
+            return np.zeros(record.shape, np.bool_)
+        found: Bools = (record != 0) & (kind_of(record) == ENGINE) & np.isin(op_of(record), list(self._combining))
+        return found
+
+    def _overwrites(self, shadow: Shadow, op: ops.AnyAsync, at: Footprint, stage: int) -> None:
+        if not len(at.unit):
+            return
         # First the order of threads and copy: without it the missing fence is the lesser fault.
         if (clashes := self.checker.against_write(shadow, at, initialised=False)) is not None:
             self.judge.load_over_write(shadow, op, clashes, stage)
-        elif (lost := self.proxies.unfenced(shadow, at)) is not None:
+        elif not isinstance(op, ops.AsyncStore) and (lost := self.proxies.unfenced(shadow, at)) is not None:
             self.judge.unfenced(shadow, op, lost, "overwritten")
         if (clashes := self.checker.against(shadow.reads, at)) is not None:
             shadow.reads.forget(clashes.unit, clashes.block)
@@ -388,11 +445,11 @@ class Engines:
         lanes[boxes.thread[mine], boxes.block[mine]] = True
         return lanes
 
-    def _find(self, ref: Ref | TileRef, chunks: Chunks, boxes: Boxes, mine: Bools, *,
-              apart: bool = False) -> tuple[Shadow, Footprint, Ints] | None:
+    def _find(self, ref: Ref | TileRef, chunks: Chunks, boxes: Boxes, mine: Bools, *, apart: bool = False,
+              chunk: int = _CHUNK) -> tuple[Shadow, Footprint, Ints] | None:
         """The units of these boxes, one entry per unit and issuing thread; and a box of each entry.
 
-        ``apart``: each block has entries of its own, even where all do the same.
+        ``apart``: each block has entries of its own, even where all do the same.  A chunk has ``chunk`` bytes.
         """
         checker, places = self.checker, np.flatnonzero(mine)
         uniform = not apart and _uniform(boxes, places, checker.blocks)
@@ -400,30 +457,24 @@ class Engines:
             checker.expand()
         else:
             places = places[boxes.block[places] == boxes.block[places[0]]]
-        shadow = checker.shadow(ref.buffer, _CHUNK)
+        shadow = checker.shadow(ref.buffer, chunk)
         known: dict[int, Ints] = {}
         units: list[Ints] = []
-        thread: list[Ints] = []
-        block: list[Ints] = []
-        row: list[Ints] = []
-        for place in places.tolist():
-            start = int(boxes.start[place])
+        for start in boxes.start[places].tolist():
             if start not in known:
                 address = chunks(start)
-                checker.align(shadow, address, _CHUNK)
-                per = _CHUNK // shadow.unit
-                known[start] = (address[:, None] // shadow.unit + np.arange(per)).reshape(-1)
-            inside = known[start][(known[start] >= 0) & (known[start] < shadow.units)]
-            units.append(inside)
-            for values, of in ((thread, boxes.thread), (block, boxes.block)):
-                values.append(np.full(len(inside), of[place], np.int64))
-            row.append(np.full(len(inside), place, np.int64))
-        if not units or not sum(map(len, units)):
+                checker.align(shadow, address, chunk)
+                per = chunk // shadow.unit
+                found = (address[:, None] // shadow.unit + np.arange(per)).reshape(-1)
+                known[start] = found[(found >= 0) & (found < shadow.units)]
+            units.append(known[start])
+        each = [len(unit) for unit in units]
+        if not sum(each):
             return None
-        unit, who, where = (np.concatenate(x) for x in (units, thread, block))
+        unit, who, where = np.concatenate(units), boxes.thread[places].repeat(each), boxes.block[places].repeat(each)
         at = Footprint(unit, checker.clocks.group[who], None if uniform else where, who, who, int(unit.min()),
                        int(unit.max()))
-        return shadow, at, np.concatenate(row)
+        return shadow, at, places.repeat(each)
 
     # --- questions of the shared checker -----------------------------------------------------------------------------
 

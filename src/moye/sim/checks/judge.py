@@ -252,7 +252,7 @@ class Judge:
             self._add(code, "engine", points, (facts["actor"],), shadow, clashes, i, count, facts)
             self.stages.tell(engine.major, code)
 
-    def load_over_write(self, shadow: Shadow, op: ops.AnyBulk, clashes: Clashes, stage: int) -> None:
+    def load_over_write(self, shadow: Shadow, op: ops.AnyAsync, clashes: Clashes, stage: int) -> None:
         """A tensor copy into what was written, with nothing to order the two."""
         for i, count in self._each(clashes):
             early = bool(clashes.engine[i])
@@ -263,7 +263,7 @@ class Judge:
             self._add("B9" if early else "D13", "filled", [facts["other"], op], (facts["actor"],), shadow, clashes, i,
                       count, facts, mend="engine" if early else None)
 
-    def load_over_read(self, shadow: Shadow, op: ops.AnyBulk, clashes: Clashes, stage: int) -> None:
+    def load_over_read(self, shadow: Shadow, op: ops.AnyAsync, clashes: Clashes, stage: int) -> None:
         """D13: a tensor copy into what others may still read; F1 where it is a stage that was not acquired."""
         for i, count in self._each(clashes):
             if self._unacquired(shadow, op, clashes, i, count, stage) or \
@@ -341,7 +341,7 @@ class Judge:
             facts = {"head": Clause("begun_again"), "full": named(full.name, (stage,)), "actor": thread, "op": op}
             self._lapse(lapse, facts, full, block, (full.name, None))
 
-    def _unacquired(self, shadow: Shadow, op: ops.AnyBulk, clashes: Clashes, i: int, count: int, stage: int) -> bool:
+    def _unacquired(self, shadow: Shadow, op: ops.AnyAsync, clashes: Clashes, i: int, count: int, stage: int) -> bool:
         """F1 and D8 of a copy into a stage that somebody may still use; whether it is told."""
         full, thread, block = _full(op), int(clashes.actor[i]), int(clashes.block[i])
         if full.id in self.stages.broken:
@@ -349,14 +349,14 @@ class Judge:
         lapse, _ = self.stages.filled(full, stage, thread, block)
         return self._filled_again(lapse, shadow, op, clashes, i, count)
 
-    def _unseen(self, shadow: Shadow, op: ops.AnyBulk, clashes: Clashes, i: int, stage: int) -> bool:
+    def _unseen(self, shadow: Shadow, op: ops.AnyAsync, clashes: Clashes, i: int, stage: int) -> bool:
         """F1 where who released a stage had not waited for the tile in it; whether it is told."""
         block = int(clashes.block[i])
         _, wait = self.stages.filled(_full(op), stage, int(clashes.actor[i]), block)
         lapse = None if wait is None else self.stages.arrived(wait, block, slice(0, None))
         return self._filled_again(lapse, shadow, op, clashes, i, 1)
 
-    def _filled_again(self, lapse: Lapse | None, shadow: Shadow, op: ops.AnyBulk, clashes: Clashes, i: int,
+    def _filled_again(self, lapse: Lapse | None, shadow: Shadow, op: ops.AnyAsync, clashes: Clashes, i: int,
                       count: int) -> bool:
         if lapse is not None:
             facts = self._facts(shadow, op, clashes, i, LOADED) | {"head": Clause("filled_again")}
@@ -376,7 +376,7 @@ class Judge:
             self.tell("D8", "unreleased", [lapse.wait.op, op], block, (thread,), facts, where, count)
         self.stages.tell(full.id, "F1")
 
-    def _early(self, shadow: Shadow, op: ops.AnyBulk, clashes: Clashes, i: int, stage: int) -> bool:
+    def _early(self, shadow: Shadow, op: ops.AnyAsync, clashes: Clashes, i: int, stage: int) -> bool:
         """F1 where a reader has released the stage and reads it then; whether it is told."""
         _, wait = self.stages.filled(_full(op), stage, int(clashes.actor[i]), int(clashes.block[i]))
         same = np.flatnonzero(op_of(clashes.record) == op_of(clashes.record[i:i + 1]))
@@ -392,7 +392,7 @@ class Judge:
         self.stages.tell(_full(op).id, "F1")
         return True
 
-    def unused(self, op: ops.AnyBulk, stage: int, thread: int, block: int) -> bool:
+    def unused(self, op: ops.AnyAsync, stage: int, thread: int, block: int) -> bool:
         """F2 of a copy that nobody waits for when the block ends; whether it is told."""
         full, smem = _full(op), op.smem
         used = self.stages.used(full, block)
@@ -579,7 +579,7 @@ def _released(lapse: Lapse, reader: int) -> Facts:
             "empty": named(lapse.empty.name, (lapse.element,))}
 
 
-def _full(op: ops.AnyBulk) -> Buffer:
+def _full(op: ops.AnyAsync) -> Buffer:
     assert op.barrier is not None, "a load completes on a barrier"
     return op.barrier.buffer.root
 

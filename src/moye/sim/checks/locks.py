@@ -57,6 +57,8 @@ def locks(func: Func, traffic: Traffic, shared: Callable[[Buffer], bool]) -> Loc
     for op in walked:
         if isinstance(op, (ops.Load, ops.Store, ops.Atomic)) and strong(op):
             by_tensor.setdefault(traffic.key(op.ref.buffer), []).append(op)
+    if not by_tensor:                                   # most kernels: nothing is a lock, and nobody looks at a flag
+        return None
     free = {key: value for key, mine in by_tensor.items() if (value := _free_value(mine, traffic.used)) is not None}
     waits = patience(func)
     roles = {id(op): _lets_go(op, free[key]) for key in free for op in by_tensor[key] if not isinstance(op, ops.Load)}

@@ -139,6 +139,7 @@ class SharedChecker:
             shadow.atomics = Recent(shadow.units, self.clocks)
         stores = isinstance(op, Store)
         if (clashes := self.against_write(shadow, at, initialised=not stores)) is not None and \
+                (clashes := self._uncombined(clashes)) is not None and \
                 (clashes := self._unguarded(shadow, op, clashes)) is not None:
             self.judge.read_any(shadow, op, clashes, UPDATED)
         self._after_reads(shadow, op, at, UPDATED, asynchronous=False)
@@ -151,6 +152,11 @@ class SharedChecker:
         renew(shadow, at)
         if self.flags is not None:
             self.flags.done(op, active)
+
+    def _uncombined(self, clashes: Clashes) -> Clashes | None:
+        """Those whose earlier access is no red.async, with which atomics do not race."""
+        keep = ~self.engines.combined(clashes.record)
+        return clashes.pick(keep) if keep.any() else None
 
     def _write(self, op: Op, ref: Ref | TileRef, addresses: Ints, width: int, active: Bools | None, *,
                asynchronous: bool) -> None:

@@ -149,15 +149,24 @@ class Recent:
 
     def split(self, parent: int, child: int, group: Ints) -> None:
         """A new last group takes over the records of its threads from its parent."""
-        newest, other = self.newest[:, parent], self.other[:, parent]
+        # Most units have none, and the units are many.
+        used = np.flatnonzero(self.newest[:, parent].any(axis=1))
+        newest, other = self.newest[used, parent], self.other[used, parent]
         # Each record goes with its thread; where only ``other`` goes, it becomes the newest of its new group.
         moves, moves_too = group[thread_of(newest)] == child, group[thread_of(other)] == child
         stays, stays_too = ~moves, ~moves_too
         both = np.where(moves, newest, np.where(moves_too, other, 0)), np.where(moves & moves_too, other, 0)
         kept = np.where(stays, newest, np.where(stays_too, other, 0)), np.where(stays & stays_too, other, 0)
-        self.newest[:, parent], self.other[:, parent] = kept
-        self.newest = np.concatenate([self.newest, both[0][:, None]], axis=1)
-        self.other = np.concatenate([self.other, both[1][:, None]], axis=1)
+        self.newest[used, parent], self.other[used, parent] = kept
+        self.newest, self.other = (_with_group(state, used, mine)
+                                   for state, mine in zip((self.newest, self.other), both, strict=True))
+
+
+def _with_group(state: Ints, used: Ints, mine: Ints) -> Ints:
+    """Records with one group more, which has ``mine`` of the units ``used``."""
+    more = np.zeros((len(state), 1, state.shape[2]), np.int64)
+    more[used, 0] = mine
+    return np.concatenate([state, more], axis=1)
 
 
 class Others:

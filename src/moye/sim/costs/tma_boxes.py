@@ -48,9 +48,14 @@ class BoxTraffic(Traffic):
                     self.add(_sectors(elements[there], itemsize), 1)
                 continue
             place = int(elements[0]) % SECTOR
-            if place not in self.known:
+            if place not in self.known or self.pixels:
                 self.known[place] = _sectors(elements, itemsize)
             self.add(self.known[place], 1)
+
+    @property
+    def pixels(self) -> bool:
+        """Whether the boxes are of im2col mode, and no two alike."""
+        return isinstance(self.op, ops.TmaCopy) and bool(self.op.offsets)
 
 
 def count(meter: Meter, op: ops.TmaCopy, address: Ints, inside: Bools, itemsize: int) -> None:

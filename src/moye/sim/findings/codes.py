@@ -89,7 +89,13 @@ B5   T/L/S a tensor map, tile or run that breaks the rules of TMA and bulk copie
   size       {who} copies {bytes} bytes{op}, which is no multiple of {part}
   run        {who} copies a run{op} that begins at byte address {address:#x} of {tensor}, which is no multiple of
         {part}
+  box        {who} copies a box{op} that begins {start} bytes from the beginning of a row of {tensor}, which is no
+        multiple of {part}
+  before     {who} writes a box{op} that begins at coordinate {start} of {tensor}, and one that TMA writes may reach
+        past the end of a tensor, but not begin before it
   > run        make strides and offsets multiples of {part} bytes
+  > box        tiles begin at multiples of {part} bytes along the contiguous mode
+  > before     begin at 0, or leave out boxes that lie before the tensor
 B6   S     shared memory read before anything wrote it
   -          {here} is {done} by thread {actor}{op} before anything wrote it
   mbarrier   {here} is {done} by thread {actor}{op}, but it is an mbarrier since its initialisation{made}, and holds

@@ -12,6 +12,7 @@ from moye.ir import ops
 from moye.ir.nodes import Extent, Literal, Operand, Ref, TileRef, Value
 from moye.sim.flow.uniformity import SCALAR
 from moye.sim.generate.writer import Writer, emits
+from moye.sim.operations.async_stores import AsyncStoreSite
 from moye.sim.operations.atomics import AtomicSite
 from moye.sim.operations.bounds import BoundsSite
 from moye.sim.operations.bulk import BulkSite
@@ -276,7 +277,7 @@ def emit_proxy_fence(w: Writer, op: ops.ProxyFence) -> None:
 def emit_tma(w: Writer, op: ops.TmaCopy) -> None:
     offset = "None" if op.smem is None else w.operand(op.smem.offset)
     barrier = "None" if op.barrier is None else w.operand(op.barrier.offset)
-    first = "".join(f"{w.operand(x)}, " for x in op.coordinates)
+    first = "".join(f"{w.operand(x)}, " for x in (*op.coordinates, *op.offsets))
     w.line(f"P[{w.site(TmaSite(op))}]({offset}, ({first}), {barrier}, {_optional(w, op.multicast)}, {w.mask})")
 
 
@@ -286,6 +287,14 @@ def emit_bulk_copy(w: Writer, op: ops.BulkCopy) -> None:
     column = _optional(w, None if op.dst is None else op.dst.buffer.base)
     w.line(f"P[{w.site(BulkSite(op))}]({dst}, {w.operand(op.src.offset)}, {w.operand(op.bytes)}, {barrier}, {column}, "
            f"{_optional(w, op.multicast)}, {w.mask})")
+
+
+@emits(ops.AsyncStore)
+def emit_async_store(w: Writer, op: ops.AsyncStore) -> None:
+    assert op.dst.buffer.base is not None, "it goes to a block of the cluster"
+    values = "".join(f"{w.operand(value)}, " for value in op.values)
+    w.line(f"P[{w.site(AsyncStoreSite(op))}]({w.operand(op.dst.offset)}, ({values}), {w.operand(op.barrier.offset)}, "
+           f"{w.operand(op.dst.buffer.base)}, {w.mask})")
 
 
 @emits(ops.BulkCommit)

@@ -7,10 +7,12 @@ Each row counts as read or written by the thread that gives its address.  A warp
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
 
+from moye.atoms.atom import CopyOp
 from moye.atoms.matrix import ROWS, memory_layout, register_layout
 from moye.dtypes import Space
 from moye.errors import UnsupportedError
@@ -33,16 +35,7 @@ class MatrixCopySite:
         self.loads = op.src.buffer.space is Space.SHARED
         memory, self.register = (op.src, op.dst) if self.loads else (op.dst, op.src)
         self.memory = Operand(op, memory, op.extents, op.width)
-        bits = memory.dtype.bits
-        rows, held = memory_layout(op.atom, bits), register_layout(op.atom, bits)
-        named: dict[int, tuple[int, int]] = {}
-        for lane in range(ROWS * op.atom.matrices):
-            for column in range(op.width):
-                named[int(rows(lane, column))] = (lane, column)         # type: ignore[arg-type]
-        values = int(size(held)) // WARP                                # type: ignore[arg-type]
-        at = np.array([[named[int(held(lane, value))] for lane in range(WARP)]     # type: ignore[arg-type]
-                       for value in range(values)])
-        self.lane, self.column = at[:, :, 0], at[:, :, 1]               # (V, 32)
+        self.lane, self.column = _sources(op.atom, memory.dtype.bits, op.width)         # (V, 32)
         table = static_table(op.extents, self.register.strides)
         if table is None or not hasattr(self.register.offset, "value"):
             raise TypeError(f"the register reference into {self.register.buffer.name} is not static")
@@ -51,6 +44,21 @@ class MatrixCopySite:
 
     def bind(self, batch: BatchState) -> MatrixCopyPlan:
         return MatrixCopyPlan(self, batch)
+
+
+@cache
+def _sources(atom: CopyOp, bits: int, width: int) -> tuple[Array, Array]:
+    """(V, 32) each: the lane that names the row of a lane's value, and where in the row the value is."""
+    rows, held = memory_layout(atom, bits), register_layout(atom, bits)
+    named: dict[int, tuple[int, int]] = {}
+    for lane in range(ROWS * atom.matrices):
+        for column in range(width):
+            named[int(rows(lane, column))] = (lane, column)             # type: ignore[arg-type]
+    values = int(size(held)) // WARP                                    # type: ignore[arg-type]
+    at = np.array([[named[int(held(lane, value))] for lane in range(WARP)]         # type: ignore[arg-type]
+                   for value in range(values)])
+    at.flags.writeable = False
+    return at[:, :, 0], at[:, :, 1]
 
 
 class MatrixCopyPlan:

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from moye.atoms.tma import Window
 from moye.dtypes import tfloat32
 from moye.errors import UnsupportedError
 from moye.hardware import WARP
@@ -33,7 +34,7 @@ from moye.sim.values.memory import Array, numpy_dtype
 from moye.sim.values.reductions import reduced
 from moye.sim.values.scalars import nearest_tf32
 
-_ALIGNMENT, _BLOCKS = 128, 16
+_ALIGNMENT, _BLOCKS, _ROW_PART = 128, 16, 16
 
 
 def swizzled(address: Any, span: int) -> Any:
@@ -67,10 +68,14 @@ class TmaBox:
         self.inside = coordinates(self.map.box)         # per dimension the coordinate of each element
         self.linear = np.arange(len(self.inside[0]), dtype=np.int64) * self.dtype.itemsize
         self.bytes = len(self.linear) * self.dtype.itemsize
+        self._chunks: dict[int, Array] = {}             # by where a box starts: stages of a ring come again and again
 
     def __call__(self, offset: Any, first: tuple[Any, ...], barrier: Any, multicast: Any, mask: Mask) -> None:
         op, batch = self.op, self.batch
         if mask is False or op.smem is None:            # a prefetch changes nothing, wherever its box lies
+            if mask is not False and op.kind == "prefetch_box" and batch.watch is not None:
+                lane = Cells(batch, mask, 0, 1)
+                self._begins(lane.thread, lane.block, [lane.of(batch, x) for x in first])
             return
         cells = Cells(batch, mask, 0 if op.barrier is None else barrier, 1 << 30)
         start = cells.of(batch, offset) * op.smem.dtype.bytes
@@ -93,14 +98,32 @@ class TmaBox:
 
     def elements(self, issued: Issued) -> tuple[Array, Array]:
         """Offsets in the tensor (N, V) and whether they lie inside."""
-        strides, shape = self.memory.arg.strides, self.memory.arg.shape
+        along = self.map.dimensions(self.memory.arg.shape, self.memory.arg.strides)
+        if self.map.window is not None:
+            return self._pixels(self.map.window, along, issued.first)
         offset: Array = np.zeros((len(issued.thread), len(self.linear)), np.int64)
         inside = np.ones_like(offset, np.bool_)
-        for mode, first, crd in zip(self.map.modes, issued.first, self.inside, strict=True):
+        for (extent, stride), first, crd in zip(along, issued.first, self.inside, strict=True):
             coordinate = first[:, None] + crd
-            offset += coordinate * strides[mode]
-            inside &= (coordinate >= 0) & (coordinate < shape[mode])
+            offset += coordinate * stride
+            inside &= (coordinate >= 0) & (coordinate < extent)
         return offset, inside
+
+    def _pixels(self, window: Window, along: list[tuple[int, int]], first: list[Array]) -> tuple[Array, Array]:
+        """In im2col mode: pixel after pixel of those that the window counts, each moved by the offsets."""
+        channel, step = first[0][:, None] + self.inside[0], self.inside[1]
+        offset, inside = channel * along[0][1], (channel >= 0) & (channel < along[0][0])
+        rank = len(along)
+        for d, ((extent, stride), lower, upper, apart) in enumerate(zip(
+                along[1:-1], window.lower, window.upper, window.strides, strict=True), 1):
+            count = (extent + upper - lower + apart - 1) // apart
+            place = (first[d][:, None] - lower) // apart + step
+            pixel = lower + place % count * apart + first[rank + d - 1][:, None].astype(np.int64)
+            step = place // count                       # beyond the last, the next mode goes on
+            offset = offset + pixel * stride
+            inside &= (pixel >= 0) & (pixel < extent)
+        image = first[rank - 1][:, None] + step
+        return offset + image * along[-1][1], inside & (image >= 0) & (image < along[-1][0])
 
     def load(self, issued: Issued) -> None:
         """Global to shared; zeros or NaNs for what lies outside."""
@@ -153,7 +176,10 @@ class TmaBox:
 
     def chunks(self, start: int) -> Array:
         """The 16-byte chunks of the box, by address; the swizzle only permutes them."""
-        return np.unique(swizzled(start + np.arange(0, self.bytes, 16), self.map.swizzle) // 16 * 16)
+        if (known := self._chunks.get(start)) is None:
+            known = np.unique(swizzled(start + np.arange(0, self.bytes, 16), self.map.swizzle) // 16 * 16)
+            self._chunks[start] = known
+        return known
 
     # --- findings ----------------------------------------------------------------------------------------------------
 
@@ -166,8 +192,27 @@ class TmaBox:
         else:
             engines.load(op, op.smem, op.barrier, self.chunks, issued)
 
+    def _begins(self, thread: Array, block: Array, first: list[Array]) -> None:
+        """B5: a box begins at 16 bytes of a row, and one that is written not before the tensor; others are illegal.
+
+        Source: CUDA C++ Programming Guide, Tensor Memory Access, negative indices; an H200 stops with an illegal
+        instruction at both.
+        """
+        watch, op = self.batch.watch, self.op
+        assert watch is not None, "checked"
+        start = first[0].astype(np.int64) * self.dtype.itemsize
+        writes = op.kind in ("store", "reduce")
+        before = np.logical_or.reduce([x < 0 for x in first]) if writes else np.zeros(len(start), np.bool_)
+        for bad, case in ((start % _ROW_PART != 0, "box"), (before, "before")):
+            if bad.any():
+                n = int(np.argmax(bad))
+                told = int(start[n]) if case == "box" else tuple(int(x[n]) for x in first)
+                watch.tell("B5", case, op, (int(thread[n]), int(block[n])), int(bad.sum()), tensor=op.tensor.name,
+                           start=told, part=_ROW_PART)
+
     def _placed(self, issued: Issued) -> None:
-        """B2 and B4 of the box in shared memory."""
+        """B2 and B4 of the box in shared memory, B5 of the one in the tensor."""
+        self._begins(issued.thread, issued.block, issued.first)
         watch, op = self.batch.watch, self.op
         assert watch is not None and op.smem is not None, "checked"
         buffer = op.smem.buffer
@@ -200,7 +245,7 @@ class Moved(Protocol):
     """The name of the shared memory that it fills or reads."""
 
     @property
-    def op(self) -> ops.AnyBulk: ...
+    def op(self) -> ops.AnyAsync: ...
     def tell(self, engines: Engines, issued: Issued) -> None: ...
     def load(self, issued: Issued) -> None: ...
     def fetch(self, issued: Issued) -> None: ...
@@ -418,7 +463,7 @@ class TensorCopies:
         for load in self.loads:
             op, here, barrier = load.box.op, ended[load.issuer], load.box.barrier
             told = id(op) in self.outlived or (barrier is not None and barrier.id in broken)
-            if watch is not None and op.kind == "send" and here.any() and not told:
+            if watch is not None and isinstance(op, ops.BulkCopy) and op.kind == "send" and here.any() and not told:
                 self.outlived.add(id(op))
                 lane = (int(load.thread[here][0]), int(load.issuer[here][0]))
                 watch.tell("D18", "sent", op, lane, int(here.sum()), tensor=op.src.buffer.name)

@@ -52,6 +52,7 @@ class WgmmaSite:
             self.a_thread, a_value = owners(mma.a_layout, m * k, WARPGROUP)
             self.a_rows = self.a[:, :, None] + np.array(op.a_values)[a_value]           # (M, K, m k)
         self.b_bytes = operand_bytes(n, k, op.b.dtype.bytes, mma.b_major, op.b_descriptor)
+        self.chunks: dict[tuple[bool, int], Array] = {}         # stages of a ring come again and again
 
     def _steps(self, ref: TileRef, roles: str) -> Array:
         """The offset of each tile of the operand, by its two roles; of registers with the first one's."""
@@ -280,10 +281,13 @@ class Wgmma:
     def chunks(self, a: bool, start: int) -> Array:
         """The 16-byte chunks of one operand, by address."""
         site, op = self.site, self.op
+        if (known := site.chunks.get((a, start))) is not None:
+            return known
         ref, steps, inside = (op.a, site.a, site.a_bytes) if a else (op.b, site.b, site.b_bytes)
         span = (op.a_descriptor if a else op.b_descriptor) or (0, 0, 0)
         found = swizzled(start + steps.reshape(-1, 1, 1) * ref.dtype.bytes + inside, span[2])
-        return np.unique(found // 16 * 16)
+        site.chunks[a, start] = chunks = np.unique(found // 16 * 16)
+        return chunks
 
 
 def site_shape(site: WgmmaSite) -> tuple[int, int, int]:

@@ -37,6 +37,8 @@ def kind_of(op: ops.Op) -> Kind | None:
     """The kind of the event that an op is; None where a timeline does not show it."""
     if isinstance(op, (ops.TmaCopy, ops.BulkCopy)):
         return _BULK.get(op.kind)
+    if isinstance(op, ops.AsyncStore):
+        return "tma send"
     if isinstance(op, ops.Copy) and op.atom.asynchronous is not None:
         return "cp.async"
     return _moved(op) if Trait.MOVES in op.traits else _KINDS.get(type(op))

@@ -8,6 +8,7 @@ extents that are not static) it gives an index array (V, T or 1, B or 1), V coun
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -29,12 +30,20 @@ def coordinates(extents: tuple[int, ...]) -> list[Array]:
 
 def static_table(extents: tuple[Extent, ...], strides: tuple[Extent, ...]) -> Array | None:
     """The offset of every point, if extents and strides are static."""
-    known = tuple(extent for extent in extents if isinstance(extent, int))
-    if len(known) < len(extents) or not all(isinstance(stride, int) for stride in strides):
+    known = tuple([extent for extent in extents if isinstance(extent, int)])
+    steps = tuple([stride for stride in strides if isinstance(stride, int)])
+    if len(known) < len(extents) or len(steps) < len(strides):
         return None
-    table = np.zeros(int(np.prod(known, dtype=np.int64)), np.int64)
-    for coordinate, stride in zip(coordinates(known), strides, strict=True):
+    return _table(known, steps)
+
+
+@lru_cache(maxsize=512)
+def _table(extents: tuple[int, ...], strides: tuple[int, ...]) -> Array:
+    """Kernels access most tiles, and above all single elements, many times: nobody writes to a table."""
+    table = np.zeros(int(np.prod(extents, dtype=np.int64)), np.int64)
+    for coordinate, stride in zip(coordinates(extents), strides, strict=True):
         table += coordinate * stride
+    table.flags.writeable = False
     return table
 
 
@@ -125,7 +134,9 @@ def as_slice(rows: Array) -> slice | None:
     """The rows as a slice, if they ascend by a constant step."""
     if not len(rows):
         return slice(0, 0)
-    step = int(rows[1] - rows[0]) if len(rows) > 1 else 1
+    if len(rows) == 1:
+        return slice(int(rows[0]), int(rows[0]) + 1, 1)
+    step = int(rows[1] - rows[0])
     if step <= 0 or not np.array_equal(rows, rows[0] + step * np.arange(len(rows))):
         return None
     return slice(int(rows[0]), int(rows[-1]) + 1, step)

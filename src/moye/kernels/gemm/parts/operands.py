@@ -27,8 +27,9 @@ class Side:
     source: Any             # (CPY, CPY_M, CPY_K, k)
     stages: Any             # (CPY, CPY_M, CPY_K, stages)
     coords: Any             # of source
-    rows: Any               # (1, CPY_M, 1): whether a row lies inside, or None
+    rows: Any               # (1, CPY_M, 1): whether a row lies inside, or None; of shifted rows how many there are
     operand: Any            # (MMA, MMA_M, MMA_K, stages)
+    memory: Any = None      # of shifted rows; then ``source`` is the array itself
 
 
 @mo.jit
@@ -37,17 +38,42 @@ def load(side, stage, k_tile, K, full):
 
     The first ``full`` tiles (None: all) end before K.  Only where a thread copies much is it worth telling them apart.
     """
-    dst, rows = side.stages[:, :, :, stage], side.rows
-    many = mo.size(dst, 1) * mo.size(dst, 2) > _MANY
+    many = mo.size(side.stages, 1) * mo.size(side.stages, 2) > _MANY
     if full is None or (many and k_tile < full):
-        mo.copyto(side.copy, dst, side.source[:, :, :, k_tile], pred=rows, zero_fill=rows is not None)
+        load_whole(side, stage, k_tile)
     else:
-        inside = mo.fragment((1, mo.size(dst, 1), mo.size(dst, 2)), mo.bool)
-        for j in mo.static_range(mo.size(dst, 2)):
-            ends = side.coords[0, 0, j, k_tile][1] < K
-            for i in mo.static_range(mo.size(dst, 1)):
-                inside[0, i, j] = ends if rows is None else ends & rows[0, i, 0]
-        mo.copyto(side.copy, dst, side.source[:, :, :, k_tile], pred=inside, zero_fill=True)
+        load_end(side, stage, k_tile, K)
+
+
+@mo.jit
+def load_whole(side, stage, k_tile):
+    """A tile that ends before K, into a stage."""
+    copy_whole(side, side.stages[:, :, :, stage], k_tile)
+
+
+@mo.jit
+def load_end(side, stage, k_tile, K):
+    """A tile that may end beyond K, into a stage."""
+    copy_end(side, side.stages[:, :, :, stage], k_tile, K)
+
+
+@mo.jit
+def copy_whole(side, dst, k_tile):
+    """A tile that ends before K, into shared memory or registers (CPY, CPY_M, CPY_K)."""
+    rows = side.rows
+    mo.copyto(side.copy, dst, side.source[:, :, :, k_tile], pred=rows, zero_fill=rows is not None)
+
+
+@mo.jit
+def copy_end(side, dst, k_tile, K):
+    """A tile that may end beyond K, into shared memory or registers (CPY, CPY_M, CPY_K)."""
+    rows = side.rows
+    inside = mo.fragment((1, mo.size(dst, 1), mo.size(dst, 2)), mo.bool)
+    for j in mo.static_range(mo.size(dst, 2)):
+        ends = side.coords[0, 0, j, k_tile][1] < K
+        for i in mo.static_range(mo.size(dst, 1)):
+            inside[0, i, j] = ends if rows is None else ends & rows[0, i, 0]
+    mo.copyto(side.copy, dst, side.source[:, :, :, k_tile], pred=inside, zero_fill=True)
 
 
 @mo.jit
@@ -69,15 +95,28 @@ def raster(pid, m_tiles, n_tiles):
 
 
 @mo.jit
-def side_of(X, smem, copy, partition, tiles, coordinate, ragged):
-    """Partition one operand X (rows, K) for this thread; ``ragged`` along rows and along K."""
+def side_of(X, smem, copy, partition, tiles, coordinate, ragged, guarded=None):
+    """Partition one operand X (rows, K) for this thread; ``ragged`` along rows and along K.
+
+    ``guarded`` (None: as ``ragged`` along rows): copies of rows have predicates.
+    """
     tid = mo.thread_idx().x
     thr = copy.get_slice(tid)
     gX = mo.tile(X, tiles, (coordinate, None), ragged=ragged[0] or ragged[1])           # (rows, bK, k)
     cX = mo.tile(mo.identity_tensor(mo.shape(X)), tiles, (coordinate, None), ragged=True)
     coords, stages = thr.partition_S(cX), thr.partition_D(smem)
-    rows = row_predicate(coords, mo.size(stages, 1), mo.size(X, 0)) if ragged[0] else None
+    if guarded is None:
+        guarded = ragged[0]
+    rows = row_predicate(coords, mo.size(stages, 1), mo.size(X, 0)) if guarded else None
     return Side(copy, thr.partition_S(gX), stages, coords, rows, partition(smem))
+
+
+@mo.jit
+def shifted_side(X, memory, smem, copy, partition, tiles, coordinate):
+    """The same of an operand whose rows begin anywhere: ``memory`` has all whole 16 bytes of it."""
+    thr = copy.get_slice(mo.thread_idx().x)
+    cX = mo.tile(mo.identity_tensor(mo.shape(X)), tiles, (coordinate, None), ragged=True)
+    return Side(copy, X, thr.partition_D(smem), thr.partition_S(cX), mo.size(X, 0), partition(smem), memory)
 
 
 @mo.jit

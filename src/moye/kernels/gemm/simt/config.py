@@ -1,12 +1,12 @@
-"""Tile configurations of ``gemm_simt`` and the rule that picks one without search.
+"""Tile configurations of ``gemm_simt`` and the model of costs that picks one without search.
 
-In: the problem (M, N, K, dtype width).  Out: a ``TileConfig`` and a number of K splits.
+In: a ``Problem`` (M, N, K, dtype, how the operands lie).  Out: a ``TileConfig`` and a number of parts of K.
 
->>> choose(2048, 2048, 256, 4, 132)
-(TileConfig(bM=128, bN=128, ...), 1)
+>>> config, parts = choose(Problem(4096, 4096, 4096, 4), 132)
+>>> config.bM * config.bN >= 96 * 128, parts
+(True, 1)
 
-The rule is a model: waves of blocks over the multiprocessors, the rate that a configuration reaches when they are full,
-and what a launch and a reduction cost.  The rates are measured ones (H200, fp32).
+``benchmarks/gemm_simt_fit.py`` fits the model to what was measured on an H200 (``benchmarks/data/gemm_simt.csv.gz``).
 """
 
 from __future__ import annotations
@@ -14,18 +14,13 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
-_CLOCK_FLOPS = 128 * 1.98e9 * 2     # FMA lanes of one multiprocessor, fp32
-_PROLOGUE = 2.2e-6                  # seconds before a block's first FMA and after its last
-_EPILOGUE = 6.0e-11                 # seconds per element of a block's tile, once
-_REDUCTION = 4.0e-6                 # seconds of a second launch
-_BANDWIDTH = 3.0e12
-
 
 @dataclass(frozen=True, slots=True)
 class TileConfig:
-    """``bM x bN x bK`` tiles; ``tM x tN`` values a thread, in warps of 8 x 4 lanes, ``wM x wN`` of them; stages.
+    """``bM x bN x bK`` tiles; ``tM x tN`` values a thread, in ``wM x wN`` warps of ``lM`` by ``32 / lM`` lanes; stages.
 
-    ``blocks`` is how many blocks a multiprocessor holds, ``rate`` the share of peak that they reach together.
+    ``blocks`` is how many blocks a multiprocessor holds.  With 2 stages operands come through registers and lie along
+    their rows in shared memory, however they lay before; with more, asynchronous copies leave them as they are.
     """
 
     bM: int
@@ -37,27 +32,55 @@ class TileConfig:
     wM: int
     wN: int
     blocks: int
-    rate: float
-    whole: bool = False
-    """Only for problems that the tile divides: with predicates it would spill."""
+    lM: int = 8
 
     @property
     def threads(self) -> int:
         return 32 * self.wM * self.wN
 
+    @property
+    def turns(self) -> bool:
+        """Whether operands come through registers."""
+        return self.stages == 2
+
+    @property
+    def lN(self) -> int:
+        """Lanes of a warp along N."""
+        return 32 // self.lM
+
 
 FLOAT = (
-    TileConfig(128, 128, 32, 3, 8, 8, 2, 4, 2, 0.797, whole=True),
-    TileConfig(256, 128, 16, 3, 16, 8, 2, 4, 1, 0.795),
-    TileConfig(128, 128, 16, 3, 8, 8, 2, 4, 2, 0.785),
-    TileConfig(128, 64, 16, 3, 8, 8, 2, 2, 4, 0.765),
-    TileConfig(64, 64, 16, 3, 8, 8, 1, 2, 8, 0.755),
-    TileConfig(64, 32, 16, 3, 8, 4, 1, 2, 12, 0.60),
-    TileConfig(32, 32, 16, 4, 4, 4, 1, 2, 12, 0.45),
+    TileConfig(256, 128, 16, 4, 16, 8, 2, 4, 1),
+    TileConfig(128, 128, 32, 3, 8, 8, 2, 4, 2),
+    TileConfig(192, 128, 16, 4, 12, 8, 2, 4, 1),
+    TileConfig(128, 96, 16, 3, 8, 12, 2, 2, 3),
+    TileConfig(96, 128, 16, 3, 12, 8, 1, 4, 3),
+    TileConfig(128, 64, 16, 3, 8, 8, 2, 2, 4),
+    TileConfig(64, 128, 16, 3, 8, 8, 1, 4, 4),
+    TileConfig(64, 64, 16, 3, 8, 8, 1, 2, 7),
+    TileConfig(128, 32, 16, 3, 8, 8, 2, 1, 5),
+    TileConfig(32, 128, 16, 3, 4, 8, 1, 4, 4),
+    TileConfig(64, 32, 32, 3, 8, 4, 1, 2, 5),
+    TileConfig(32, 64, 32, 3, 4, 8, 1, 2, 5),
+    TileConfig(32, 32, 32, 4, 4, 4, 1, 2, 5),
+    TileConfig(128, 16, 32, 3, 4, 8, 2, 1, 3, 16),
+    TileConfig(16, 128, 32, 3, 4, 8, 1, 2, 3, 4),
+    TileConfig(256, 8, 32, 3, 4, 8, 2, 1, 2, 32),
+    TileConfig(8, 256, 32, 3, 8, 4, 1, 2, 2, 1),
+    TileConfig(128, 8, 32, 3, 4, 8, 1, 1, 3, 32),
+    TileConfig(128, 4, 32, 3, 4, 4, 1, 1, 3, 32),
+    TileConfig(256, 128, 16, 2, 16, 8, 2, 4, 1),
+    TileConfig(192, 128, 16, 2, 12, 8, 2, 4, 1),
+    TileConfig(128, 128, 8, 2, 16, 8, 1, 4, 2),
+    TileConfig(96, 128, 16, 2, 12, 8, 1, 4, 2),
+    TileConfig(128, 96, 16, 2, 8, 12, 2, 2, 2),
+    TileConfig(96, 64, 16, 2, 12, 8, 1, 2, 4),
+    TileConfig(64, 96, 16, 2, 8, 12, 1, 2, 4),
+    TileConfig(64, 64, 16, 2, 8, 8, 1, 2, 6),
 )
 DOUBLE = (
-    TileConfig(64, 64, 16, 3, 4, 8, 2, 2, 3, 0.70),
-    TileConfig(32, 32, 16, 3, 4, 4, 1, 2, 8, 0.50),
+    TileConfig(64, 64, 16, 3, 4, 8, 2, 2, 3),
+    TileConfig(32, 32, 16, 3, 4, 4, 1, 2, 8),
 )
 
 
@@ -66,44 +89,135 @@ def configs(bytes_per_element: int) -> tuple[TileConfig, ...]:
     return FLOAT if bytes_per_element == 4 else DOUBLE
 
 
-def fits(config: TileConfig, M: int, N: int, K: int) -> bool:
-    """Whether a problem may use this configuration."""
-    return not (config.whole and (M % config.bM or N % config.bN or K % config.bK))
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What a choice depends on: extents, bytes of an element, how each operand is copied (``majors`` of a plan).
+
+    ``workspace``: the library of C can make the arrays in which sums of several blocks meet.
+    """
+
+    M: int
+    N: int
+    K: int
+    bytes: int
+    majors: tuple[str, str] = ("vector", "vector")
+    vector: int = 4
+    workspace: bool = True
+
+
+def most_parts(config: TileConfig, K: int, multiprocessors: int) -> int:
+    """Blocks that may share a tile, and wait for each other: all fit the device, and each has some k tiles."""
+    return max(1, min(multiprocessors, -(-K // config.bK)))
+
+
+def parts_of(config: TileConfig, problem: Problem, multiprocessors: int) -> list[int]:
+    """How often K may be split: so that each multiprocessor has a block, or two, or as many as it holds.
+
+    A part has two k tiles at least, or it is all prologue.
+    """
+    tiles = -(-problem.M // config.bM) * -(-problem.N // config.bN)
+    most = min(most_parts(config, problem.K, multiprocessors), problem.K // (2 * config.bK))
+    if not problem.workspace or most < 2:
+        return [1]
+    full = {each * multiprocessors // max(1, tiles) for each in range(1, config.blocks + 1)}
+    return sorted({1, *(n for n in full if 1 < n <= most), *([most] if most < max(full) else [])})
+
+
+# --- the choice ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What the model of costs is made of, on an H200: microseconds, bytes, products of a multiprocessor each cycle.
+
+    ``benchmarks/gemm_simt_fit.py`` fits them together to measured products, so that one by one they need not be what
+    their names say.
+    """
+
+    launch: float = 4.3
+    begin: float = 0.25         # of a block, before its first products
+    share_large: float = 1.059  # of the peak, by threads with 128 sums and more, and so on
+    share_96: float = 1.042
+    share_64: float = 0.9761
+    share_32: float = 1.073
+    share_16: float = 1.315
+    along_one: float = 0.7759   # of the share, where one operand lies along K, or both
+    along_both: float = 0.735
+    single: float = 1.003       # of the share for each operand that is copied by single elements
+    turned: float = 0.98        # of the share, where operands come through registers
+    turned_single: float = 0.985  # for each of them that does so by single elements
+    fill: float = 2.513         # warps of a multiprocessor that reach half of its share
+    latency: float = 0.225      # from asking for a stage to its arrival
+    turned_latency: float = 0.7  # to its arrival in registers
+    l2: float = 6.699e+04       # bytes per microsecond that one multiprocessor gets
+    dram: float = 6.164e+06
+    dram_one: float = 3.48e+04  # for each multiprocessor that asks
+    store: float = 5.377e-05    # for each element of a block
+    store_single: float = 0.0001
+    meet: float = 2.567         # of blocks that share a tile
+    meet_each: float = 0.03181  # for each of them
+    meet_sum: float = 2.5e-05   # and each sum of a block
+    sharp: float = 1.88         # how sharply the slowest of several things rules
+    sharp_dram: float = 2.091
+
+
+COSTS = Costs()
+_PEAK = 128 * 1980.0                    # products of one multiprocessor in a microsecond
+
+
+def estimate(config: TileConfig, parts: int, problem: Problem, multiprocessors: int, costs: Costs = COSTS) -> float:
+    """Microseconds of a product on an H200, or one with so many multiprocessors.
+
+    The multiprocessor with the most blocks decides.  Its blocks go through their k tiles together, as many as it holds
+    at a time; a k tile takes as long as its products, its loads or the latency, whatever is longer.
+    """
+    m, n = -(-problem.M // config.bM), -(-problem.N // config.bN)
+    k_tiles = -(-max(1, -(-problem.K // config.bK)) // parts)
+    units = m * n * parts
+    per_one = -(-units // multiprocessors)
+    rounds, rest = divmod(per_one, config.blocks)
+    store = config.bM * config.bN * (costs.store if problem.vector > 1 else costs.store_single)
+    busy = 0.0
+    for count, held in ((rounds, config.blocks), (1 if rest else 0, rest)):
+        if count:
+            busy += count * (costs.begin + k_tiles * _step(config, held, problem, costs) + store * held)
+    read = float(problem.bytes * (problem.K * (problem.M + problem.N) + problem.M * problem.N))
+    dram = _either(read / costs.dram, read / (costs.dram_one * min(units, multiprocessors)), costs.sharp)
+    meet = 0.0
+    if parts > 1:
+        meet = costs.meet + costs.meet_each * parts + costs.meet_sum * config.bM * config.bN
+    return costs.launch + _either(busy, dram, costs.sharp_dram) + meet
+
+
+def _either(a: float, b: float, sharp: float) -> float:
+    """The larger of two that hinder each other a little."""
+    most = max(a, b)
+    return float(most * ((a / most) ** sharp + (b / most) ** sharp) ** (1 / sharp)) if most else 0.0
+
+
+def _step(config: TileConfig, held: int, problem: Problem, costs: Costs) -> float:
+    """Microseconds of one k tile of all blocks that a multiprocessor holds at a time."""
+    sums = config.tM * config.tN
+    share = costs.share_large if sums >= 128 else costs.share_96 if sums >= 96 else costs.share_64 if sums >= 64 \
+        else costs.share_32 if sums >= 32 else costs.share_16
+    singles = sum(not major.endswith("vector") for major in problem.majors)
+    if config.turns:
+        share *= costs.turned * costs.turned_single ** singles
+    else:
+        along = sum(major.startswith("k") for major in problem.majors)
+        share *= (1.0, costs.along_one, costs.along_both)[along] * costs.single ** singles
+    warps = held * config.wM * config.wN * (sums / 64) ** 0.5
+    share *= warps / (warps + costs.fill)
+    wide = 2.0 if problem.bytes == 8 else 1.0
+    products = held * config.bM * config.bN * config.bK * wide / (_PEAK * share)
+    loads = held * (config.bM + config.bN) * config.bK * problem.bytes / costs.l2
+    latency = costs.turned_latency if config.turns else costs.latency / (config.stages - 1)
+    return _either(_either(products, loads, costs.sharp), latency, costs.sharp)
 
 
 @functools.lru_cache(maxsize=4096)
-def choose(M: int, N: int, K: int, bytes_per_element: int, multiprocessors: int) -> tuple[TileConfig, int]:
-    """The configuration and the number of K splits with the least modelled time."""
-    best: tuple[float, TileConfig, int] | None = None
-    for config in configs(bytes_per_element):
-        if not fits(config, M, N, K):
-            continue
-        k_tiles = max(1, -(-K // config.bK))
-        for splits in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32):
-            # A split must be longer than the pipeline is deep, or it is all prologue.
-            if splits > 1 and k_tiles // splits < 4:
-                break
-            time = modelled(config, splits, M, N, K, multiprocessors)
-            if best is None or time < best[0]:
-                best = (time, config, splits)
-    assert best is not None, "there is at least one configuration"
-    return best[1], best[2]
-
-
-def modelled(config: TileConfig, splits: int, M: int, N: int, K: int, multiprocessors: int) -> float:
-    """Seconds that this configuration should take."""
-    tiles = -(-M // config.bM) * -(-N // config.bN) * splits
-    k_tiles = -(-max(1, -(-K // config.bK)) // splits)
-    # The multiprocessor with the most tiles decides when the launch ends.
-    per_sm = -(-tiles // multiprocessors)
-    waves, rest = divmod(per_sm, config.blocks)
-    work = 2.0 * config.bM * config.bN * config.bK * k_tiles
-    time = waves * config.blocks * work / (_CLOCK_FLOPS * config.rate)
-    if rest:
-        fill = min(1.0, rest * config.threads / 256)                # few warps do not cover the latencies
-        time += rest * work / (_CLOCK_FLOPS * config.rate * (0.45 + 0.55 * fill))
-    time += _PROLOGUE + _EPILOGUE * config.bM * config.bN + (waves + bool(rest) - 1) * _PROLOGUE / config.blocks
-    if splits > 1:
-        # Every split is written and read once as fp32, and the sum is written once.
-        time += _REDUCTION + 4.0 * M * N * (2 * splits + 1) / _BANDWIDTH
-    return time
+def choose(problem: Problem, multiprocessors: int) -> tuple[TileConfig, int]:
+    """The configuration and the number of parts of K that the model of ``estimate`` finds fastest."""
+    return min(((config, parts) for config in configs(problem.bytes)
+                for parts in parts_of(config, problem, multiprocessors)),
+               key=lambda found: estimate(found[0], found[1], problem, multiprocessors))

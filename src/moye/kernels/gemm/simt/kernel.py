@@ -4,51 +4,249 @@ In: A (M, K), B (N, K), C (M, N), of any strides.  Out: C, written in place.
 
     gemm_simt(A, B, C)                       # any transposes are views: gemm_simt(A.T, B, C)
 
-Multi-stage cp.async into [k][m] tiles, 128-bit shared reads through a permuted MMA tile, fragments double-buffered over
-k.  Edges are predicated and zero-filled; problems too small for the machine are split over K.
+Multi-stage cp.async, 16 bytes at a time where the operands allow it, into tiles that lie as the operands do; 128-bit
+shared reads.  Edges are predicated and zero-filled.  Where tiles are few, several blocks share each, along K.
 """
 
 from __future__ import annotations
 
-import functools
-from dataclasses import dataclass
+import math
 from typing import Any
 
 import moye as mo
 from moye.kernels.gemm.parts.arguments import configured, matrices, part_count, same_problem, scalar
-from moye.kernels.gemm.parts.operands import factor, load, raster, side_of
-from moye.kernels.gemm.simt.config import TileConfig, choose
-from moye.kernels.workspace import empty, swapped
+from moye.kernels.gemm.parts.operands import copy_end, copy_whole, factor, load_end, load_whole, raster, side_of
+from moye.kernels.gemm.simt.config import Problem, TileConfig, choose, most_parts
+from moye.kernels.gemm.simt.plan import make_plan
+from moye.kernels.workspace import MAKES_ARRAYS, counters, empty, swapped
 
+_AT_ONCE = 16
+"""Sums of other blocks that a thread waits for together."""
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What a launch is specialised on: layouts and tiled operations, and which edges are ragged."""
-
-    config: TileConfig
-    sA: mo.Layout
-    sB: mo.Layout
-    copy_A: mo.TiledCopy
-    copy_B: mo.TiledCopy
-    mma: mo.TiledMMA
-    ragged: tuple[bool, bool, bool]
-    vector: int
-    """Elements along M that C is stored by."""
-    split: bool = False
-    scaled: bool = False
-    accumulate: bool = False
+# --- sums ------------------------------------------------------------------------------------------------------------
 
 
 @mo.jit
-def edge_predicate(acc, coords, M, N, vector):
-    """Which of a thread's elements of C lie inside, ``vector`` rows at a time."""
+def mainloop(plan, a, b, acc, k_first, k_last, K):
+    """acc += A * B over the k tiles [k_first, k_last): stages of shared memory, fragments some k ahead."""
+    if plan.turns:
+        if k_first < k_last:
+            through_registers(plan, a, b, acc, k_first, k_last, K)
+    else:
+        asynchronous(plan, a, b, acc, k_first, k_last, K)
+
+
+@mo.jit
+def asynchronous(plan, a, b, acc, k_first, k_last, K):
+    """Copies that nobody waits for before their stage is read."""
+    pipe = mo.Pipeline(plan.config.stages)
+    for s in mo.static_range(pipe.ahead):
+        if k_first + s < k_last:
+            begin(plan, a, b, s, k_first + s, K)
+        pipe.commit()
+    if k_first < k_last:
+        if plan.along_k == (False, False):
+            by_rows(plan, pipe, a, b, acc, k_first, k_last)
+        else:
+            by_quads(plan, pipe, a, b, acc, k_first, k_last)
+
+
+@mo.jit
+def begin(plan, a, b, stage, k_tile, K):
+    """Ask for one of the first k tiles.  The one that ends beyond K, if any, is number 0: no other has predicates."""
+    if plan.ragged_K and stage == 0:
+        if k_tile == 0:
+            last = mo.ceil_div(K, plan.config.bK) - 1
+            load_end(a, stage, last, K)
+            load_end(b, stage, last, K)
+        else:
+            fetch(plan, a, b, stage, k_tile)
+    else:
+        fetch(plan, a, b, stage, k_tile)
+
+
+@mo.jit
+def fetch(plan, a, b, stage, k_tile):
+    """Ask for a k tile that ends before K."""
+    which = k_tile - 1 if plan.ragged_K else k_tile
+    load_whole(a, stage, which)
+    load_whole(b, stage, which)
+
+
+@mo.jit
+def refill(plan, pipe, state, a, b, k_tile, k_last):
+    """Ask for the tile that comes into the stage which everybody has read."""
+    if k_tile + pipe.ahead < k_last:
+        fetch(plan, a, b, state.write, k_tile + pipe.ahead)
+    pipe.commit()
+
+
+@mo.jit
+def by_rows(plan, pipe, a, b, acc, k_first, k_last):
+    """The products where both operands lie along their rows: 16 bytes of shared memory are rows of one k."""
+    bK = plan.config.bK
+    tCrA = mo.fragment((1, mo.size(a.operand, 1), 2), a.operand.dtype)      # (MMA, MMA_M, 2)
+    tCrB = mo.fragment((1, mo.size(b.operand, 1), 2), b.operand.dtype)      # (MMA, MMA_N, 2)
+    pipe.wait()
+    state = pipe.start()
+    tCsA, tCsB = a.operand[:, :, :, 0], b.operand[:, :, :, 0]               # (MMA, MMA_M, MMA_K)
+    mo.copyto(tCrA[:, :, 0], tCsA[:, :, 0])
+    mo.copyto(tCrB[:, :, 0], tCsB[:, :, 0])
+    for k_tile in range(k_first, k_last):
+        for k in mo.static_range(bK):
+            if k == bK - 1:
+                pipe.wait()
+                state = state.next(k_tile + 1 < k_last)
+                tCsA, tCsB = a.operand[:, :, :, state.read], b.operand[:, :, :, state.read]
+            mo.copyto(tCrA[:, :, (k + 1) % 2], tCsA[:, :, (k + 1) % bK])
+            mo.copyto(tCrB[:, :, (k + 1) % 2], tCsB[:, :, (k + 1) % bK])
+            if k == 0:
+                refill(plan, pipe, state, a, b, k_tile, k_last)
+            mo.gemm(plan.mma, tCrA[:, :, k % 2], tCrB[:, :, k % 2], acc)
+
+
+@mo.jit
+def through_registers(plan, a, b, acc, k_first, k_last, K):
+    """The next tile comes into registers while one is multiplied, and from there into the other stage.
+
+    So an operand that lies along K is turned round: registers of 16 bytes of one k are what FFMA reads without two of
+    them in one bank of the register file, whose banks are the odd and the even registers.
+    """
+    bK = plan.config.bK
+    tArA = mo.make_fragment_like(a.stages[:, :, :, 0])                      # (CPY, CPY_M, CPY_K)
+    tBrB = mo.make_fragment_like(b.stages[:, :, :, 0])                      # (CPY, CPY_N, CPY_K)
+    tCrA = mo.fragment((1, mo.size(a.operand, 1), 2), a.operand.dtype)      # (MMA, MMA_M, 2)
+    tCrB = mo.fragment((1, mo.size(b.operand, 1), 2), b.operand.dtype)      # (MMA, MMA_N, 2)
+    read = mo.int32(0)
+    into_registers(plan, a, b, tArA, tBrB, k_first, K)
+    mo.copyto(a.stages[:, :, :, 0], tArA)
+    mo.copyto(b.stages[:, :, :, 0], tBrB)
+    mo.sync_threads()
+    mo.copyto(tCrA[:, :, 0], a.operand[:, :, 0, 0])
+    mo.copyto(tCrB[:, :, 0], b.operand[:, :, 0, 0])
+    for k_tile in range(k_first, k_last):
+        tCsA, tCsB = a.operand[:, :, :, read], b.operand[:, :, :, read]     # (MMA, MMA_M, MMA_K)
+        for k in mo.static_range(bK):
+            if k == 0 and k_tile + 1 < k_last:
+                from_memory(plan, a, b, tArA, tBrB, k_tile + 1)
+            if k == bK - 1:
+                read = 1 - read
+                if k_tile + 1 < k_last:
+                    mo.copyto(a.stages[:, :, :, read], tArA)
+                    mo.copyto(b.stages[:, :, :, read], tBrB)
+                mo.sync_threads()
+                tCsA, tCsB = a.operand[:, :, :, read], b.operand[:, :, :, read]
+            mo.copyto(tCrA[:, :, (k + 1) % 2], tCsA[:, :, (k + 1) % bK])
+            mo.copyto(tCrB[:, :, (k + 1) % 2], tCsB[:, :, (k + 1) % bK])
+            mo.gemm(plan.mma, tCrA[:, :, k % 2], tCrB[:, :, k % 2], acc)
+
+
+@mo.jit
+def into_registers(plan, a, b, tArA, tBrB, k_tile, K):
+    """The first k tile of a block."""
+    if plan.ragged_K:
+        if k_tile == 0:
+            last = mo.ceil_div(K, plan.config.bK) - 1
+            copy_end(a, tArA, last, K)
+            copy_end(b, tBrB, last, K)
+        else:
+            from_memory(plan, a, b, tArA, tBrB, k_tile)
+    else:
+        from_memory(plan, a, b, tArA, tBrB, k_tile)
+
+
+@mo.jit
+def from_memory(plan, a, b, tArA, tBrB, k_tile):
+    """A k tile that ends before K."""
+    which = k_tile - 1 if plan.ragged_K else k_tile
+    copy_whole(a, tArA, which)
+    copy_whole(b, tBrB, which)
+
+
+@mo.jit
+def by_quads(plan, pipe, a, b, acc, k_first, k_last):
+    """The products where an operand lies along K: 16 bytes of shared memory are some k of one row.
+
+    Such an operand is held, all rows of a thread for these k, and the other passes by piece for piece: by rows if it
+    lies along K, too, else by k.
+    """
+    hold, other = (b, a) if plan.hold == "B" else (a, b)
+    quad, chunks = plan.quad, plan.config.bK // plan.quad
+    tCrH = held(hold, quad)                                                 # (MMA, MMA_M or MMA_N, quad)
+    tCrP = passing(plan, other)                                             # (MMA, rows, k, 2)
+    pipe.wait()
+    state = pipe.start()
+    for k_tile in range(k_first, k_last):
+        tCsH, tCsP = hold.operand[:, :, :, state.read], other.operand[:, :, :, state.read]
+        refill(plan, pipe, state, a, b, k_tile, k_last)
+        if plan.along_k == (True, True):                # a loop: unrolled, ptxas would load more than it has room for
+            for chunk in mo.range(chunks, unroll=plan.unroll):
+                products(plan, tCrH, tCrP, acc, mo.tile(tCsH, (1, mo.size(tCsH, 1), quad), (0, 0, chunk)),
+                         mo.tile(tCsP, (1, mo.size(tCsP, 1), quad), (0, 0, chunk)))
+        else:
+            for chunk in mo.static_range(chunks):
+                part = slice(chunk * quad, chunk * quad + quad)
+                products(plan, tCrH, tCrP, acc, tCsH[:, :, part], tCsP[:, :, part])
+        pipe.wait()
+        state = state.next(k_tile + 1 < k_last)
+
+
+@mo.jit
+def held(side, quad):
+    """Registers for all rows of a thread, some k of each side by side."""
+    rows = mo.size(side.operand, 1)
+    return mo.fragment(mo.make_layout((1, rows, quad), (0, quad, 1)), side.operand.dtype)
+
+
+@mo.jit
+def passing(plan, side):
+    """Registers for two pieces of what passes by: one row and some k, or all rows and one k."""
+    if plan.along_k == (True, True):
+        return mo.fragment(mo.make_layout((1, 1, plan.quad, 2), (0, 0, 1, plan.quad)), side.operand.dtype)
+    rows = mo.size(side.operand, 1)
+    return mo.fragment(mo.make_layout((1, rows, 1, 2), (0, 1, 0, rows)), side.operand.dtype)
+
+
+@mo.jit
+def products(plan, tCrH, tCrP, acc, tCsH, tCsP):
+    """acc += A * B for the k of 16 bytes."""
+    both = plan.along_k == (True, True)
+    for i in mo.static_range(mo.size(tCrH, 1)):
+        mo.copyto(tCrH[:, i, :], tCsH[:, i, :])
+    for part in mo.static_range(plan.pieces):
+        P = tCrP[:, :, :, part % 2]
+        if both:
+            mo.copyto(P[:, 0, :], tCsP[:, part, :])
+        else:
+            mo.copyto(P[:, :, 0], tCsP[:, :, part])
+        for k in mo.static_range(plan.quad if both else 1):
+            H = tCrH[:, :, k if both else part]
+            if plan.hold == "A":
+                mo.gemm(plan.mma, H, P[:, :, k], acc[:, :, part:part + 1] if both else acc)
+            else:
+                mo.gemm(plan.mma, P[:, :, k], H, acc[:, part:part + 1, :] if both else acc)
+
+
+# --- C ---------------------------------------------------------------------------------------------------------------
+
+
+@mo.jit
+def edge_predicate(acc, coords, window, vector):
+    """Which of a thread's elements of C are this block's and inside, ``vector`` rows at a time."""
     groups, columns = mo.size(acc, 1) // vector, mo.size(acc, 2)
     inside = mo.fragment((1, groups, columns), mo.bool)
     for i in mo.static_range(groups):
         for j in mo.static_range(columns):
-            m, n = coords[0, i * vector, j]
-            inside[0, i, j] = (m < M) & (n < N)
+            inside[0, i, j] = within(window, coords[0, i * vector, j])
     return inside.with_layout(mo.make_layout((1, (vector, groups), columns), (0, (0, 1), groups)))
+
+
+@mo.jit
+def within(window, place):
+    """Whether an element of a tile is in a window of it: from first to before last, along M and N."""
+    (first_m, last_m), (first_n, last_n) = window
+    m, n = place
+    return (m >= first_m) & (m < last_m) & (n >= first_n) & (n < last_n)
 
 
 @mo.jit
@@ -62,90 +260,134 @@ def store(C, acc, pred, plan, beta):
 
 
 @mo.jit
-def mainloop(plan, a, b, acc, k_first, k_last, K, full):
-    """acc += A * B over the k tiles [k_first, k_last): stages of shared memory, fragments one k ahead."""
-    bK, pipe = plan.config.bK, mo.Pipeline(plan.config.stages)
-    for s in mo.static_range(pipe.ahead):
-        if k_first + s < k_last:
-            load(a, s, k_first + s, K, full)
-            load(b, s, k_first + s, K, full)
-        pipe.commit()
-    tCrA = mo.fragment((1, mo.size(a.operand, 1), 2), a.operand.dtype)      # (MMA, MMA_M, 2)
-    tCrB = mo.fragment((1, mo.size(b.operand, 1), 2), b.operand.dtype)      # (MMA, MMA_N, 2)
-    if k_first < k_last:
-        pipe.wait()
-        state = pipe.start()
-        tCsA, tCsB = a.operand[:, :, :, 0], b.operand[:, :, :, 0]           # (MMA, MMA_M, MMA_K)
-        mo.copyto(tCrA[:, :, 0], tCsA[:, :, 0])
-        mo.copyto(tCrB[:, :, 0], tCsB[:, :, 0])
-        for k_tile in range(k_first, k_last):
-            for k in mo.static_range(bK):
-                if k == bK - 1:
-                    pipe.wait()
-                    state = state.next(k_tile + 1 < k_last)
-                    tCsA, tCsB = a.operand[:, :, :, state.read], b.operand[:, :, :, state.read]
-                mo.copyto(tCrA[:, :, (k + 1) % 2], tCsA[:, :, (k + 1) % bK])
-                mo.copyto(tCrB[:, :, (k + 1) % 2], tCsB[:, :, (k + 1) % bK])
-                if k == 0:
-                    if k_tile + pipe.ahead < k_last:
-                        load(a, state.write, k_tile + pipe.ahead, K, full)
-                        load(b, state.write, k_tile + pipe.ahead, K, full)
-                    pipe.commit()
-                mo.gemm(plan.mma, tCrA[:, :, k % 2], tCrB[:, :, k % 2], acc)
+def gather(plan, acc, tCgC, tCcC, window, meeting, factors):
+    """Each block leaves its sums in memory, waits for the others of its tile, and stores some pieces of it.
+
+    All blocks together read each piece once from each of them, and add in one order, so that results repeat.
+    """
+    parts, arrived, (tile, rank, splits) = meeting
+    tid, quad, threads = mo.thread_idx().x, plan.quad, plan.config.threads
+    groups, columns = mo.size(acc, 1) // quad, mo.size(acc, 2)
+    quads = mo.make_layout((quad, threads, groups * columns))
+    pieces = mo.make_layout((quad, (groups, columns)), (columns, (quad * columns, 1)))
+    mine = parts[:, tile * splits + rank].with_layout(quads)                # (quad, threads, pieces)
+    mo.copyto(mine[:, tid, :], acc.with_layout(pieces))
+    wait_for_all(arrived, tile, splits)
+    for piece in mo.range(rank, groups * columns, splits):
+        total = mo.fragment((quad,), acc.dtype)
+        total.fill(0)
+        for some in mo.range(mo.ceil_div(splits, _AT_ONCE)):
+            theirs = mo.fragment((quad, _AT_ONCE), acc.dtype)
+            for i in mo.static_range(_AT_ONCE):
+                peer = some * _AT_ONCE + i
+                mo.copyto(theirs[:, i], parts[:, tile * splits + peer].with_layout(quads)[:, tid, piece],
+                          pred=peer < splits, zero_fill=True)
+            for i in mo.static_range(_AT_ONCE):
+                total[...] = total + theirs[:, i]
+        store_piece(plan, total, tCgC, tCcC, (piece % groups, piece // groups), window, factors)
+    mo.sync_threads()                                                       # all of this block have read
+    if tid == 0 and mo.atomic_add(arrived, tile, 1, order="acq_rel") == 2 * splits - 1:
+        arrived[tile] = 0                                                   # for the next launch
+
+
+@mo.jit
+def wait_for_all(arrived, tile, splits):
+    """What every block of this tile wrote before is there for every thread."""
+    mo.sync_threads()
+    if mo.thread_idx().x == 0:
+        mo.atomic_add(arrived, tile, 1, order="release")
+        while mo.load(arrived, tile) < splits:
+            pass
+    mo.sync_threads()
+
+
+@mo.jit
+def store_piece(plan, total, tCgC, tCcC, place, window, factors):
+    """Some rows of one column, scaled, added to the old C, stored."""
+    quad, (alpha, beta) = plan.quad, factors
+    out = mo.tile(tCgC[0, :, :], (quad, 1), place)[:, 0]
+    coords = mo.tile(tCcC[0, :, :], (quad, 1), place)[:, 0]
+    inside = mo.fragment((quad,), mo.bool)
+    for i in mo.static_range(quad):
+        inside[i] = within(window, coords[i])
+    if plan.scaled:
+        total[...] = total * factor(alpha, total.dtype)
+    if plan.accumulate:
+        old = mo.make_fragment_like(total)
+        mo.copyto(old, out, pred=inside, zero_fill=True)
+        total[...] = total + old * factor(beta, total.dtype)
+    mo.copyto(out, total, pred=inside)
+
+
+# --- the kernel ------------------------------------------------------------------------------------------------------
+
+
+@mo.jit
+def tile_of(extent, size, coordinate, edge, step):
+    """Where a tile of a mode begins, and which part of it, from there, is this block's.
+
+    Where the tiles do not divide the extent, the last begins earlier, as a multiple of ``step``, and has some rows of
+    its neighbour.  So only an extent that is shorter than a tile needs predicates.
+    """
+    if edge == "whole":
+        return coordinate * size, (0, size)
+    if edge == "short":
+        return 0, (0, extent)
+    first = mo.min(coordinate * size, (extent - size) // step * step)
+    return first, (coordinate * size - first, size)
+
+
+@mo.jit
+def share(splits):
+    """The tile of this block, and which of the blocks that share it this one is.
+
+    They follow one another, and blocks begin in order.  So those of the first tile that is not done are all there, if
+    no more share one than the device holds: none waits for a block that waits for its place.
+    """
+    mo.assume(splits > 0)
+    mo.assume(mo.grid_dim().x >= splits)                                # none of those waited for is missing
+    return mo.block_idx().x // splits, mo.block_idx().x % splits
 
 
 @mo.kernel
-def gemm_kernel(A, B, C, alpha, beta, chunk, plan: mo.Constexpr):
-    """One (bM, bN) tile of C per block, or its part of the sum over K: then C is (M, N, splits)."""
+def gemm_kernel(A, B, C, alpha, beta, parts, arrived, splits, plan: mo.Constexpr):
+    """One (bM, bN) tile of C per block, or its part of the sum over K."""
     bM, bN, bK = plan.config.bM, plan.config.bN, plan.config.bK
     M, N, K = mo.size(A, 0), mo.size(B, 0), mo.size(A, 1)
-    ragged_M, ragged_N, ragged_K = plan.ragged
-    pid, bz, _ = mo.block_idx()
-    bx, by = raster(pid, mo.ceil_div(M, bM), mo.ceil_div(N, bN))
+    edge_M, edge_N = plan.edges
+    tile, rank = share(splits) if plan.split else (mo.block_idx().x, 0)
+    bx, by = raster(tile, mo.ceil_div(M, bM), mo.ceil_div(N, bN))
+    m, rows = tile_of(M, bM, bx, edge_M, plan.steps[0])
+    n, columns = tile_of(N, bN, by, edge_N, plan.steps[1])
     thr_mma = plan.mma.get_slice(mo.thread_idx().x)
-    mo.min_blocks(1 if ragged_M or ragged_N or ragged_K else plan.config.blocks)    # predicates want the registers
+    mo.min_blocks(plan.config.blocks)
 
     sA = mo.shared_array(A.dtype, plan.sA)                              # (bM, bK, stages)
     sB = mo.shared_array(B.dtype, plan.sB)                              # (bN, bK, stages)
-    mC = C[:, :, bz] if plan.split else C                               # (M, N)
-    gC = mo.tile(mC, (bM, bN), (bx, by), ragged=ragged_M or ragged_N)   # (bM, bN)
-    cC = mo.tile(mo.identity_tensor((M, N)), (bM, bN), (bx, by), ragged=True)
-    a = side_of(A, sA, plan.copy_A, thr_mma.partition_A, (bM, bK), bx, (ragged_M, ragged_K))
-    b = side_of(B, sB, plan.copy_B, thr_mma.partition_B, (bN, bK), by, (ragged_N, ragged_K))
+    gC = mo.tile(mo.domain_offset((m, n), C), (bM, bN), (0, 0), ragged=True)            # (bM, bN)
+    cC = mo.identity_tensor((bM, bN))                              # (bM, bN)
+    a = side_of(mo.domain_offset((m, 0), A), sA, plan.copy_A, thr_mma.partition_A, (bM, bK), 0, (True, True),
+                edge_M == "short")
+    b = side_of(mo.domain_offset((n, 0), B), sB, plan.copy_B, thr_mma.partition_B, (bN, bK), 0, (True, True),
+                edge_N == "short")
     tCgC, tCcC = thr_mma.partition_C(gC), thr_mma.partition_C(cC)       # (MMA, MMA_M, MMA_N)
-    rows, columns = mo.size(tCgC, 1), mo.size(tCgC, 2)
-    acc = mo.fragment(mo.make_layout((1, rows, columns), (0, columns, 1)), C.dtype)     # (MMA, MMA_M, MMA_N)
-    acc.fill(0)
+    acc = mo.fragment(mo.make_layout((1, mo.size(tCgC, 1), mo.size(tCgC, 2)), (0, mo.size(tCgC, 2), 1)), C.dtype)
+    acc.fill(0)                                                         # (MMA, MMA_M, MMA_N)
 
-    k_first, k_last = 0, mo.size(a.source, 3)
+    k_first, k_last = 0, mo.ceil_div(K, bK)
     if plan.split:
-        k_first = bz * chunk
-        k_last = mo.min(k_first + chunk, k_last)
-    mainloop(plan, a, b, acc, k_first, k_last, K, K // bK if ragged_K else None)
+        k_first, k_last = rank * k_last // splits, (rank + 1) * k_last // splits
+    mainloop(plan, a, b, acc, k_first, k_last, K)
 
-    if plan.scaled:
-        acc[...] = acc * factor(alpha, C.dtype)
-    if not (ragged_M or ragged_N) or ((bx + 1) * bM <= M and (by + 1) * bN <= N):
-        store(tCgC, acc, None, plan, beta)
+    if plan.split:
+        gather(plan, acc, tCgC, tCcC, (rows, columns), (parts, arrived, (tile, rank, splits)), (alpha, beta))
     else:
-        store(tCgC, acc, edge_predicate(acc, tCcC, M, N, plan.vector), plan, beta)
-
-
-@mo.kernel
-def sum_kernel(C, parts, alpha, beta, scaled: mo.Constexpr, accumulate: mo.Constexpr):
-    """C = alpha * (sum of parts (M, N, splits) over splits) + beta * C; one element a thread, rows fastest."""
-    M, N = mo.size(C, 0), mo.size(C, 1)
-    index = mo.block_idx().x * mo.block_dim().x + mo.thread_idx().x
-    if index < M * N:
-        m, n = index % M, index // M
-        total = parts[m, n, 0]
-        for s in range(1, mo.size(parts, 2)):
-            total = total + parts[m, n, s]
-        if scaled:
-            total = total * factor(alpha, C.dtype)
-        if accumulate:
-            total = total + factor(beta, C.dtype) * C[m, n]
-        C[m, n] = total
+        if plan.scaled:
+            acc[...] = acc * factor(alpha, C.dtype)
+        if plan.edges == ("whole", "whole") or ((bx + 1) * bM <= M and (by + 1) * bN <= N):
+            store(tCgC, acc, None, plan, beta)
+        else:
+            store(tCgC, acc, edge_predicate(acc, tCcC, (rows, columns), plan.vector), plan, beta)
 
 
 # --- host ------------------------------------------------------------------------------------------------------------
@@ -156,35 +398,56 @@ def gemm_simt(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, conf
     """C = alpha * A @ B.T + beta * C, in place; returns C.
 
     A is (M, K), B (N, K) and C (M, N), of one dtype (float32, float64, int32), of any strides, on one device.
-    ``config`` and ``splits`` override the choice.  ArgumentError for other shapes and dtypes.
+    ``config`` and ``splits`` override the choice; no more blocks share a tile than k tiles it has, and than the device
+    has multiprocessors.  ArgumentError for other shapes and dtypes.
     """
     a, b, c = matrices("gemm_simt", A, B, C)
     _check(a, b, c)
     configured("gemm_simt", config, TileConfig)
     part_count("gemm_simt", splits)
     factors, result = [scalar(x, c.dtype, "gemm_simt") for x in (alpha, beta)], C
-    if c.strides[0] != 1 and c.strides[1] == 1:
-        A, B, C = B, A, swapped(C)
-        a, b, c = b, a, mo.describe(C)
-    (M, K), N = a.shape, b.shape[0]
-    scaled, accumulate = alpha != 1, beta != 0
-    if M == 0 or N == 0:
+    if 0 in c.shape:
         return result
+    problem = problem_of(a, b, c)
+    M, N, K = problem.M, problem.N, problem.K
+    if _exchanged(c):
+        A, B, C = B, A, swapped(C)
     if config is None:
-        config, chosen = choose(M, N, K, c.dtype.bytes, mo.multiprocessors(c))
+        config, chosen = choose(problem, mo.multiprocessors(c))
         splits = chosen if splits is None else splits
-    splits = max(1, min(splits or 1, -(-K // config.bK)))
-    chunk = -(-max(1, -(-K // config.bK)) // splits)
-    final = splits == 1
-    plan = make_plan(config, c.dtype, _major(a, config, M), _major(b, config, N),
-                     (M % config.bM != 0, N % config.bN != 0, K % config.bK != 0), _store_vector(c, M), not final,
-                     final and scaled, final and accumulate, _store_vector(c, M) > 1 or K > 1024)
-    target = C if final else empty(C, c.dtype, (M, N, splits))
-    grid = (-(-M // config.bM) * -(-N // config.bN), splits)
-    gemm_kernel[grid, config.threads](A, B, target, *factors, chunk, plan)
-    if not final:
-        sum_kernel[-(-M * N // 256), 256](C, target, *factors, scaled, accumulate)
+    splits = min(splits or 1, most_parts(config, problem.K, mo.multiprocessors(c)))
+    plan = make_plan(config, c.dtype, problem.majors, (_edge(M, config.bM), _edge(N, config.bN)), K % config.bK != 0,
+                     problem.vector, split=splits > 1, scaled=alpha != 1, accumulate=beta != 0,
+                     wide=problem.vector > 1 or _short(config, problem.majors[0]) < K)
+    tiles = -(-M // config.bM) * -(-N // config.bN)
+    parts, arrived = None, None
+    if splits > 1:
+        parts, arrived = empty(C, c.dtype, (config.bM * config.bN, tiles * splits)), counters(C, tiles)
+    gemm_kernel[tiles * splits, config.threads](A, B, C, *factors, parts, arrived, splits, plan)
     return result
+
+
+def problem_of(a: Any, b: Any, c: Any) -> Problem:
+    """The product of arrays like these as the model of costs sees it; that of C.T, if C is contiguous along N."""
+    if _exchanged(c):
+        a, b, c = b, a, c._replace(shape=c.shape[::-1], strides=c.strides[::-1])
+    return Problem(a.shape[0], b.shape[0], a.shape[1], c.dtype.bytes, (_major(a), _major(b)), _store_vector(c),
+                   c.kind in MAKES_ARRAYS)
+
+
+def _short(config: TileConfig, major: str) -> float:
+    """Up to which K coalesced stores matter more than wide shared reads; always, where these are along K anyway."""
+    if config.turns:
+        return 512
+    return math.inf if major.startswith("k") else 1024
+
+
+def _edge(extent: int, tile: int) -> str:
+    return "whole" if extent % tile == 0 else "short" if extent < tile else "shifted"
+
+
+def _exchanged(c: Any) -> bool:
+    return bool(c.strides[0] != 1 and c.strides[1] == 1)
 
 
 def _check(a: Any, b: Any, c: Any) -> None:
@@ -195,55 +458,17 @@ def _check(a: Any, b: Any, c: Any) -> None:
     same_problem("gemm_simt", a, b, c)
 
 
-def _major(info: Any, config: TileConfig, extent: int) -> str:
-    """How an operand is copied: "vector" along M, "k" for contiguous K, else "element"."""
+def _major(info: Any) -> str:
+    """How an operand is copied: along its rows 16 bytes ("vector") or one "element", along K "k vector" or "k"."""
     quad = 16 // info.dtype.bytes
-    if info.strides[0] == 1 and extent % quad == 0 and info.strides[1] % quad == 0 and info.ptr % 16 == 0:
-        return "vector"
+    for mode, name in ((0, "vector"), (1, "k vector")):
+        if info.strides[mode] == 1 and info.shape[mode] % quad == 0 and info.strides[1 - mode] % quad == 0 \
+                and info.ptr % 16 == 0:
+            return name
     return "k" if info.strides[1] == 1 and info.strides[0] != 1 else "element"
 
 
-def _store_vector(info: Any, M: int) -> int:
+def _store_vector(info: Any) -> int:
     quad = 16 // info.dtype.bytes
     aligned = info.strides[0] == 1 and info.strides[1] % quad == 0 and info.ptr % 16 == 0
-    return quad if aligned and M % quad == 0 else 1
-
-
-@functools.lru_cache(maxsize=1024)
-def make_plan(config: TileConfig, dtype: Any, major_A: str, major_B: str, ragged: tuple[bool, bool, bool], vector: int,
-              split: bool = False, scaled: bool = False, accumulate: bool = False, wide: bool = True) -> Plan:
-    """Layouts and tiled operations of one kind of problem; the same object for the same kind.
-
-    ``wide``: a thread's rows are 16 bytes together (128-bit shared reads and stores); else 8 lanes' rows are, for
-    outputs whose columns are not aligned and short sums, where coalesced stores matter more.
-    """
-    sA, copy_A = _operand(config, dtype, config.bM, major_A)
-    sB, copy_B = _operand(config, dtype, config.bN, major_B)
-    quad = 16 // dtype.bytes
-    lanes, groups = (8, 4), (quad if wide else 1, quad)
-    atoms = mo.Layout(((8, config.wM), (4, config.wN)), ((1, 32), (8, 32 * config.wM)))
-    perms = tuple(mo.Layout(((lane, warps), (group, values // group)), ((group, lane * values), (1, group * lane)))
-                  for lane, group, warps, values in zip(lanes, groups, (config.wM, config.wN), (config.tM, config.tN),
-                                                        strict=True))
-    mma = mo.make_tiled_mma(mo.UniversalFMA(dtype), atoms, perms)
-    return Plan(config, sA, sB, copy_A, copy_B, mma, ragged, vector, split, scaled, accumulate)
-
-
-def _operand(config: TileConfig, dtype: Any, rows: int, major: str) -> tuple[mo.Layout, mo.TiledCopy]:
-    """Shared layout [stage][k][row] and the copy that fills it."""
-    bK, threads, quad = config.bK, config.threads, 16 // dtype.bytes
-    pitch = rows + (quad if major == "k" else 0)
-    layout = mo.make_layout((rows, bK, config.stages), (1, pitch, pitch * bK))
-    if major == "vector":
-        across = min(rows // quad, threads)
-        atom = mo.CopyAtom(mo.CpAsync(mo.uint128, cache="global"), dtype)
-        return layout, mo.make_tiled_copy(atom, mo.make_layout((across, threads // across)), mo.make_layout((quad, 1)))
-    atom = mo.CopyAtom(mo.CpAsync(dtype), dtype)
-    if major == "element":
-        across = min(rows, threads, 32)
-        thr = mo.make_layout((across, min(threads // across, bK)))
-        return layout, mo.make_tiled_copy(atom, thr, mo.make_layout((1, 1)))
-    warps = threads // 32
-    by_k = min(warps, bK // 8)
-    thr = mo.Layout(((4, warps // by_k), (8, by_k)), ((8, 32 * by_k), (1, 32)))
-    return layout, mo.make_tiled_copy(atom, thr, mo.make_layout((1, 1)))
+    return quad if aligned and info.shape[0] % quad == 0 else 1

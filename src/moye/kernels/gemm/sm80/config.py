@@ -51,6 +51,14 @@ _HALF = (TensorConfig(256, 128, 64, 3, 4, 2, 1, (1.0,)), TensorConfig(128, 128, 
          TensorConfig(128, 64, 64, 4, 2, 2, 2, (0.62, 0.85)), TensorConfig(64, 64, 64, 4, 2, 2, 3, (0.36, 0.55, 0.65)),
          TensorConfig(32, 64, 128, 4, 1, 2, 3, (0.2, 0.3, 0.35)),
          TensorConfig(16, 64, 128, 6, 1, 2, 4, (0.11, 0.18, 0.22, 0.25)))
+_SHIFTED = (TensorConfig(128, 128, 64, 2, 4, 2, 1, (0.5,)), TensorConfig(128, 64, 64, 2, 4, 2, 1, (0.35,)),
+            TensorConfig(64, 128, 64, 2, 2, 4, 1, (0.35,)), TensorConfig(64, 64, 64, 2, 2, 2, 2, (0.2, 0.35)),
+            TensorConfig(128, 16, 64, 2, 4, 1, 3, (0.08, 0.14, 0.18)),
+            TensorConfig(64, 16, 64, 2, 2, 1, 4, (0.05, 0.09, 0.12, 0.14)),
+            TensorConfig(32, 64, 64, 2, 1, 2, 3, (0.1, 0.18, 0.24)),
+            TensorConfig(32, 32, 64, 2, 2, 2, 4, (0.08, 0.15, 0.2, 0.24)),
+            TensorConfig(16, 64, 64, 2, 1, 2, 4, (0.06, 0.1, 0.13, 0.15)))
+"""For rows that begin anywhere: threads hold what they fetch in registers until it is shifted."""
 _SINGLE = (TensorConfig(256, 128, 32, 3, 4, 2, 1, (0.5,)), TensorConfig(128, 128, 32, 3, 2, 2, 1, (0.3,)),
            TensorConfig(64, 64, 32, 4, 2, 2, 2, (0.2, 0.3)))
 _DOUBLE = (TensorConfig(128, 64, 16, 3, 4, 2, 1, (0.065,)), TensorConfig(64, 64, 16, 3, 2, 2, 2, (0.035, 0.06)))
@@ -70,8 +78,13 @@ def architecture(array: Any) -> int:
     return 90 if name is None else int("".join(filter(str.isdigit, name)))
 
 
-def configs(dtype: Any, arch: int = 80) -> tuple[TensorConfig, ...]:
-    """The configurations for operands of this dtype on an architecture (80 is sm_80), the largest tile first."""
+def configs(dtype: Any, arch: int = 80, *, shifted: bool = False) -> tuple[TensorConfig, ...]:
+    """The configurations for operands of this dtype on an architecture (80 is sm_80), the largest tile first.
+
+    ``shifted``: some operand's rows begin anywhere.
+    """
+    if shifted:
+        return _SHIFTED
     if dtype.bits == 64 and arch >= 90:
         return _DOUBLE_SM90
     return _FLOAT8 if dtype.bits == 8 and dtype.is_float else _BY_BITS[dtype.bits]
@@ -117,12 +130,23 @@ def outputs(dtype: Any) -> tuple[Any, ...]:
 
 @functools.lru_cache(maxsize=4096)
 def choose(M: int, N: int, K: int, batches: int, dtype: Any, multiprocessors: int,
-           arch: int = 80) -> tuple[TensorConfig, int]:
+           arch: int = 80, *, shifted: bool = False) -> tuple[TensorConfig, int]:
     """The configuration and the number of K splits with the least modelled time."""
-    options = ((config, splits) for config in configs(dtype, arch) for splits in _SPLITS
-               if splits == 1 or K // config.bK >= 4 * splits)
-    return min(options, key=lambda option: modelled(option[0], option[1], M, N, K, batches, dtype.bytes,
-                                                    multiprocessors))
+    return min(options(K, dtype, arch, shifted=shifted),
+               key=lambda option: modelled(option[0], option[1], M, N, K, batches, dtype.bytes, multiprocessors))
+
+
+def options(K: int, dtype: Any, arch: int, *, shifted: bool) -> list[tuple[TensorConfig, int]]:
+    """What there is to choose from."""
+    return [(config, splits) for config in configs(dtype, arch, shifted=shifted) for splits in _SPLITS
+            if splits == 1 or K // config.bK >= 4 * splits]
+
+
+@functools.lru_cache(maxsize=4096)
+def expected(M: int, N: int, K: int, dtype: Any, multiprocessors: int) -> float:
+    """Microseconds that a product of rows that begin anywhere should take."""
+    config, splits = choose(M, N, K, 1, dtype, multiprocessors, 90, shifted=True)
+    return 1e6 * modelled(config, splits, M, N, K, 1, dtype.bytes, multiprocessors)
 
 
 def modelled(config: TensorConfig, splits: int, M: int, N: int, K: int, batches: int, width: int,

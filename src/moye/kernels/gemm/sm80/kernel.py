@@ -10,6 +10,7 @@ shared memory with 128-bit stores.  Edges are predicated and zero-filled; small 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -24,11 +25,17 @@ from moye.kernels.gemm.parts.arguments import (
     scalar,
 )
 from moye.kernels.gemm.parts.epilogues import ACTIVATIONS, Epilogue, reduce_kernel, store
-from moye.kernels.gemm.parts.operands import load, raster, side_of
+from moye.kernels.gemm.parts.operands import load, raster, shifted_side, side_of
 from moye.kernels.gemm.sm80.config import TensorConfig, architecture, choose, instruction, outputs
 from moye.kernels.gemm.sm80.plan import major_of, make_plan, store_width
-from moye.kernels.workspace import empty, one_batch, swapped
+from moye.kernels.pack import Memory, in_registers, position, reaches, shifted
+from moye.kernels.pack import Plan as Shift
+from moye.kernels.pack import load as load_parts
+from moye.kernels.pack import make_plan as shift_of
+from moye.kernels.workspace import MAKES_ARRAYS, empty, one_batch, swapped, words
 
+_WIDE = (1 << 31) - (1 << 16)           # bytes that 32-bit offsets reach
+_EACH = 8                               # elements of 16 bytes
 Activation = str | Callable[[Any], Any]
 
 
@@ -39,8 +46,11 @@ def mainloop(plan, a, b, acc, tCrA, tCrB, k_first, k_last, K, full):
     k_blocks, pipe = mo.size(tCrA, 2), mo.Pipeline(plan.config.stages)
     for s in mo.static_range(pipe.ahead):
         if k_first + s < k_last:
-            load(a, s, k_first + s, K, full)
-            load(b, s, k_first + s, K, full)
+            for side, shift in zip((a, b), plan.shifts, strict=True):
+                if shift is None:
+                    load(side, s, k_first + s, K, full)
+                else:
+                    put(side, shift, fetch(side, shift, k_first + s, K, True), s, k_first + s, K)
         pipe.commit()
     rounding = tCrA.dtype == mo.tfloat32                                # float32 is rounded in registers
     tCfA = mo.make_fragment_like(tCrA, mo.float32) if rounding else tCrA
@@ -54,17 +64,26 @@ def mainloop(plan, a, b, acc, tCrA, tCrB, k_first, k_last, K, full):
         mo.copyto(plan.read_A, rA[:, :, 0], tXsA[:, :, 0])
         mo.copyto(plan.read_B, rB[:, :, 0], tXsB[:, :, 0])
         for k_tile in range(k_first, k_last):
+            ahead = k_tile + pipe.ahead
+            more = ahead < k_last
+            held = [None if shift is None else fetch(side, shift, ahead, K, more)
+                    for side, shift in zip((a, b), plan.shifts, strict=True)]
             for k in mo.static_range(k_blocks):
                 if k == k_blocks - 1:
+                    if more:
+                        for side, shift, parts in zip((a, b), plan.shifts, held, strict=True):
+                            if shift is not None:       # what was fetched before the products is there
+                                put(side, shift, parts, state.write, ahead, K)
                     pipe.wait()
                     state = state.next(k_tile + 1 < k_last)
                     tXsA, tXsB = a.operand[:, :, :, state.read], b.operand[:, :, :, state.read]
                 mo.copyto(plan.read_A, rA[:, :, (k + 1) % k_blocks], tXsA[:, :, (k + 1) % k_blocks])
                 mo.copyto(plan.read_B, rB[:, :, (k + 1) % k_blocks], tXsB[:, :, (k + 1) % k_blocks])
                 if k == 0:
-                    if k_tile + pipe.ahead < k_last:
-                        load(a, state.write, k_tile + pipe.ahead, K, full)
-                        load(b, state.write, k_tile + pipe.ahead, K, full)
+                    if more:
+                        for side, shift in zip((a, b), plan.shifts, strict=True):
+                            if shift is None:
+                                load(side, state.write, ahead, K, full)
                     pipe.commit()
                 if rounding:
                     mo.copyto(tCrA[:, :, k], tCfA[:, :, k])
@@ -73,8 +92,11 @@ def mainloop(plan, a, b, acc, tCrA, tCrB, k_first, k_last, K, full):
 
 
 @mo.kernel
-def gemm_sm80_kernel(A, B, C, residual, bias, alpha, beta, chunk, plan: mo.Constexpr):
-    """One (bM, bN) tile of C per block, or its part of the sum over K: then C is (M, N, splits * batches)."""
+def gemm_sm80_kernel(A, B, C, residual, bias, alpha, beta, chunk, parts_A, parts_B, plan: mo.Constexpr):
+    """One (bM, bN) tile of C per block, or its part of the sum over K: then C is (M, N, splits * batches).
+
+    Of operands whose rows begin anywhere, ``parts_A`` and ``parts_B`` are their memory and where they begin there.
+    """
     bM, bN, bK = plan.config.bM, plan.config.bN, plan.config.bK
     ragged_M, ragged_N, ragged_K = plan.ragged
     tid = mo.thread_idx().x
@@ -91,19 +113,88 @@ def gemm_sm80_kernel(A, B, C, residual, bias, alpha, beta, chunk, plan: mo.Const
 
     sA = mo.shared_array(A.dtype, plan.sA)                              # (bM, bK, stages)
     sB = mo.shared_array(B.dtype, plan.sB)                              # (bN, bK, stages)
-    a = side_of(A, sA, plan.copy_A, plan.read_A.get_slice(tid).partition_S, (bM, bK), bx, (ragged_M, ragged_K))
-    b = side_of(B, sB, plan.copy_B, plan.read_B.get_slice(tid).partition_S, (bN, bK), by, (ragged_N, ragged_K))
+    read_A, read_B = plan.read_A.get_slice(tid).partition_S, plan.read_B.get_slice(tid).partition_S
+    if parts_A is None:
+        a = side_of(A, sA, plan.copy_A, read_A, (bM, bK), bx, (ragged_M, ragged_K))
+    else:
+        a = shifted_side(A, memory_of(A, parts_A), sA, plan.copy_A, read_A, (bM, bK), bx)
+    if parts_B is None:
+        b = side_of(B, sB, plan.copy_B, read_B, (bN, bK), by, (ragged_N, ragged_K))
+    else:
+        b = shifted_side(B, memory_of(B, parts_B), sB, plan.copy_B, read_B, (bN, bK), by)
     tCrA = thr_mma.partition_fragment_A(sA[:, :, 0])                    # (MMA, MMA_M, MMA_K)
     tCrB = thr_mma.partition_fragment_B(sB[:, :, 0])                    # (MMA, MMA_N, MMA_K)
     acc = plan.mma.partition_fragment_C((bM, bN))                       # (MMA, MMA_M, MMA_N)
     acc.fill(0)
-    k_first, k_last = 0, mo.size(a.source, 3)
+    k_first, k_last = 0, mo.ceil_div(K, bK)
     if plan.splits > 1:
         k_first = bz % plan.splits * chunk
         k_last = mo.min(k_first + chunk, k_last)
     mainloop(plan, a, b, acc, tCrA, tCrB, k_first, k_last, K, K // bK if ragged_K else None)
     mo.cp_async_wait()
     store(plan, acc, C, residual, bias, bx, by, alpha, beta)
+
+
+# --- operands of 16 bits whose rows begin anywhere -------------------------------------------------------------------
+
+# A thread loads the two parts of memory that hold its 16 bytes, computes something else meanwhile, and shifts them into
+# place.  Rows beyond the edge and k beyond the end become zero.
+
+
+@mo.jit
+def memory_of(X, parts):
+    """The whole 16 bytes of an operand's memory, as ``fetch`` takes them."""
+    words, head = parts
+    return Memory(mo.tile(mo.recast(words, mo.uint32), (4,), (None,)), head, mo.stride(X)[0] * X.dtype.bytes, 0)
+
+
+@mo.jit
+def fetch(side, shift, k_tile, K, wanted):
+    """The parts of memory of every 16 bytes that this thread copies of a tile: (low, high) each."""
+    held = []
+    for j in mo.static_range(mo.size(side.stages, 2)):
+        for i in mo.static_range(mo.size(side.stages, 1)):
+            _, ok, part, _ = place_of(side, shift, i, j, k_tile, K)
+            held.append(load_parts(shift, side.memory, part, wanted & ok))
+    return held
+
+
+@mo.jit
+def put(side, shift, held, stage, k_tile, K):
+    """The same in shared memory, in place."""
+    copies = mo.size(side.stages, 1)
+    for j in mo.static_range(mo.size(side.stages, 2)):
+        for i in mo.static_range(copies):
+            (row, k), ok, part, by = place_of(side, shift, i, j, k_tile, K)
+            low, high = held[j * copies + i]
+            to = side.stages[:, i, j, stage]                            # (8)
+            if ~ok | reaches(shift, side.memory, part):
+                words = in_registers(shifted(shift, low, high, by))
+                if k + _EACH > K:
+                    cut(words, K - k)
+                mo.copyto(mo.recast(to, mo.uint32), words)
+            else:                                                       # the first or the last elements of all memory
+                for e in range(_EACH):
+                    if k + e < K:
+                        to[e] = side.source[row, k + e]
+                    else:
+                        to[e] = 0
+
+
+@mo.jit
+def cut(words, left):
+    """Only the first elements stay, of 8 in four words."""
+    for w in mo.static_range(4):
+        kept = mo.where(left > 2 * w + 1, words[w], words[w] & 0xFFFF)
+        words[w] = mo.where(left > 2 * w, kept, mo.uint32(0))
+
+
+@mo.jit
+def place_of(side, shift, i, j, k_tile, K):
+    """(row, k) of 16 bytes of a tile, whether they are of the operand, their part of memory, and bytes behind it."""
+    row, k = side.coords[0, i, j, k_tile]
+    first, by = position(shift, side.memory, row, 0)
+    return (row, k), (row < side.rows) & (k < K), first + k // _EACH, by
 
 
 # --- host ------------------------------------------------------------------------------------------------------------
@@ -133,27 +224,45 @@ def gemm_sm80(A: Any, B: Any, C: Any, *, bias: Any = None, residual: Any = None,
     M, K, N, batches = a.shape[0], a.shape[1], b.shape[0], c.shape[2] if len(c.shape) == 3 else 1
     if M == 0 or N == 0 or batches == 0:
         return result
-    chosen, parts = choose(M, N, K, batches, a.dtype, mo.multiprocessors(a), architecture(C))
+    majors = [major_of(a, M, K), major_of(b, N, K)]
+    parts = [_parts(X, x, major) for X, x, major in ((A, a, majors[0]), (B, b, majors[1]))]
+    majors = ["element" if major == "shift" and part is None else major
+              for major, part in zip(majors, parts, strict=True)]
+    shifts = tuple(None if part is None else _shift(x, part) for x, part in zip((a, b), parts, strict=True))
+    chosen, several = choose(M, N, K, batches, a.dtype, mo.multiprocessors(a), architecture(C),
+                             shifted="shift" in majors)
     config = config or chosen
-    splits = max(1, min(parts if splits is None and config == chosen else splits or 1, -(-K // config.bK)))
+    splits = max(1, min(several if splits is None and config == chosen else splits or 1, -(-K // config.bK)))
     chunk = -(-max(1, -(-K // config.bK)) // splits)
     finish = Epilogue(alpha != 1, beta != 0, residual is not None, bias is not None, function)
     ragged = (M % config.bM != 0, N % config.bN != 0, K % config.bK != 0)
-    batched, majors = len(c.shape) == 3, (major_of(a, M, K), major_of(b, N, K))
+    batched = len(c.shape) == 3
     grid = (-(-M // config.bM) * -(-N // config.bN), batches * splits)
     if splits == 1:
-        plan = make_plan(config, a.dtype, c.dtype, *majors, ragged, store_width(c, N), batched, 1, finish)
-        gemm_sm80_kernel[grid, config.threads](A, B, C, residual, bias, *factors, chunk, plan)
+        plan = make_plan(config, a.dtype, c.dtype, *majors, ragged, store_width(c, N), batched, 1, finish,
+                         shifts)
+        gemm_sm80_kernel[grid, config.threads](A, B, C, residual, bias, *factors, chunk, *parts, plan)
         return result
     total = instruction(a.dtype).c_dtype
     sums = empty(C, total, (N, M, batches * splits))
     part = swapped(sums)
     plan = make_plan(config, a.dtype, total, *majors, ragged, store_width(mo.describe(part), N), batched, splits,
-                     Epilogue())
-    gemm_sm80_kernel[grid, config.threads](A, B, part, None, None, *factors, chunk, plan)
+                     Epilogue(), shifts)
+    gemm_sm80_kernel[grid, config.threads](A, B, part, None, None, *factors, chunk, *parts, plan)
     whole, more = (x if batched or x is None else one_batch(x) for x in (C, residual))
     reduce_kernel[(-(-M * N // 256), batches), 256](whole, sums, more, bias, *factors, splits, finish)
     return result
+
+
+def _parts(X: Any, info: Any, major: str) -> tuple[Any, int] | None:
+    """All whole 16 bytes of the memory of rows that begin anywhere, and where they begin in it; None for others."""
+    return words(X, info) if major == "shift" and info.kind in MAKES_ARRAYS else None
+
+
+def _shift(info: Any, parts: tuple[Any, int]) -> Shift:
+    """What is known of how far rows are shifted."""
+    step = info.strides[0] * info.dtype.bytes if info.shape[0] > 1 else 0
+    return shift_of(math.gcd(16, parts[1], step), False, info.shape[0] * step >= _WIDE)
 
 
 def _check(a: Any, b: Any, c: Any) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import moye as mo
 from moye.kernels.gemm.parts.epilogues import Epilogue
 from moye.kernels.gemm.sm80.config import TensorConfig, operation
+from moye.kernels.pack import Plan as Shift
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +37,14 @@ class Plan:
     batched: bool
     splits: int
     epilogue: Epilogue
+    shifts: tuple[Shift | None, Shift | None] = (None, None)
 
 
 def major_of(info: Any, rows: int, K: int) -> str:
-    """How an operand is copied: "k" or "mn", 16 bytes along what is contiguous, or "element" by element."""
+    """How an operand is copied: "k" or "mn", 16 bytes along what is contiguous, or "element" by element.
+
+    Or "shift": 16 bytes along K of rows that begin anywhere.
+    """
     if 0 in info.shape:
         return "element"                                # nothing is copied, and strides may be anything
     quad = 16 // info.dtype.bytes
@@ -48,6 +53,8 @@ def major_of(info: Any, rows: int, K: int) -> str:
         return "k"
     if info.strides[0] == 1 and aligned and rows % quad == 0 and info.dtype.bits >= 16:
         return "mn"
+    if info.strides[1] == 1 and info.dtype.bits == 16 and len(info.shape) == 2 and info.shape[1] >= quad:
+        return "shift"
     return "element"
 
 
@@ -60,7 +67,8 @@ def store_width(info: Any, N: int) -> int:
 
 @functools.lru_cache(maxsize=1024)
 def make_plan(config: TensorConfig, dtype: Any, out: Any, major_A: str, major_B: str,
-              ragged: tuple[bool, bool, bool], vector: int, batched: bool, splits: int, epilogue: Epilogue) -> Plan:
+              ragged: tuple[bool, bool, bool], vector: int, batched: bool, splits: int, epilogue: Epilogue,
+              shifts: tuple[Shift | None, Shift | None] = (None, None)) -> Plan:
     """The plan of one kind of problem; the same object for the same kind."""
     op = operation(config, dtype)
     m, n, k = op.shape_mnk
@@ -82,7 +90,7 @@ def make_plan(config: TensorConfig, dtype: Any, out: Any, major_A: str, major_B:
         _multiples(config, tile, f"{copy.threads} threads of {copy.atom}")
     return Plan(config, sA, sB, mo.make_layout((rows, config.bN), (pitch, 1)), copy_A, copy_B,
                 mo.make_tiled_copy_A(_reader(dtype, major_A), mma), mo.make_tiled_copy_B(_reader(dtype, major_B), mma),
-                mma, store, ragged, batched, splits, epilogue)
+                mma, store, ragged, batched, splits, epilogue, shifts)
 
 
 def _multiples(config: TensorConfig, tile: tuple[int, ...], what: str) -> None:
@@ -111,9 +119,9 @@ def _operand(config: TensorConfig, dtype: Any, rows: int, major: str) -> tuple[A
         across = max(min(128 // dtype.bytes, rows) // quad, threads // bK)
         thr, val = mo.make_layout((across, threads // across)), mo.make_layout((quad, 1))
     else:
-        across = bK // quad if major == "k" else min(bK, threads)
+        across = bK // quad if major != "element" else min(bK, threads)
         thr = mo.make_layout((threads // across, across), (across, 1))
-        val = mo.make_layout((1, quad if major == "k" else 1))
+        val = mo.make_layout((1, quad if major != "element" else 1))
     copy = mo.CpAsync(mo.uint128, cache="global") if major != "element" else mo.UniversalCopy(dtype)
     return _shared(config, dtype, rows, major), mo.make_tiled_copy(mo.CopyAtom(copy, dtype), thr, val)
 

@@ -22,6 +22,7 @@ GROUP = 128
 SCHEDULES = ("cooperative", "pingpong")
 GATHERS = ("cluster", "memory")
 PROMOTIONS = ("between", "turns", "behind")
+STORES = ("warpgroup", "warp", "element")
 _PARTS = 256
 MOST = 200
 """Registers of a thread that sums may take: two warpgroups with 128x192 tiles each, and what multicasts need."""
@@ -37,10 +38,10 @@ class WarpgroupConfig:
     tile is one of C^T = B A^T, for few rows of A.  ``share_A``: blocks of a cluster with tiles next to each other along
     N, each of which loads its part of a tile of A for all of them; ``share_B``: along M, for tiles of B.  ``raster``:
     rows of tiles that blocks walk through together.  ``stream``: the operand, "A" or "B" of the product as it is
-    computed, whose tiles leave L2 first.  ``store``: who stores through TMA together, a "warpgroup" or a "warp".
-    ``static``: extents are constants of the kernel.  ``promotion``: when promoted sums are added up in registers,
-    "between" the products of two k tiles, there in "turns" of two warpgroups, or "behind" the products of the next half
-    of a warpgroup's tile.
+    computed, whose tiles leave L2 first.  ``store``: who stores through TMA together, a "warpgroup" or a "warp"; or
+    each thread its "element"s.  ``static``: extents are constants of the kernel.  ``promotion``: when promoted sums are
+    added up in registers, "between" the products of two k tiles, there in "turns" of two warpgroups, or "behind" the
+    products of the next half of a warpgroup's tile.
     """
 
     bM: int
@@ -136,7 +137,7 @@ def require(config: WarpgroupConfig, dtype: Any, *, gated: bool = False, scaled:
             ("bK", not scaled or config.bK == 128, "is not 128, of which blocks have a factor"),
             ("swap", not scaled or not config.swap, "turns a product whose blocks of factors differ in A and B"),
             ("stream", config.stream in ("", "A", "B"), 'is none of "", "A" and "B"'),
-            ("store", config.store in ("warpgroup", "warp"), 'is neither "warpgroup" nor "warp"')):
+            ("store", config.store in STORES, f"is none of {', '.join(STORES)}")):
         if not holds:
             raise mo.ArgumentError(f"gemm_sm90: {name}={getattr(config, name)!r} of {config} {why}")
 
@@ -212,9 +213,10 @@ class Problem:
 
     ``aligned``: lines of A and B lie multiples of 128 bytes apart, else TMA fetches two parts of memory for one.
     ``rows_A`` and ``rows_B``: the operand is contiguous along its rows, and not along K.
-    ``plain``: C is not stored by TMA.  ``most``: sums of a thread that leave registers for what is done to them on
-    their way to C.  ``workspace``: the library of C can make the arrays in which sums of several blocks meet.
-    ``scaled``: blocks of A and B have factors.
+    ``plain``: C is not stored by TMA.  ``rows``: but row by row, along "N" or "M".  ``most``: sums of a thread that
+    leave registers for what is done to them on their way to C.  ``workspace``: the library of C can make the arrays in
+    which sums of several blocks meet.  ``scaled``: blocks of A and B have factors.  ``copies``: bytes of each operand
+    that is copied first.
     """
 
     M: int
@@ -231,6 +233,8 @@ class Problem:
     most: int = MOST
     workspace: bool = True
     scaled: bool = False
+    rows: str = ""
+    copies: tuple[int, ...] = ()
 
 
 def candidates(problem: Problem, multiprocessors: int = 132) -> list[WarpgroupConfig]:
@@ -378,6 +382,9 @@ class Costs:
     pieces_16: float = 2.509
     unaligned: float = 2.024    # of the loads, for lines that begin anywhere
     pair: float = 0.9362        # of the share, of blocks that share operands
+    copy: float = 2.2           # copying an operand first
+    copied: float = 1.6e6       # bytes of it a microsecond
+    by_rows: float = 4e-5       # for an element of a tile that is stored by rows
 
 
 COSTS = Costs()
@@ -416,7 +423,8 @@ def estimate(config: WarpgroupConfig, problem: Problem, multiprocessors: int, co
     gather = 0.0 if config.split_k == 1 else meet if config.gather == "memory" else \
         (costs.gather_2, costs.gather_4, costs.gather_8)[config.split_k.bit_length() - 2]
     begin = costs.begin + costs.begin_byte * 128 * (config.bM + config.bN)
-    return costs.launch + begin + _either(busy, dram, costs.sharp_dram) + gather
+    copies = len(problem.copies) * costs.copy + sum(problem.copies) / costs.copied
+    return costs.launch + copies + begin + _either(busy, dram, costs.sharp_dram) + gather
 
 
 def resident(config: WarpgroupConfig, multiprocessors: int) -> int:
@@ -465,7 +473,9 @@ def _stored(config: WarpgroupConfig, costs: Costs) -> float:
 
 def _between(config: WarpgroupConfig, problem: Problem, costs: Costs) -> float:
     """Microseconds from a tile of a block to its next; warpgroups that take turns hide most of it."""
-    plain = problem.plain * _PLAIN_STORE[config.schedule] * config.bM * config.bN
+    rows = problem.rows == ("M" if config.swap else "N") and config.split_k == 1
+    each = costs.by_rows if rows else _PLAIN_STORE[config.schedule] / config.split_k
+    plain = problem.plain * each * config.bM * config.bN
     if config.schedule == "pingpong":
         return costs.turns_store * _stored(config, costs) + plain
     return costs.tile + _stored(config, costs) + plain

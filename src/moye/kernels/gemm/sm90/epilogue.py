@@ -15,7 +15,7 @@ from typing import Any
 
 import moye as mo
 from moye.kernels.gemm.sm90.config import GROUP
-from moye.kernels.gemm.sm90.fusion import finish
+from moye.kernels.gemm.sm90.fusion import REPEATS, finish
 
 _STORING, _GATHERING = 1, 6
 """Named barriers: of the warpgroup that stores (1 to 3), and of all that multiply.  0 is that of ``sync_threads``."""
@@ -170,6 +170,8 @@ def put(plan, out, sC, part, place, batch, buffer, pending):
     mo.copyto(rounded, part)
     if plan.C.major:
         put_by_tma(plan, out, sC, rounded, place, batch, buffer, pending)
+    elif plan.C.staged is not None:
+        put_by_rows(plan, out, sC, rounded, place, batch)
     else:
         put_by_threads(plan, out, rounded, place, batch)
 
@@ -203,11 +205,85 @@ def put_by_tma(plan, out, sC, rounded, place, batch, buffer, pending):
 
 
 @mo.jit
+def put_by_rows(plan, out, sC, rounded, place, batch):
+    """Rows that begin anywhere: through shared memory, where each lies as far behind a multiple of 16 bytes as in C.
+
+    A warp has 16 rows of its own there.  It stores their whole 16 bytes, and their ends element by element.
+    """
+    sums = mo.shape(rounded)[0]                                         # (2, 2, columns / 8): column, row, 8s
+    part, width = rounded.with_layout(mo.make_layout(sums)), 16 // plan.C.dtype.bytes
+    tid, bits = mo.thread_idx().x, {2: mo.uint16, 4: mo.uint32}[plan.C.dtype.bytes]
+    thr_mma = plan.C.piece.get_slice(tid % GROUP)
+    own = mo.tile(sC, (64, mo.size(sC, 1)), (tid // GROUP, 0))          # (64, columns + width)
+    rows = thr_mma.partition_C(mo.identity_tensor((64, plan.C.columns)))                # (MMA, 1, 1)
+    mo.sync_warp()                                                      # all have read the piece before
+    for half in mo.static_range(2):
+        lead = begin_of(out, row_of(place, rows[(0, half, 0), 0, 0][0]), batch) % width
+        begun = mo.domain_offset((0, lead), own).with_layout(mo.make_layout((64, plan.C.columns), mo.stride(own)))
+        mo.copyto(mo.UniversalCopy(bits), thr_mma.partition_C(begun)[(None, half, None), 0, 0], part[None, half, None])
+    mo.sync_warp()
+    store_parts(plan, out, own, place, batch, width)
+    store_ends(plan, out, own, place, batch, width)
+
+
+@mo.jit
+def store_parts(plan, out, own, place, batch, width):
+    """The whole 16 bytes of a warp's 16 rows: lanes side by side have neighbours of a row."""
+    warp, lane, parts = mo.thread_idx().x % GROUP // 32, mo.lane_idx(), plan.C.columns // width
+    gC = out.C.with_layout(mo.make_layout((width, REPEATS), (1, width)))                # (width, parts of C)
+    for i in mo.static_range(parts // 2):
+        at, q = (i * 32 + lane) // parts, (i * 32 + lane) % parts
+        m = row_of(place, warp * 16 + at)
+        begin, part = begin_of(out, m, batch), place[1] * parts + q     # of the row's parts
+        lead = begin % width
+        if (m < out.M) & ((q > 0) | (lead == 0)) & ((part + 1) * width - lead <= out.N):
+            mo.copyto(gC[None, begin // width + part], mo.tile(own, (1, width), (warp * 16 + at, q))[0, None])
+
+
+@mo.jit
+def store_ends(plan, out, own, place, batch, width):
+    """What lies in front of the first whole 16 bytes of a warp's rows and behind the last, an element a lane.
+
+    Both have as many as one part in a piece that is whole, and up to two where C ends.
+    """
+    warp, lane, first = mo.thread_idx().x % GROUP // 32, mo.lane_idx(), place[1] * plan.C.columns
+    count, C = mo.min(plan.C.columns, out.N - first), matrix_of(out, batch)
+    for more in mo.range(mo.where(count < plan.C.columns, 2, 1)):
+        for i in mo.static_range(width // 2):
+            at, end = (i * 32 + lane) // width, (i * 32 + lane) % width + more * width
+            m = row_of(place, warp * 16 + at)
+            lead = begin_of(out, m, batch) % width
+            front = (width - lead) % width                              # elements in front of the first part
+            behind = mo.max((count + lead) // width * width - lead, front)                      # and those behind it
+            n = mo.where(end < front, end, behind + end - front)
+            if (m < out.M) & (n < count):
+                C[m, first + n] = own[warp * 16 + at, n + lead]
+
+
+@mo.jit
+def row_of(place, row):
+    """The row of C of a row of a piece."""
+    return place[0] * 64 + row
+
+
+@mo.jit
+def begin_of(out, m, batch):
+    """Elements between the first of C and those of a row."""
+    return mo.crd2idx((m, 0, batch) if mo.rank(out.C) == 3 else (m, 0), out.C.layout)
+
+
+@mo.jit
+def matrix_of(out, batch):
+    """The matrix of a batch, from the row on where this product's begins."""
+    return below(out.C[:, :, batch] if mo.rank(out.C) == 3 else out.C, out.row)
+
+
+@mo.jit
 def put_by_threads(plan, out, rounded, place, batch):
     """Straight from registers; one predicate for the elements of a store, which lie in one row."""
     thr_copy = plan.C.copy.get_slice(mo.thread_idx().x % GROUP)
     tRrC = thr_copy.retile_S(rounded)                                   # (CPY, CPY_M, CPY_N)
-    C = below(out.C[:, :, batch] if mo.rank(out.C) == 3 else out.C, out.row)
+    C = matrix_of(out, batch)
     tDgC = thr_copy.partition_D(mo.tile(C, (64, plan.C.columns), place, ragged=True))
     coords = mo.identity_tensor((out.M, out.N))
     tDcC = thr_copy.partition_D(mo.tile(coords, (64, plan.C.columns), place, ragged=True))

@@ -25,7 +25,12 @@ from moye.kernels.gemm.sm90.host import EIGHTH, check_dtypes, check_extents, loa
 from moye.kernels.gemm.sm90.kernel import share_registers, stages_of
 from moye.kernels.gemm.sm90.mainloop import first_turn, mainloop, promoted_mainloop
 from moye.kernels.gemm.sm90.plan import Plan, make_plan
-from moye.kernels.gemm.sm90.scales import BLOCK, check_scales, no_blocks, scales_of_tile
+from moye.kernels.gemm.sm90.scales import (
+    BLOCK,
+    check_scales,
+    no_blocks,
+    scales_of_tile,
+)
 from moye.kernels.gemm.sm90.separate import separate_products
 from moye.kernels.pack import packed
 from moye.kernels.workspace import zeros
@@ -40,7 +45,7 @@ def grouped_gemm_sm90_kernel(A, B, out, offsets, scale_A, scale_B, whole: mo.Con
     config, groups = plan.config, plan.config.groups
     sA, sB, _ = stages_of(plan)                                         # (bM, bK, stages), (bN, bK, stages)
     sC = mo.shared_array(plan.C.dtype, plan.C.staged) if plan.C.major else None     # (64 * groups, columns, 2)
-    pipe = mo.PipelineTma(config.stages, A.bytes + B.bytes, consumers=groups)
+    pipe = mo.PipelineTma(config.stages, A.bytes + B.bytes, consumers=groups * plan.product.readers)
     pipe.init()
     mo.sync_threads()
     k_tiles, n_tiles = mo.ceil_div(mo.size(A.tensor, 1), config.bK), mo.ceil_div(out.N, config.bN)
@@ -134,11 +139,14 @@ def grouped_gemm_sm90(A: Any, B: Any, C: Any, offsets: Any = None, *, activation
         a, b = mo.describe(A), mo.describe(B)
         if scaled:
             scale_a, scale_b = no_blocks(C, a), no_blocks(C, b, BLOCK)
+    if loaded(a) == 0:                                  # groups begin at any row, and TMA at multiples of 16 bytes
+        A = packed(A)
+        a = mo.describe(A)
     A, B = (X if loaded(x) is not None else packed(X) for X, x in ((A, a), (B, b)))
     fusion = Fusion(scaled=alpha != 1, activation=function)
     whole, partly = _plans(*(x._replace(ptr=x.ptr % 16) for x in (a, b, c)), fusion,
                            a.dtype in EIGHTH and not fast_accum, config, mo.multiprocessors(c),
-                           "threads" if scaled else "")         # TMA begins at multiples of 16 bytes, groups do not
+                           "threads" if scaled else "")         # as groups begin at any row
     chosen = whole.config
     tma_A, tma_B = (mo.TmaCopy(mo.TmaLoad(rounding=mo.tfloat32 if x.dtype == mo.float32 else None), X, tile, box, 1)
                     for X, x, tile, box in ((A, a, whole.A.box, (chosen.bM, chosen.bK)),

@@ -11,6 +11,7 @@ Operands that TMA or the instruction cannot take as they are get copied first, r
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +27,7 @@ from moye.kernels.gemm.parts.arguments import (
     scalar,
 )
 from moye.kernels.gemm.parts.epilogues import ACTIVATIONS
-from moye.kernels.gemm.sm90.config import MOST, Problem, WarpgroupConfig, choose
+from moye.kernels.gemm.sm90.config import MOST, Problem, WarpgroupConfig, choose, estimate
 from moye.kernels.gemm.sm90.fusion import Fusion
 from moye.kernels.gemm.sm90.kernel import gemm_sm90_kernel
 from moye.kernels.gemm.sm90.plan import Plan, make_plan
@@ -102,12 +103,7 @@ def _recipe(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: Warpg
     """The configuration and its plan; once for arrays of one kind."""
     check_extents("gemm_sm90", a, b)
     if config is None:
-        plain = fusion.accumulate or not stored(c, "warpgroup")
-        batches = c.shape[2] if len(c.shape) == 3 else 1
-        problem = Problem(a.shape[0], c.shape[1], a.shape[1], batches, a.dtype, promote, fusion.gated,
-                          _aligned(a) and _aligned(b), loaded(a) == 0, loaded(b) == 0, plain, _most(c, fusion, plain),
-                          c.kind in MAKES_ARRAYS, scaled != "")
-        config = choose(problem, multiprocessors)
+        config = choose(problem_of(a, b, c, fusion, promote, scaled != ""), multiprocessors)
     if config.split_k > max(1, -(-a.shape[1] // config.bK)):
         raise mo.ArgumentError(f"gemm_sm90: split_k={config.split_k} of {config} makes more parts than K={a.shape[1]} "
                                "has tiles")
@@ -119,7 +115,7 @@ def _recipe(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: Warpg
     major_C = "" if fusion.accumulate else stored(c, config.store)
     dtypes = (multiplied(a.dtype), multiplied(b.dtype))
     plan = make_plan(config, dtypes, c.dtype, *majors, major_C, fusion, width(c), promote, batched,
-                     (M, N, K) if config.static else None, scaled)
+                     (M, N, K) if config.static else None, scaled, not major_C and by_rows(c, fusion, config))
     last, halves = (1,) if batched else (), 2 if fusion.gated else 1
     boxes = ((config.bM, config.bK, *last), (config.bN // halves, config.bK, *last),
              (mo.size(plan.C.box, 0), plan.C.columns, *last) if major_C else ())
@@ -132,12 +128,21 @@ def _recipe(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: Warpg
     return _Recipe(plan, (modes[0] is None, modes[1] is None), (load_A, load_B), boxes, blocks, tiles)
 
 
+def problem_of(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, scaled: bool = False) -> Problem:
+    """What the choice depends on."""
+    plain = fusion.accumulate or not stored(c, "warpgroup")
+    batches = c.shape[2] if len(c.shape) == 3 else 1
+    return Problem(a.shape[0], c.shape[1], a.shape[1], batches, a.dtype, promote, fusion.gated,
+                   _aligned(a) and _aligned(b), loaded(a) == 0, loaded(b) == 0, plain, _most(c, fusion, plain),
+                   c.kind in MAKES_ARRAYS, scaled, _rows(c, fusion) if plain else "", _copies(a, b, fusion))
+
+
 def _most(c: Any, fusion: Fusion, plain: bool) -> int:
     """Sums of a thread that leave registers for their way to C: for what is fused, for addresses.
 
     Gated tiles have half as many when they are stored; a residual along M is read element by element.
     """
-    batched, apart = len(c.shape) == 3, plain and width(c) == 1
+    batched, apart = len(c.shape) == 3, plain and (width(c) == 1 or c.dtype.bits == 16)         # the latter by rows
     if fusion.gated:
         return 128 if batched or apart or fusion.bias or fusion.rows or fusion.columns else MOST
     if fusion.residual and not plain and stored(c, "warpgroup") == "mn":
@@ -145,6 +150,12 @@ def _most(c: Any, fusion: Fusion, plain: bool) -> int:
     if plain and batched and not fusion.plain:
         return 88
     return 128 if not fusion.plain or apart or (plain and batched) else MOST
+
+
+def _copies(a: Any, b: Any, fusion: Fusion) -> tuple[int, ...]:
+    """Bytes of each operand that is copied first."""
+    modes = loaded(a), loaded(b, 2 if fusion.gated else 1)
+    return tuple(math.prod(x.shape) * x.dtype.bytes for x, mode in zip((a, b), modes, strict=True) if mode is None)
 
 
 def _turned(info: Any) -> Any:
@@ -223,7 +234,7 @@ def _aligned(info: Any) -> bool:
 def stored(c: Any, store: str) -> str:
     """How TMA stores C: along N, "k", or along M, "mn"; "" for plain stores."""
     mode = contiguous_mode(c, (1, 0)) if c.dtype.bits == 16 else None
-    if mode is None or c.shape[mode] * c.dtype.bytes % 16 or (mode == 0 and store == "warp"):
+    if mode is None or c.shape[mode] * c.dtype.bytes % 16 or (mode == 0 and store == "warp") or store == "element":
         return ""
     return ("mn", "k")[mode]
 
@@ -233,6 +244,21 @@ def width(c: Any) -> int:
     pair = c.strides[1] == 1 and c.ptr % (2 * c.dtype.bytes) == 0 and c.shape[1] % 2 == 0 \
         and all(step % 2 == 0 for step in (c.strides[0], *c.strides[2:]))
     return 2 if pair else 1
+
+
+def by_rows(c: Any, fusion: Fusion, config: WarpgroupConfig) -> bool:
+    """Whether rows of C, which TMA does not store, go through shared memory: contiguous ones that nobody reads.
+
+    Of 16 bits: of the wider ones a thread stores 32 bytes of a row as it is, and more registers would spill.
+    """
+    return _rows(c, fusion) == "N" and config.split_k == 1 and config.store != "element"
+
+
+def _rows(c: Any, fusion: Fusion) -> str:
+    """Along what C is stored row by row, where TMA does not: "N", "M" if it is turned, or "" if it cannot be."""
+    if c.ptr % 16 or c.dtype.bits != 16 or fusion.accumulate or fusion.gated:
+        return ""
+    return "N" if c.strides[1] == 1 else "M" if c.strides[0] == 1 else ""
 
 
 def check_dtypes(name: str, a: Any, b: Any, c: Any) -> None:
@@ -290,3 +316,16 @@ def shallow(a: Any, b: Any, c: Any) -> bool:
     """
     return a.dtype in _HALF and a.shape[1] <= _SHALLOW and \
         (loaded(a) is None or loaded(b) is None or not stored(c, "warpgroup"))
+
+
+def copied_along_K(a: Any, b: Any) -> bool:
+    """Whether some operand is copied first, and all that are have 16 bits and are contiguous along K."""
+    copied = [x for x in (a, b) if loaded(x) is None]
+    return bool(copied) and a.dtype in _HALF and all(len(x.shape) == 2 and x.strides[1] == 1 for x in copied)
+
+
+@functools.lru_cache(maxsize=4096)
+def microseconds(a: Any, b: Any, c: Any, multiprocessors: int) -> float:
+    """What the model of costs expects of the product, and of copying first what TMA cannot describe."""
+    problem = problem_of(a, b, c, Fusion(), False)
+    return estimate(choose(problem, multiprocessors), problem, multiprocessors)

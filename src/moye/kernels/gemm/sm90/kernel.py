@@ -38,7 +38,7 @@ def gemm_sm90_kernel(A, B, B_up, C_tma, C, residual, bias, bias_up, rows, column
     config, tid = plan.config, mo.thread_idx().x
     sA, sB, memory = stages_of(plan)                                    # (bM, bK, stages), (bN, bK, stages)
     sS = stages_of_scales(plan)                                         # (bM, 1, stages)
-    sC = mo.shared_array(plan.C.dtype, plan.C.staged) if plan.C.major and not plan.in_cluster else None
+    sC = mo.shared_array(plan.C.dtype, plan.C.staged) if plan.C.staged is not None and not plan.in_cluster else None
     if parts is not None:
         each = config.bM * config.bN * config.split_k
         room = mo.shared_array(mo.float32, plan.room)                               # (4, threads, sums / 4, peers)

@@ -56,7 +56,8 @@ class Output:
 
     ``major``: the mode along which TMA stores C, "k" for N and "mn" for M, or "" for plain stores.  ``copy`` takes a
     piece from registers to shared memory (or to global memory).  ``staged`` is that shared memory (64 * groups,
-    columns, 2), of which one TMA copy stores a ``box``; both are None for plain stores.
+    columns, 2), of which one TMA copy stores a ``box``; both are None for plain stores straight from registers.  Rows
+    that begin anywhere are ``staged`` (64 * groups, columns and 16 bytes), from where threads store them.
     """
 
     dtype: Any
@@ -124,11 +125,12 @@ class Plan:
 @functools.lru_cache(maxsize=1024)
 def make_plan(config: WarpgroupConfig, dtypes: tuple[Any, Any], out: Any, major_A: str, major_B: str, major_C: str,
               fusion: Fusion = _NOTHING, width: int = 1, promote: bool = False, batched: bool = False,
-              extents: tuple[int, int, int] | None = None, scaled: str = "") -> Plan:
+              extents: tuple[int, int, int] | None = None, scaled: str = "", by_rows: bool = False) -> Plan:
     """The plan of one kind of problem; ArgumentError for a configuration that the kernel cannot have.
 
     ``width``: elements of C that one plain store takes.  ``scaled``: blocks have factors, and those of A come by "tma"
-    or are read by "threads".
+    or are read by "threads".  ``by_rows``: plain stores go through shared memory, where the pieces are wide enough for
+    rows.
     """
     a, b = dtypes
     require(config, a, gated=fusion.gated, scaled=scaled != "")
@@ -143,17 +145,19 @@ def make_plan(config: WarpgroupConfig, dtypes: tuple[Any, Any], out: Any, major_
     mma = mo.make_tiled_mma(mo.mma.wgmma(a, b, sums, columns, a_major=major_A, b_major=major_B),
                             mo.make_layout((shared, 1)))
     staged = mo.make_layout((config.bM, 1, config.stages)) if scaled == "tma" else None
-    columns = gcd(config.bN // halves, _widest(config, fusion, major_C, width))
+    columns = gcd(config.bN // halves, _widest(config, fusion, major_C, width, by_rows))
     piece = mo.make_tiled_mma(mo.mma.wgmma(a, b, sums, columns), mo.make_layout((1, 1)))
     C = Output(out, major_C, columns, piece, _copy(out, major_C, columns, width, piece),
-               *_staged(config, out, major_C, columns))
+               *_staged(config, out, major_C, columns, by_rows))
     return Plan(config, A, B, Product(mma, promote, scaled != "", staged), fusion, C, Extents(batched, extents))
 
 
-def _widest(config: WarpgroupConfig, fusion: Fusion, major_C: str, width: int) -> int:
+def _widest(config: WarpgroupConfig, fusion: Fusion, major_C: str, width: int, by_rows: bool) -> int:
     """Columns of C that are finished and stored at a time, 32 sums a thread; fewer where other things take registers:
     what is fused, the sums of eight blocks, the addresses and predicates of plain stores and of strided loads.
     """
+    if by_rows:
+        return 64 if fusion.plain and config.groups < 3 else 32
     if not fusion.plain:
         return 16 if not major_C else 32
     if config.split_k > 1 and config.gather == "memory":                # a piece for each block, if there are so many
@@ -168,10 +172,11 @@ def _operand(dtype: Any, major: str, rows: int, config: WarpgroupConfig, halves:
                    _tiles(atom, major, (rows // halves, config.bK)))
 
 
-def _staged(config: WarpgroupConfig, out: Any, major: str, columns: int) -> tuple[Any, Any]:
-    """Shared layout (64 * groups, columns, 2) of C on its way out, and that of one TMA store."""
+def _staged(config: WarpgroupConfig, out: Any, major: str, columns: int, by_rows: bool) -> tuple[Any, Any]:
+    """Shared layout (64 * groups, columns, 2) of C on its way out, and that of one TMA store; or of rows with room."""
     if not major:
-        return None, None
+        pitch = columns + 16 // out.bytes
+        return mo.make_layout((64 * config.groups, pitch), (pitch, 1)) if by_rows and columns >= 16 else None, None
     rows = 64 if config.store == "warpgroup" else 16
     row = columns * out.bytes if major == "k" else 128
     atom = mo.smem_layout_atom(out, major, min(row, 128))

@@ -1,0 +1,139 @@
+"""Fit the costs of ``moye.kernels.gemm.simt.config`` to what ``gemm_simt_measure.py`` measured.
+
+    python benchmarks/gemm_simt_fit.py benchmarks/data/gemm_simt.csv.gz [--keep 0.2] [--write]    # needs SciPy; no GPU
+
+In: CSVs of measured products and configurations.  Out: the fitted ``Costs``, the error of the model, and the regret of
+its choice: the time of what it chooses, among what was measured, over the best, on products kept back from the fit.
+"""
+
+import argparse
+import csv
+import dataclasses
+import gzip
+import math
+import random
+import re
+import statistics
+from pathlib import Path
+
+import numpy as np
+from scipy.optimize import least_squares
+
+from gemm_rows import Row
+from gemm_simt_model import FIELDS, problem_of, short
+from moye.kernels.gemm.simt import config as model
+
+MULTIPROCESSORS = 132
+SHARED = 0.8                                    # of what a product's configurations have in common: no error
+
+
+def read(paths):
+    """{row: {(config, parts): microseconds}}, and cuBLAS's under None; configurations that are no more are left out."""
+    found = {}
+    for path in paths:
+        with gzip.open(path, "rt", newline="") as file:
+            for row in csv.DictReader(file):
+                if row["M"] == "M":             # files may be put one behind the other
+                    continue
+                M, N, K = (int(row[name]) for name in "MNK")
+                chosen = None
+                if row["bM"]:
+                    chosen = model.TileConfig(**{name: int(row[name]) for name in FIELDS}), int(row["parts"])
+                if chosen is None or chosen[0] in model.FLOAT:
+                    found.setdefault(Row("", "f32", M, N, K, row["orders"]), {})[chosen] = float(row["us"])
+    return {row: times for row, times in found.items() if len(times) > 1}
+
+
+def fit(samples, start):
+    """The costs that make the least error of the logarithm, large errors counting less than their squares.
+
+    What all configurations of a product have in common changes no choice, and so counts little; slow ones count less.
+    """
+    numbers = {problem: i for i, problem in enumerate(dict.fromkeys(problem for problem, *_ in samples))}
+    of = np.array([numbers[problem] for problem, *_ in samples])
+    count = np.bincount(of)
+    least = np.full(len(numbers), np.inf)
+    np.minimum.at(least, of, [us for *_, us in samples])
+    weight = (least[of] / [us for *_, us in samples])**2
+    turned = any(config.turns for _, config, *_ in samples)
+    names = [f.name for f in dataclasses.fields(model.Costs) if turned or not f.name.startswith("turned")]
+    logs = np.log([us for *_, us in samples])
+
+    def errors(x):
+        costs = dataclasses.replace(start, **dict(zip(names, map(math.exp, x), strict=True)))
+        off = np.log([model.estimate(config, parts, problem, MULTIPROCESSORS, costs)
+                      for problem, config, parts, _ in samples]) - logs
+        return weight * (off - SHARED * (np.bincount(of, off) / count)[of])
+
+    first = np.array([math.log(getattr(start, name)) for name in names])
+    wide = np.log([2.0 if name.startswith("sharp") else 4.0 for name in names])
+    found = least_squares(errors, first, bounds=(first - wide, first + wide), loss="soft_l1", f_scale=0.05, max_nfev=80)
+    return dataclasses.replace(start, **dict(zip(names, map(math.exp, found.x), strict=True)))
+
+
+def regrets(products, costs):
+    """For each product: time of the choice over the best one's, cuBLAS's time over that of the choice."""
+    found = []
+    for row, times in products.items():
+        ours = {key: us for key, us in times.items() if key is not None}
+        chosen = min(ours, key=lambda key: model.estimate(*key, problem_of(row), MULTIPROCESSORS, costs))
+        best = min(ours, key=ours.get)
+        us, least, cublas = ours[chosen], ours[best], times[None]
+        found.append((us / least, cublas / us, cublas / least, row, chosen, best, us, least, cublas))
+    return found
+
+
+def told(name, found):
+    regret = sorted(x[0] for x in found)
+    ratios = sorted(x[1] for x in found)
+    mean, best = (math.exp(statistics.fmean(math.log(x[i]) for x in found)) for i in (1, 2))
+    low = sum(x < 0.9 for x in ratios)
+    print(f"{name}: {len(found)} products; regret mean {statistics.fmean(regret) - 1:.3f}, 95 % below "
+          f"{regret[int(0.95 * len(regret))] - 1:.3f}; to cuBLAS {mean:.3f}, {low} below 0.90, least {ratios[0]:.2f}; "
+          f"the best of all {best:.3f}")
+
+
+def write(costs):
+    """Into the source of the model."""
+    path = Path(model.__file__)
+    text = path.read_text()
+    for f in dataclasses.fields(costs):
+        told = f"    {f.name}: float = {getattr(costs, f.name):.4g}"
+        text = re.sub(rf"^    {f.name}: float = \S+ *(#?)", lambda m, told=told: f"{told:31} {m[1]}".rstrip(), text,
+                      flags=re.MULTILINE)
+    path.write_text(text)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("files", nargs="+")
+    parser.add_argument("--keep", type=float, default=0.2)
+    parser.add_argument("--write", action="store_true", help="into simt/config.py")
+    parser.add_argument("--worst", type=int, default=12)
+    options = parser.parse_args()
+    products = read(options.files)
+    kept = {row: times for row, times in products.items() if random.Random(str(row)).random() < options.keep}
+    samples = [(problem_of(row), *key, us) for row, times in products.items() if row not in kept
+               for key, us in times.items() if key is not None and us < 4 * min(times.values())]
+    told("before", regrets(products, model.COSTS))
+    costs = fit(samples, model.COSTS)
+    print(*(f"    {f.name}: float = {getattr(costs, f.name):.4g}" for f in dataclasses.fields(costs)), sep="\n")
+    if options.write:
+        write(costs)
+    off = [abs(math.log(model.estimate(c, n, p, MULTIPROCESSORS, costs) / us)) for p, c, n, us in samples]
+    print(f"error of the model: median {statistics.median(off):.3f}, of {len(off)} rows")
+    told("fitted", regrets({row: times for row, times in products.items() if row not in kept}, costs))
+    if kept:
+        told("kept back", regrets(kept, costs))
+    for orders in ("KK", "KM", "MK", "MM"):
+        if some := {row: times for row, times in products.items() if row.orders == orders}:
+            told(orders, regrets(some, costs))
+    for regret, ratio, _, row, chosen, best, us, least, cublas in \
+            sorted(regrets(products, costs), key=lambda x: -x[0])[:options.worst]:
+        predicted = [model.estimate(*key, problem_of(row), MULTIPROCESSORS, costs) for key in (chosen, best)]
+        print(f"{regret:.2f} {ratio:.2f} {row.M}x{row.N}x{row.K} {row.orders}: {short(chosen)} {us:.1f} of "
+              f"{predicted[0]:.1f}; best {short(best)} {least:.1f} of {predicted[1]:.1f}; cuBLAS {cublas:.1f}")
+
+
+if __name__ == "__main__":
+    main()

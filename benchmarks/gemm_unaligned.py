@@ -1,0 +1,145 @@
+"""Products that tensor maps do not describe: every way to multiply them beside cuBLAS, on drawn shapes.
+
+    python benchmarks/gemm_unaligned.py SEED COUNT [--kind bf16] [--most 4] [--rounds 7] [--seconds 60] [--out FILE]
+
+The ways: operands are copied first and C is stored element by element ("before"); copied first and C stored by rows;
+rows are shifted on their way to shared memory by ``gemm_sm80``.  Of each way the configurations that its model finds
+best are measured, interleaved, L2 flushed.  One line for each product, the distributions at the end, and a CSV line
+for each product and configuration.  Several processes may run at a time: they compile beside each other, and take turns
+on the GPU.
+"""
+
+import argparse
+import csv
+import dataclasses
+import fcntl
+import gzip
+import math
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+from gemm import Problem
+from gemm_draws import draw
+from gemm_measure import HEAD, call, check, prepare
+from gemm_model import FIELDS, problem_of, short
+from gemm_random import distribution
+from moye.kernels.gemm.sm80 import config as sm80
+from moye.kernels.gemm.sm90 import config as model
+from moye.testing import interleave
+
+SHALLOW = 256                                           # K up to which gemm_sm80 takes others element by element
+
+
+def unaligned(seed, count, kind):
+    """So many of the drawn products that tensor maps do not describe."""
+    rows, drawn = [], 4 * count
+    while len(rows) < count:
+        rows = [row for row in draw(seed, drawn, kind) if not row.tma][:count]
+        drawn *= 2
+    return rows
+
+
+def ways(row, most, multiprocessors):
+    """{way: configurations}, the best of its model first; "rule" has the choice of ``gemm``."""
+    problem = problem_of(row)
+    costs = {config: model.estimate(config, problem, multiprocessors) for config in model.candidates(problem)}
+    ranked = sorted(costs, key=costs.get)
+    shifted = shifts(row)
+    others = {option: 1e6 * sm80.modelled(*option, row.M, row.N, row.K, 1, 2, multiprocessors) for option in
+              sm80.options(row.K, problem.dtype, 90, shifted=shifted)} if shifted or row.K <= SHALLOW else {}
+    best = sorted(others, key=others.get)
+    lies = best and (row.K <= 128 or (shifted and others[best[0]] < costs[ranked[0]]))
+    return {"before": [dataclasses.replace(ranked[0], store="element")] if row.N % 8 else [], "rows": ranked[:most],
+            "shifted": best[:2 * most if shifted else 1], "rule": best[:1] if lies else ranked[:1]}
+
+
+def shifts(row):
+    """Whether all operands that would be copied are contiguous along K, so that ``gemm_sm80`` shifts their rows."""
+    copied = {order for order, lines, length in zip(row.orders, (row.M, row.N), (row.K, row.K), strict=True)
+              if (length if order == "K" else lines) % 8 and (lines if order == "K" else length) > 1}
+    return copied == {"K"} and row.K >= 8
+
+
+def configs_of(found):
+    """All of a product's, each once."""
+    return list(dict.fromkeys(config for configs in found.values() for config in configs))
+
+
+def told(row, found, times):
+    """A line: microseconds of cuBLAS, and of the best of each way with its configuration."""
+    parts = [f"{row.M:5} {row.N:5} {row.K:6} {row.orders} cuBLAS {1e3 * times['cuBLAS']:8.1f}"]
+    for way, configs in found.items():
+        timed = [config for config in configs if config in times]
+        best = min(timed, key=times.get, default=None)
+        name = "" if best is None or way == "rule" else f" {named(best)}"
+        parts.append(f"{way} " + ("     -" if best is None else f"{1e3 * times[best]:8.1f}{name}"))
+    return " | ".join(parts)
+
+
+def named(config):
+    """A configuration in a few characters."""
+    if not isinstance(config, tuple):
+        return short(config)
+    tile, splits = config
+    return f"{tile.bM}x{tile.bN}x{tile.bK} {tile.wM}x{tile.wN} b{tile.blocks} s{splits}"
+
+
+def measured(rows, found, ready, options, writer):
+    """The times of each product, told and written, while there is time."""
+    start, results = time.perf_counter(), []
+    for row in rows:
+        if time.perf_counter() - start > options.seconds:
+            break
+        problem = Problem(row)
+        works = {config: call(problem, config) for config in configs_of(found[row]) if (row, config) in ready}
+        times = interleave({"cuBLAS": problem.works()["cuBLAS"], **works}, options.rounds, warmup=1)
+        wrong = check(problem, works)
+        for config, ms in times.items():
+            values = [getattr(config, name, "") for name in FIELDS]
+            writer.writerow([row.kind, row.orders, row.M, row.N, row.K, *values, f"{1e3 * ms:.3f}",
+                             config if isinstance(config, str) else named(config)])
+        print(told(row, found[row], times) + (f"  WRONG {wrong}" if wrong else ""), flush=True)
+        results.append((row, times, wrong))
+    print(f"measured in {time.perf_counter() - start:.0f} s", file=sys.stderr)
+    return results
+
+
+def summary(found, results):
+    """Distributions of the ratios to cuBLAS: of each way alone, of the rule, of the best."""
+    for way in ("before", "rows", "shifted", "rule"):
+        ratios = [times["cuBLAS"] / min(times[c] for c in found[row][way] if c in times) for row, times, _ in results
+                  if any(c in times for c in found[row][way])]
+        print(distribution(way, ratios))
+    best = [times["cuBLAS"] / min(x for name, x in times.items() if name != "cuBLAS") for _, times, _ in results
+            if len(times) > 1]
+    print(distribution("best", best))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("seed", type=int)
+    parser.add_argument("count", type=int)
+    parser.add_argument("--kind", default="bf16", choices=("bf16", "f16"))
+    parser.add_argument("--most", type=int, default=4, help="configurations of a product and way")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--seconds", type=float, default=math.inf)
+    parser.add_argument("--out", type=Path, default=Path("gemm_unaligned.csv.gz"))
+    options = parser.parse_args()
+    rows = unaligned(options.seed, options.count, options.kind)
+    multiprocessors = torch.cuda.get_device_properties(0).multi_processor_count
+    found = {row: ways(row, options.most, multiprocessors) for row in rows}
+    ready = prepare({row: configs_of(some) for row, some in found.items()})
+    with open(Path("/tmp") / "gemm_measure.lock", "w") as lock, gzip.open(options.out, "wt", newline="") as out:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        writer = csv.writer(out)
+        writer.writerow([*HEAD, "way"])
+        results = measured(rows, found, ready, options, writer)
+    summary(found, results)
+    return 1 if any(wrong for *_, wrong in results) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

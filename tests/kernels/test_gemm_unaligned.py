@@ -1,0 +1,175 @@
+"""Products whose lines begin anywhere, in the simulator under every check: C stored by rows, rows shifted.
+
+The arrays of ``test_gemm_sm90`` begin at odd places; these begin at multiples of 16 bytes, and their lines do not.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import moye as mo
+from moye.kernels import TensorConfig, gemm_sm80, gemm_sm90
+from moye.kernels.gemm.dispatch import _as_they_lie
+from moye.kernels.gemm.sm80.config import configs as sm80_configs
+from moye.kernels.gemm.sm90.config import Problem, choose, estimate
+from moye.runtime.prepare import compile_only
+from warpgroup_products import Fused, check_error, expected, poisoned, tile
+
+BF16 = ml_dtypes.bfloat16
+
+
+def matrix(rng, rows, columns, order="C", dtype=BF16):
+    """Random-normal, lines without a gap, memory behind it poisoned."""
+    memory = poisoned(rows * columns + 16, dtype)
+    x = memory[:rows * columns].reshape((rows, columns) if order == "C" else (columns, rows))
+    x[...] = rng.standard_normal(x.shape)
+    return (x if order == "C" else x.T), memory
+
+
+def agree(M, N, K, orders, config, *, out=BF16, beta=0, residual=False, activation="none"):
+    """One product without findings, near float64; nothing behind C is written."""
+    rng = np.random.default_rng([M, N, K])
+    (A, _), (B, _), (R, _) = (matrix(rng, *shape) for shape in ((M, K, orders[0]), (N, K, orders[1]), (M, N)))
+    C, memory = matrix(rng, M, N, orders[2:] or "C", out)
+    before = C.copy() if beta else None
+    if not beta:
+        C[...] = np.nan
+    with mo.checking() as reports:
+        gemm_sm90(A, B, C, beta=beta, residual=R if residual else None, activation=activation, config=config)
+    assert reports
+    for report in reports:
+        assert report.ok, str(report)
+    fused = Fused(1, beta, before, R if residual else None, None, None, None)
+    check_error(C, *expected(A, B, fused, lambda x: np.maximum(x, 0) if activation == "relu" else x, gated=False))
+    assert np.isnan(memory[M * N:].astype(np.float32)).all(), "something behind C was written"
+
+
+# --- stored by rows --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("N", [1, 7, 63, 66, 130])
+def test_rows_of_copied_operands(N):
+    """Pieces that are whole, that end, and that are shorter than 16 bytes."""
+    agree(70, N, 40, "CC", tile("bf16", 64, 64))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("out", [np.float16, np.float32])
+def test_rows_of_other_dtypes(out):
+    """Wide ones element by element."""
+    agree(70, 71, 40, "CC", tile("bf16", 128, 128, groups=2), out=out)
+
+
+@pytest.mark.slow
+def test_rows_of_a_turned_product():
+    """C^T is row-major where C is column-major."""
+    agree(71, 70, 40, "CCF", tile("bf16", 64, 64, swap=True))
+    agree(71, 70, 40, "CCF", tile("bf16", 64, 64))
+
+
+@pytest.mark.slow
+def test_three_warpgroups_in_turns_and_fused():
+    agree(200, 129, 40, "CC", tile("bf16", 192, 64, groups=3))
+    agree(200, 129, 40, "CC", tile("bf16", 64, 128, schedule="pingpong", groups=2))
+    agree(70, 71, 40, "CC", tile("bf16", 64, 64), residual=True, activation="relu")
+
+
+def test_the_model_knows_what_copies_cost():
+    """They cost every configuration the same, and what reads operands as they lie is compared with the sum."""
+    problem = Problem(3, 18006, 72566, 1, mo.bfloat16, plain=True)
+    copied = replace(problem, copies=(3 * 72566 * 2, 18006 * 72566 * 2))
+    best = choose(problem, 132)
+    assert choose(copied, 132) == best
+    assert estimate(best, copied, 132) > 2 * estimate(best, problem, 132)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("orders", "config"), [("CC", tile("bf16", 128, 128, 5, "pingpong", 2)),
+                                                ("FF", tile("bf16", 128, 256, 4, groups=2))], ids=str)
+def test_nothing_spills_and_rows_are_stored_in_parts(config, orders):
+    M, N, K = 300, 4097, 4099
+    A, B, C = np.zeros((M, K), BF16, orders[0]), np.zeros((N, K), BF16, orders[1]), np.zeros((M, N), BF16)
+    with compile_only("sm_90a") as gathered:
+        gemm_sm90(A, B, C, config=config)
+    program = gathered.programs[-1]
+    assert program.spills == program.stack == 0
+    assert not re.findall(r"\((C75\d+)\)", program.compiled.log)
+    assert len(re.findall(r"STG\.E\.128", program.sass)) == config.rows * config.bN // 1024
+
+
+# --- rows shifted on their way to shared memory ----------------------------------------------------------------------
+
+SHIFTED = TensorConfig(64, 64, 64, 2, 2, 2, 2)
+
+
+def shifted(M, N, K, orders="CC", *, splits=1, config=SHIFTED, dtype=BF16, **fused):
+    """``gemm_sm80`` without findings, near float64, nothing read that is not of the operands."""
+    rng = np.random.default_rng([M, N, K])
+    (A, _), (B, _) = (matrix(rng, rows, K, order, dtype) for rows, order in ((M, orders[0]), (N, orders[1])))
+    C, memory = matrix(rng, M, N, dtype=dtype)
+    C[...] = np.nan
+    with mo.checking() as reports:
+        gemm_sm80(A, B, C, config=config, splits=splits, **fused)
+    assert len(reports) == (1 if splits == 1 else 2)
+    for report in reports:
+        assert report.ok, str(report)
+    check_error(C, *expected(A, B, Fused(1, 0, None, None, None, None, None), lambda x: x, gated=False))
+    assert np.isnan(memory[M * N:].astype(np.float32)).all()
+
+
+@pytest.mark.parametrize("size", [(65, 71, 67), (3, 7, 9), (1, 71, 129), (70, 72, 130)], ids=str)
+def test_rows_that_begin_anywhere(size):
+    """By 2, 4 or 8 bytes, one row, and fewer elements than a tile has."""
+    shifted(*size)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("config", sm80_configs(mo.bfloat16, shifted=True), ids=lambda c: f"{c.bM}x{c.bN}")
+def test_each_configuration_for_them(config):
+    shifted(config.bM + 5, config.bN + 3, 131, config=config, dtype=np.float16)
+
+
+@pytest.mark.slow
+def test_beside_an_operand_of_another_kind():
+    """Aligned rows, lines along the rows, and splits of K."""
+    shifted(65, 72, 66, "CF")
+    shifted(64, 71, 67, "FC")
+    shifted(70, 30, 333, splits=2)
+
+
+def test_operands_that_begin_elsewhere_and_nan_beyond_their_rows():
+    """Neighbours in the same 16 bytes are NaN, and so are rows of which only some columns are multiplied."""
+    rng = np.random.default_rng(8)
+    A, B = (matrix(rng, rows, 75)[0] for rows in (33, 41))
+    A[:, :3] = A[:, 70:] = B[:, :3] = B[:, 70:] = np.nan
+    C = np.full((33, 41), np.nan, BF16)
+    with mo.checking() as reports:
+        gemm_sm80(A[:, 3:70], B[:, 3:70], C, config=SHIFTED)
+    assert [report.ok for report in reports] == [True]
+    check_error(C, *expected(A[:, 3:70], B[:, 3:70], Fused(1, 0, None, None, None, None, None), lambda x: x,
+                             gated=False))
+
+
+def test_the_choice_weighs_copies_against_shifting():
+    """A small product goes as it lies; a large one is copied for the faster kernel."""
+    def described(*shapes):
+        return [mo.describe(mo.TensorLike(mo.bfloat16, shape, (shape[1], 1))) for shape in shapes]
+
+    for (M, N, K), lies in (((40, 41, 201), True), ((4097, 4099, 4097), False), ((4096, 4096, 4096), False)):
+        assert _as_they_lie(*described((M, K), (N, K), (M, N))) is lies
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("config", sm80_configs(mo.bfloat16, shifted=True)[::3], ids=lambda c: f"{c.bM}x{c.bN}")
+def test_what_is_held_in_registers_does_not_spill(config):
+    A, B, C = np.zeros((300, 4097), BF16), np.zeros((401, 4097), BF16), np.zeros((300, 401), BF16)
+    with compile_only("sm_90a") as gathered:
+        gemm_sm80(A, B, C, config=config, splits=1)
+    program, = gathered.programs
+    assert program.spills == program.stack == 0
+    assert "LDG.E.128" in program.sass and "LDG.E.U16" in program.sass
