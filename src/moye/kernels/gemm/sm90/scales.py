@@ -7,8 +7,8 @@ each k tile of 128 what the sums of a thread are multiplied by before they are a
     read_ahead(scales, k); multiply_ahead(scales, stage); acc += part * scales.factors
 
 A thread has two rows of each 64 of a tile.  Factors of A that are contiguous along M come by TMA with each stage, since
-a k tile is over before memory answers.  Others, like those of B, are read a k tile ahead: 32 of a row share a line of
-the first cache.
+a k tile is over before memory answers; not those of groups, which begin anywhere.  Others are read a k tile ahead: 32
+of a row share a line of the first cache.
 """
 
 from __future__ import annotations
