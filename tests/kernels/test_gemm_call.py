@@ -170,8 +170,8 @@ def test_repeated_launches_are_those_of_a_new_decision(seed, launches):
 
 
 def without_scratch(found, *known):
-    """Launches without what lies in memory of their own, made anew each time: pointers; maps, where an operand is copied
-    by a launch of its own."""
+    """Launches without what lies in memory of their own, made anew each time: pointers; maps, where there is a launch
+    that copies an operand."""
     stores = [x.untyped_storage() for x in known]
     spans = [(store.data_ptr(), store.data_ptr() + store.nbytes()) for store in stores]
     return [(cubin, config, tuple(value for value in values if (len(value) != 128 or len(found) == 1)
