@@ -7,73 +7,25 @@ its choice: the time of what it chooses, among what was measured, over the best,
 """
 
 import argparse
-import csv
 import dataclasses
-import gzip
 import math
 import random
-import re
 import statistics
-from pathlib import Path
 
-import numpy as np
-from scipy.optimize import least_squares
-
-from gemm_model import FIELDS, problem_of, short
-from gemm_rows import Row
+from gemm_fitting import fitted, write
+from gemm_model import read, short
 from moye.kernels.gemm.sm90 import config as model
 
 MULTIPROCESSORS = 132
 FIXED = {"flops", "copy", "copied", "by_rows"}   # known, or not of products that tensor maps describe
-SHARED = 0.8                                    # of what a product's configurations have in common: no error
 SHARP = {"sharp", "sharp_dram", "sharp_one"}
 
 
-def read(paths):
-    """{problem: {config: microseconds}}, and cuBLAS's under None."""
-    found = {}
-    for path in paths:
-        with gzip.open(path, "rt", newline="") as file:
-            for row in csv.DictReader(file):
-                M, N, K = (int(row[name]) for name in "MNK")
-                drawn = Row("", row["kind"], M, N, K, row["orders"])
-                found.setdefault((problem_of(drawn), drawn.orders), {})[config_of(row)] = float(row["us"])
-    return found
-
-
-def config_of(row):
-    """The configuration of a line; None of cuBLAS."""
-    if not row["bM"]:
-        return None
-    values = {name: int(row[name]) if isinstance(row[name], str) and row[name].isdigit() else row[name]
-              for name in FIELDS}
-    return model.WarpgroupConfig(**{name: x == "True" if x in ("True", "False") else x for name, x in values.items()})
-
-
 def fit(samples, start):
-    """The costs that make the least error of the logarithm, large errors counting less than their squares.
-
-    What all configurations of a product have in common changes no choice, and so counts little; slow ones count less.
-    """
-    numbers = {problem: i for i, problem in enumerate(dict.fromkeys(problem for problem, *_ in samples))}
-    of = np.array([numbers[problem] for problem, *_ in samples])
-    count = np.bincount(of)
-    least = np.full(len(numbers), np.inf)
-    np.minimum.at(least, of, [us for *_, us in samples])
-    weight = (least[of] / [us for *_, us in samples])**2
-    names = [f.name for f in dataclasses.fields(model.Costs) if f.name not in FIXED]
-    logs = np.log([us for *_, us in samples])
-
-    def errors(x):
-        costs = dataclasses.replace(start, **dict(zip(names, map(math.exp, x), strict=True)))
-        off = np.log([model.estimate(config, problem, MULTIPROCESSORS, costs)
-                      for problem, config, _ in samples]) - logs
-        return weight * (off - SHARED * (np.bincount(of, off) / count)[of])
-
-    first = np.array([math.log(getattr(start, name)) for name in names])
-    wide = np.log([3.0 if name not in SHARP else 2.0 for name in names])
-    found = least_squares(errors, first, bounds=(first - wide, first + wide), loss="soft_l1", f_scale=0.05, max_nfev=60)
-    return dataclasses.replace(start, **dict(zip(names, map(math.exp, found.x), strict=True)))
+    """The costs that fit (problem, configuration, microseconds) best."""
+    wide = {f.name: 2.0 if f.name in SHARP else 3.0 for f in dataclasses.fields(start) if f.name not in FIXED}
+    return fitted(samples, start, wide, lambda sample, costs: model.estimate(sample[1], sample[0], MULTIPROCESSORS,
+                                                                             costs))
 
 
 def regrets(products, costs):
@@ -99,17 +51,6 @@ def told(name, found):
           f"{lower:.2f}")
 
 
-def write(costs):
-    """Into the source of the model."""
-    path = Path(model.__file__)
-    text = path.read_text()
-    for f in dataclasses.fields(costs):
-        told = f"    {f.name}: float = {getattr(costs, f.name):.4g}"
-        text = re.sub(rf"^    {f.name}: float = \S+ *(#?)", lambda m, told=told: f"{told:31} {m[1]}".rstrip(), text,
-                      flags=re.MULTILINE)
-    path.write_text(text)
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("files", nargs="+")
@@ -125,7 +66,7 @@ def main():
     costs = fit(samples, model.COSTS)
     print(*(f"    {f.name}: float = {getattr(costs, f.name):.4g}" for f in dataclasses.fields(costs)), sep="\n")
     if options.write:
-        write(costs)
+        write(costs, model)
     off = [abs(math.log(model.estimate(c, p, MULTIPROCESSORS, costs) / us)) for p, c, us in samples]
     print(f"error of the model: median {statistics.median(off):.3f}, of {len(off)} rows")
     told("fitted", regrets({k: v for k, v in products.items() if k not in kept}, costs))

@@ -1,14 +1,16 @@
 """Rows of the benchmarks as the model of costs of ``moye.kernels.gemm.sm90`` sees them.
 
-In: a ``Row`` of ``gemm_rows``.  Out: a ``Problem`` of the model; a configuration in few characters.
+In: a ``Row`` of ``gemm_rows``, or CSVs of them.  Out: a ``Problem`` of the model; a configuration, in few characters.
 
 >>> model.estimate(config, problem_of(row), 132)
 """
 
+import csv
 import dataclasses
+import gzip
 
 import moye as mo
-from gemm_rows import KINDS, RESULT_BYTES
+from gemm_rows import KINDS, RESULT_BYTES, Row
 from moye.kernels.gemm.sm90 import config as model
 
 FIELDS = [f.name for f in dataclasses.fields(model.WarpgroupConfig)]
@@ -34,3 +36,23 @@ def short(config):
     """A configuration in a few characters."""
     return (f"{config.bM}x{config.bN} {config.schedule[:2]} x{config.split_k}{config.gather[0]} "
             f"{config.share_A}{config.share_B}{'T' if config.swap else ''}{'s' if config.stream else ''}")
+
+
+def read(paths):
+    """{problem: {config: microseconds}}, and cuBLAS's under None."""
+    found = {}
+    for path in paths:
+        with gzip.open(path, "rt", newline="") as file:
+            for row in csv.DictReader(file):
+                M, N, K = (int(row[name]) for name in "MNK")
+                drawn = Row("", row["kind"], M, N, K, row["orders"])
+                found.setdefault((problem_of(drawn), drawn.orders), {})[config_of(row)] = float(row["us"])
+    return found
+
+
+def config_of(row):
+    """The configuration of a line, with defaults for fields that came later; None of cuBLAS."""
+    if not row["bM"]:
+        return None
+    values = {name: int(row[name]) if row[name].isdigit() else row[name] for name in FIELDS if name in row}
+    return model.WarpgroupConfig(**{name: x == "True" if x in ("True", "False") else x for name, x in values.items()})

@@ -12,19 +12,14 @@ import dataclasses
 import gzip
 import math
 import random
-import re
 import statistics
-from pathlib import Path
 
-import numpy as np
-from scipy.optimize import least_squares
-
+from gemm_fitting import fitted, write
 from gemm_rows import Row
 from gemm_simt_model import FIELDS, problem_of, short
 from moye.kernels.gemm.simt import config as model
 
 MULTIPROCESSORS = 132
-SHARED = 0.8                                    # of what a product's configurations have in common: no error
 
 
 def read(paths):
@@ -45,30 +40,12 @@ def read(paths):
 
 
 def fit(samples, start):
-    """The costs that make the least error of the logarithm, large errors counting less than their squares.
-
-    What all configurations of a product have in common changes no choice, and so counts little; slow ones count less.
-    """
-    numbers = {problem: i for i, problem in enumerate(dict.fromkeys(problem for problem, *_ in samples))}
-    of = np.array([numbers[problem] for problem, *_ in samples])
-    count = np.bincount(of)
-    least = np.full(len(numbers), np.inf)
-    np.minimum.at(least, of, [us for *_, us in samples])
-    weight = (least[of] / [us for *_, us in samples])**2
+    """The costs that fit (problem, configuration, parts, microseconds) best."""
     turned = any(config.turns for _, config, *_ in samples)
-    names = [f.name for f in dataclasses.fields(model.Costs) if turned or not f.name.startswith("turned")]
-    logs = np.log([us for *_, us in samples])
-
-    def errors(x):
-        costs = dataclasses.replace(start, **dict(zip(names, map(math.exp, x), strict=True)))
-        off = np.log([model.estimate(config, parts, problem, MULTIPROCESSORS, costs)
-                      for problem, config, parts, _ in samples]) - logs
-        return weight * (off - SHARED * (np.bincount(of, off) / count)[of])
-
-    first = np.array([math.log(getattr(start, name)) for name in names])
-    wide = np.log([2.0 if name.startswith("sharp") else 4.0 for name in names])
-    found = least_squares(errors, first, bounds=(first - wide, first + wide), loss="soft_l1", f_scale=0.05, max_nfev=80)
-    return dataclasses.replace(start, **dict(zip(names, map(math.exp, found.x), strict=True)))
+    wide = {f.name: 2.0 if f.name.startswith("sharp") else 4.0 for f in dataclasses.fields(start)
+            if turned or not f.name.startswith("turned")}
+    return fitted(samples, start, wide, lambda sample, costs: model.estimate(sample[1], sample[2], sample[0],
+                                                                             MULTIPROCESSORS, costs))
 
 
 def regrets(products, costs):
@@ -93,17 +70,6 @@ def told(name, found):
           f"the best of all {best:.3f}")
 
 
-def write(costs):
-    """Into the source of the model."""
-    path = Path(model.__file__)
-    text = path.read_text()
-    for f in dataclasses.fields(costs):
-        told = f"    {f.name}: float = {getattr(costs, f.name):.4g}"
-        text = re.sub(rf"^    {f.name}: float = \S+ *(#?)", lambda m, told=told: f"{told:31} {m[1]}".rstrip(), text,
-                      flags=re.MULTILINE)
-    path.write_text(text)
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("files", nargs="+")
@@ -119,7 +85,7 @@ def main():
     costs = fit(samples, model.COSTS)
     print(*(f"    {f.name}: float = {getattr(costs, f.name):.4g}" for f in dataclasses.fields(costs)), sep="\n")
     if options.write:
-        write(costs)
+        write(costs, model)
     off = [abs(math.log(model.estimate(c, n, p, MULTIPROCESSORS, costs) / us)) for p, c, n, us in samples]
     print(f"error of the model: median {statistics.median(off):.3f}, of {len(off)} rows")
     told("fitted", regrets({row: times for row, times in products.items() if row not in kept}, costs))

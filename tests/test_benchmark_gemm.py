@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 import pytest
 
 import gemm_draws
+import gemm_model
 import gemm_plot
 import gemm_random_plot
 import gemm_rows
@@ -20,6 +21,7 @@ import gemm_steady
 import moye as mo
 import power
 from gemm_rows import FORTY, KINDS, MAIN, STEADY, Figures, Row
+from moye.kernels.gemm.sm90 import config as sm90
 
 # --- rows ------------------------------------------------------------------------------------------------------------
 
@@ -322,3 +324,14 @@ def test_the_page_has_a_place_for_the_table(tmp_path):
         gemm_random_plot.put(tmp_path / "page.md", "text")
     with pytest.raises(SystemExit, match=r"has no gemm_random_KIND_SEED\.csv"):
         gemm_random_plot.main(["--data", str(tmp_path)])
+
+
+@pytest.mark.slow
+def test_measured_rows_are_read():
+    """Whatever fields configurations have today: each product with cuBLAS's time, and configurations that may be."""
+    products = gemm_model.read([Path(gemm_model.__file__).parent / "data" / "gemm_sm90.csv.gz"])
+    assert len(products) > 1500 and all(None in times for times in products.values())
+    for (problem, _), times in list(products.items())[::40]:
+        for config in filter(None, times):
+            sm90.require(config, problem.dtype)
+            assert 1 < sm90.estimate(config, problem, 132) < 1e5

@@ -10,7 +10,6 @@ Source: PTX ISA, st.async and red.async.
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 from moye import dtypes as dt
@@ -25,7 +24,7 @@ from moye.tensor.bulk_copy import barrier_there
 from moye.tensor.context import builder, locate
 from moye.tensor.expr import Scalar, is_scalar, operand_of
 from moye.tensor.tensor import Tensor, index_operand
-from moye.tensor.tile_atomics import moved, register
+from moye.tensor.tile_atomics import registers_to
 
 _STORED = (dt.int32, dt.uint32, dt.float32, dt.int64, dt.uint64, dt.float64)
 REDUCED: dict[str, tuple[DType, ...]] = {
@@ -72,18 +71,8 @@ def _emit(what: str, dst: Tensor, src: Tensor | Scalar, by: Any, barrier: Any, d
         if at is not None:
             most = count
             break
-    accesses = space if at is None else copying.accesses_of(space, most, at)
-    if not all(isinstance(extent, int) for extent in accesses.extents):
-        raise TensorError(f"{what}: {src.label} lives in registers, and its extents {src.layout.shape} must be static",
-                          locs=(locate(),))
-    judge(dst, True)
-    extents = [extent for extent in accesses.extents if isinstance(extent, int)]
-    for point in itertools.product(*map(range, reversed(extents))):
-        to, of = (moved(view.offset, point[::-1], strides)
-                  for view, strides in zip((dst, src), accesses.strides, strict=True))
-        lane = 0 if at is None else space.strides[1][at]
-        assert isinstance(lane, int) and isinstance(of, int), "registers lie at static distances"
-        _store(dst, to, tuple(register(src, of + i * lane) for i in range(most)), by, ref)
+    for to, values in registers_to(what, dst, src, space, most, at):
+        _store(dst, to, values, by, ref)
 
 
 def _check(what: str, dst: Tensor, dtypes: tuple[DType, ...], by: str | None) -> None:

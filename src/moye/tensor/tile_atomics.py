@@ -11,6 +11,7 @@ Source: PTX ISA, red: .vec_32_bit, .vec_16_bit.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 
 from moye.dtypes import Space
 from moye.errors import DTypeError, TensorError
@@ -39,21 +40,10 @@ def red(dst: Tensor, src: Tensor, kind: str = "add", *, order: str = "relaxed", 
     _check(dst, src, kind, order, scope)
     space = copying.space_of(dst, src)
     at, most = _together(dst, src, space, kind, width)
-    accesses = space if at is None else copying.accesses_of(space, most, at)
-    if not all(isinstance(extent, int) for extent in accesses.extents):
-        raise TensorError(f"red: {src.label} lives in registers, and its extents {src.layout.shape} must be static",
-                          locs=(locate(),))
-    judge(dst, True)
-    extents = [extent for extent in accesses.extents if isinstance(extent, int)]
-    for point in itertools.product(*map(range, reversed(extents))):
-        to, of = (moved(view.offset, point[::-1], strides)
-                  for view, strides in zip((dst, src), accesses.strides, strict=True))
-        lane = 0 if at is None else space.strides[1][at]
-        assert isinstance(lane, int) and isinstance(of, int), "registers lie at static distances"
-        values = [register(src, of + i * lane) for i in range(most if at is not None else 1)]
+    for to, values in registers_to("red", dst, src, space, most if at is not None else 1, at):
         builder().emit(ops.Atomic(
             result=Value(dst.dtype), kind=kind, ref=Ref(dst.buffer, index_operand(to), dst.dtype, dst.swizzle),
-            value=values[0], more=tuple(values[1:]), order=order, scope=scope))  # type: ignore[arg-type]
+            value=values[0], more=values[1:], order=order, scope=scope))  # type: ignore[arg-type]
 
 
 def _together(dst: Tensor, src: Tensor, space: IndexSpace, kind: str, width: int | None) -> tuple[int | None, int]:
@@ -74,6 +64,23 @@ def _together(dst: Tensor, src: Tensor, space: IndexSpace, kind: str, width: int
 
 def _either(counts: tuple[int, ...]) -> str:
     return " or ".join(map(str, counts))
+
+
+def registers_to(what: str, dst: Tensor, src: Tensor, space: IndexSpace, most: int,
+                 at: int | None) -> Iterator[tuple[Int, tuple[Value, ...]]]:
+    """Each access of registers to ``dst``: its offset there, and the ``most`` registers along dimension ``at``."""
+    accesses = space if at is None else copying.accesses_of(space, most, at)
+    extents = [extent for extent in accesses.extents if isinstance(extent, int)]
+    if len(extents) < len(accesses.extents):
+        raise TensorError(f"{what}: {src.label} lives in registers, and its extents {src.layout.shape} must be static",
+                          locs=(locate(),))
+    judge(dst, True)
+    for point in itertools.product(*map(range, reversed(extents))):
+        to, of = (moved(view.offset, point[::-1], strides)
+                  for view, strides in zip((dst, src), accesses.strides, strict=True))
+        lane = 0 if at is None else space.strides[1][at]
+        assert isinstance(lane, int) and isinstance(of, int), "registers lie at static distances"
+        yield to, tuple(register(src, of + i * lane) for i in range(most))
 
 
 def moved(offset: Int, steps: tuple[int, ...], strides: tuple[Int, ...]) -> Int:

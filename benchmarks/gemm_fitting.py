@@ -1,0 +1,54 @@
+"""Costs of a model fitted to measured products, and written into its source: what ``gemm_fit.py`` and
+``gemm_simt_fit.py`` share.
+
+In: samples whose first is a problem and whose last microseconds, the costs to begin with.  Out: the fitted ``Costs``.
+
+    fitted(samples, model.COSTS, {"launch": 3.0}, estimate)         # a launch within three times what it was
+"""
+
+import dataclasses
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+from scipy.optimize import least_squares
+
+SHARED = 0.8                                    # of what a product's configurations have in common: no error
+
+
+def fitted(samples, start, wide, estimate):
+    """The costs that make the least error of the logarithm, large errors counting less than their squares.
+
+    What all configurations of a product have in common changes no choice, and so counts little; slow ones count less.
+    ``wide`` has the costs that are fitted, and by which factor each may move.
+    """
+    numbers = {problem: i for i, problem in enumerate(dict.fromkeys(problem for problem, *_ in samples))}
+    of = np.array([numbers[problem] for problem, *_ in samples])
+    count, times = np.bincount(of), np.array([us for *_, us in samples])
+    least = np.full(len(numbers), np.inf)
+    np.minimum.at(least, of, times)
+    weight, logs = (least[of] / times)**2, np.log(times)
+
+    def at(x):
+        return dataclasses.replace(start, **dict(zip(wide, map(math.exp, x), strict=True)))
+
+    def errors(x):
+        costs = at(x)
+        off = np.log([estimate(sample, costs) for sample in samples]) - logs
+        return weight * (off - SHARED * (np.bincount(of, off) / count)[of])
+
+    first, room = np.log([getattr(start, name) for name in wide]), np.log(list(wide.values()))
+    return at(least_squares(errors, first, bounds=(first - room, first + room), loss="soft_l1", f_scale=0.05,
+                            max_nfev=80).x)
+
+
+def write(costs, model):
+    """Into the source of the model."""
+    path = Path(model.__file__)
+    text = path.read_text()
+    for f in dataclasses.fields(costs):
+        told = f"    {f.name}: float = {getattr(costs, f.name):.4g}"
+        text = re.sub(rf"^    {f.name}: float = \S+ *(#?)", lambda m, told=told: f"{told:31} {m[1]}".rstrip(), text,
+                      flags=re.MULTILINE)
+    path.write_text(text)
