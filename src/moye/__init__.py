@@ -129,7 +129,7 @@ _HOME: dict[str, tuple[str, str]] = {
     "arch_of": ("moye.runtime.compile", "arch_of"),
     "multiprocessors": ("moye.runtime.compile", "multiprocessors"),
     "replayed": ("moye.runtime.replayed", "replayed"), "Replayed": ("moye.runtime.replayed", "Replayed"),
-    "Planned": ("moye.runtime.replayed", "Planned"), "scratch": ("moye.runtime.recording", "scratch"),
+    "scratch": ("moye.runtime.recording", "scratch"),
     "resident_clusters": ("moye.runtime.compile", "resident_clusters"),
 }
 _MODULES = ("env", "errors", "hardware", "kernels", "layout", "mma", "schedulers", "testing")

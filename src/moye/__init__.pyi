@@ -347,7 +347,6 @@ from moye.runtime.recording import (
     scratch as scratch,
 )
 from moye.runtime.replayed import (
-    Planned as Planned,
     Replayed as Replayed,
     replayed as replayed,
 )
@@ -486,7 +485,6 @@ __all__ = [
     "PipelineCpAsync",
     "PipelineOrder",
     "PipelineTma",
-    "Planned",
     "PreconditionError",
     "Replayed",
     "Report",

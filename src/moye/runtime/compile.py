@@ -21,7 +21,16 @@ from moye import env, hardware
 from moye.atoms.atom import CopyOp, MmaOp
 from moye.cuda.device import driver
 from moye.depth import deeply
-from moye.errors import UNKNOWN, CompileError, LaunchError, MoyeError, PerformanceWarning, TraceError, UnsupportedError
+from moye.errors import (
+    UNKNOWN,
+    ArgumentError,
+    CompileError,
+    LaunchError,
+    MoyeError,
+    PerformanceWarning,
+    TraceError,
+    UnsupportedError,
+)
 from moye.hardware import MOST_SHARED
 from moye.ir.nodes import Func
 from moye.ir.text import to_text
@@ -261,6 +270,7 @@ def multiprocessors(array: Any) -> int:
     return driver.device_limits(info.device).sm_count
 
 
+_MOST_BLOCKS = 16
 _LEFT_OVER = 12
 """Multiprocessors of an H200 that clusters of 4 and of 8 blocks do not reach."""
 
@@ -270,6 +280,8 @@ def resident_clusters(array: Any, size: int) -> int:
 
     A persistent grid of clusters has so many of them.  The device is asked; of host memory, what an H200 answered.
     """
+    if not hasattr(size, "__index__") or not 1 <= size <= _MOST_BLOCKS:
+        raise ArgumentError(f"resident_clusters: a cluster has 1 to {_MOST_BLOCKS} blocks, not {size!r}")
     info = array if isinstance(array, ArrayInfo) else describe(array)
     if size <= 2 or info is None or info.device is None:
         return max(1, (multiprocessors(array) - (_LEFT_OVER if size > 2 else 0)) // size)

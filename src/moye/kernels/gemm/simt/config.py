@@ -145,7 +145,7 @@ class Costs:
     along_both: float = 0.735
     single: float = 1.003       # of the share for each operand that is copied by single elements
     turned: float = 0.98        # of the share, where operands come through registers
-    turned_single: float = 0.985  # for each of them that does so by single elements
+    turned_single: float = 0.96  # for each of them that does so by single elements
     fill: float = 2.513         # warps of a multiprocessor that reach half of its share
     latency: float = 0.225      # from asking for a stage to its arrival
     turned_latency: float = 0.7  # to its arrival in registers

@@ -10,7 +10,6 @@ shared reads.  Edges are predicated and zero-filled.  Where tiles are few, sever
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import moye as mo
@@ -121,6 +120,9 @@ def through_registers(plan, a, b, acc, k_first, k_last, K):
     into_registers(plan, a, b, tArA, tBrB, k_first, K)
     mo.copyto(a.stages[:, :, :, 0], tArA)
     mo.copyto(b.stages[:, :, :, 0], tBrB)
+    if k_last - k_first == 1:                           # behind the last tile the other stage is read, for nothing
+        mo.copyto(a.stages[:, :, :, 1], tArA)
+        mo.copyto(b.stages[:, :, :, 1], tBrB)
     mo.sync_threads()
     mo.copyto(tCrA[:, :, 0], a.operand[:, :, 0, 0])
     mo.copyto(tCrB[:, :, 0], b.operand[:, :, 0, 0])
@@ -418,7 +420,7 @@ def gemm_simt(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, conf
     splits = min(splits or 1, most_parts(config, problem.K, mo.multiprocessors(c)))
     plan = make_plan(config, c.dtype, problem.majors, (_edge(M, config.bM), _edge(N, config.bN)), K % config.bK != 0,
                      problem.vector, split=splits > 1, scaled=alpha != 1, accumulate=beta != 0,
-                     wide=problem.vector > 1 or _short(config, problem.majors[0]) < K)
+                     wide=problem.vector > 1 or (problem.majors[0][0] != "k" and K > 1024))
     tiles = -(-M // config.bM) * -(-N // config.bN)
     parts, arrived = None, None
     if splits > 1:
@@ -433,13 +435,6 @@ def problem_of(a: Any, b: Any, c: Any) -> Problem:
         a, b, c = b, a, c._replace(shape=c.shape[::-1], strides=c.strides[::-1])
     return Problem(a.shape[0], b.shape[0], a.shape[1], c.dtype.bytes, (_major(a), _major(b)), _store_vector(c),
                    c.kind in MAKES_ARRAYS)
-
-
-def _short(config: TileConfig, major: str) -> float:
-    """Up to which K coalesced stores matter more than wide shared reads; always, where these are along K anyway."""
-    if config.turns:
-        return 512
-    return math.inf if major.startswith("k") else 1024
 
 
 def _edge(extent: int, tile: int) -> str:

@@ -515,8 +515,10 @@ def config_of_groups(name: str, problem: Problem, multiprocessors: int, config: 
     if config is None:
         bK = 128 // problem.dtype.bytes
         if problem.promote:                             # the tiles of both were measured with factors
-            each = replace(problem, scaled=True)
-            return min((WarpgroupConfig(128, 128, bK, 5), WarpgroupConfig(128, 192, bK, 4, raster=16)),
+            each, small = replace(problem, scaled=True), WarpgroupConfig(128, 128, bK, 5)
+            if problem.most < MOST:                     # sums that are there twice leave no registers for what is fused
+                return small
+            return min((small, WarpgroupConfig(128, 192, bK, 4, raster=16)),
                        key=lambda tile: estimate(tile, each, multiprocessors))
         found = choose(replace(problem, M=max(129, problem.M)), multiprocessors)
         return WarpgroupConfig(128, 256, bK, 4) if found.bN > 128 and problem.N > 128 else \

@@ -18,7 +18,7 @@ from typing import Any
 import moye as mo
 from moye.kernels.gemm.parts.arguments import activation_of, apart, array, configured, matrices, scalar
 from moye.kernels.gemm.parts.epilogues import ACTIVATIONS
-from moye.kernels.gemm.sm90.config import GROUP, Problem, WarpgroupConfig, config_of_groups
+from moye.kernels.gemm.sm90.config import GROUP, MOST, Problem, WarpgroupConfig, config_of_groups
 from moye.kernels.gemm.sm90.epilogue import Epilogue, below, finish_stores, store
 from moye.kernels.gemm.sm90.fusion import Fusion
 from moye.kernels.gemm.sm90.host import EIGHTH, check_dtypes, check_extents, loaded, multiplied, stored, width
@@ -163,7 +163,8 @@ def _plans(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: Warpgr
            multiprocessors: int, scaled: str = "") -> tuple[Plan, Plan]:
     """How whole tiles are stored, and those at the end of a group."""
     check_extents("grouped_gemm_sm90", a, b)
-    problem = Problem(c.shape[0] // b.shape[2], c.shape[1], a.shape[1], b.shape[2], a.dtype, promote)
+    problem = Problem(c.shape[0] // b.shape[2], c.shape[1], a.shape[1], b.shape[2], a.dtype, promote,
+                      most=MOST if fusion.plain else 128)
     config = config_of_groups("grouped_gemm_sm90", problem, multiprocessors, config)
     majors = ["mn" if loaded(x) == 0 else "k" for x in (a, b)]
     dtypes = (multiplied(a.dtype), multiplied(b.dtype))

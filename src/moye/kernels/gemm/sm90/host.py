@@ -27,7 +27,7 @@ from moye.kernels.gemm.parts.arguments import (
     scalar,
 )
 from moye.kernels.gemm.parts.epilogues import ACTIVATIONS
-from moye.kernels.gemm.sm90.config import MOST, Problem, WarpgroupConfig, choose, estimate
+from moye.kernels.gemm.sm90.config import MOST, Problem, WarpgroupConfig, choose, estimate, resident
 from moye.kernels.gemm.sm90.fusion import Fusion
 from moye.kernels.gemm.sm90.kernel import gemm_sm90_kernel
 from moye.kernels.gemm.sm90.plan import Plan, make_plan
@@ -122,7 +122,8 @@ def _recipe(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: Warpg
     load_A, load_B = (mo.TmaLoad(rounding=mo.tfloat32 if x.dtype == mo.float32 else None) for x in (a, b))
     clusters = -(-M // (config.bM * config.share_B)) * -(-N // (config.bN // halves * config.share_A))
     clusters *= c.shape[2] if batched else 1
-    at_once = mo.resident_clusters(c, config.cluster) if config.cluster > 1 else multiprocessors
+    at_once = mo.resident_clusters(c, config.cluster) if c.device is not None else \
+        resident(config, multiprocessors) // config.cluster
     blocks = _blocks(config, clusters, at_once)
     tiles = clusters * config.share_A * config.share_B if plan.gathers and not plan.in_cluster else 0
     return _Recipe(plan, (modes[0] is None, modes[1] is None), (load_A, load_B), boxes, blocks, tiles)

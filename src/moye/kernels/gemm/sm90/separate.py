@@ -19,7 +19,7 @@ from typing import Any
 import moye as mo
 from moye.kernels.gemm.parts.arguments import activation_of, apart, configured, matrices, same_problem, scalar
 from moye.kernels.gemm.parts.epilogues import ACTIVATIONS
-from moye.kernels.gemm.sm90.config import GROUP, Problem, WarpgroupConfig, config_of_groups
+from moye.kernels.gemm.sm90.config import GROUP, MOST, Problem, WarpgroupConfig, config_of_groups
 from moye.kernels.gemm.sm90.epilogue import Epilogue, finish_stores, store
 from moye.kernels.gemm.sm90.fusion import Fusion
 from moye.kernels.gemm.sm90.host import (
@@ -238,8 +238,8 @@ def _launch(name: str, products: list[_Product], majors: tuple[str, str], fusion
     check_extents(name, *(x for p in products for x in (p.a, p.b)))
     M, N, K = (sum(extents) // count for extents in zip(*((*p.c.shape, p.a.shape[1]) for p in products),
                                                             strict=True))
-    plan = _plan(name, Problem(M, N, K, count, a.dtype, promote), majors, b.dtype, c.dtype, fusion, config,
-                 multiprocessors)
+    problem = Problem(M, N, K, count, a.dtype, promote, most=MOST if fusion.plain else 128)
+    plan = _plan(name, problem, majors, b.dtype, c.dtype, fusion, config, multiprocessors)
     chosen = plan.config
     load = mo.TmaLoad(rounding=mo.tfloat32 if a.dtype == mo.float32 else None)
     tiles = sum(-(-p.c.shape[0] // chosen.bM) * -(-p.c.shape[1] // chosen.bN) for p in products)
