@@ -33,6 +33,7 @@ def close(C, wanted):
     return np.allclose(C.astype(np.float64), wanted, rtol=1e-2, atol=1e-2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_drawn_products_again_and_again(seed):
     rng = np.random.default_rng(seed)
@@ -136,6 +137,7 @@ def tensor(rng, torch, rows, columns, dtype, kind):
 KINDS = ("natural", "natural", "turned", "padded", "late", "parameter")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_repeated_launches_are_those_of_a_new_decision(seed, launches):
     torch = tools.library("torch")

@@ -76,6 +76,7 @@ if shutil.which("g++"):                                 # its compiler takes lon
     WAYS += [(function, "inductor") for function in FUNCTIONS[:2]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("function", "backend"), WAYS, ids=lambda x: getattr(x, "__name__", x))
 def test_whole_graphs(function, backend):
     A, B, C = operands()
