@@ -51,7 +51,7 @@ def ways(row, most, multiprocessors):
     others = {option: 1e6 * sm80.modelled(*option, row.M, row.N, row.K, 1, 2, multiprocessors) for option in
               sm80.options(row.K, problem.dtype, 90, shifted=shifted)} if shifted or row.K <= SHALLOW else {}
     best = sorted(others, key=others.get)
-    lies = best and (row.K <= 128 or (shifted and others[best[0]] < costs[ranked[0]]))
+    lies = best and row.K <= 128
     return {"before": [dataclasses.replace(ranked[0], store="element")] if row.N % 8 else [], "rows": ranked[:most],
             "shifted": best[:2 * most if shifted else 1], "rule": best[:1] if lies else ranked[:1]}
 

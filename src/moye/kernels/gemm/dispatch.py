@@ -16,13 +16,12 @@ from typing import Any
 import moye as mo
 from moye.kernels.gemm.operator import traced_gemm
 from moye.kernels.gemm.simt.kernel import gemm_simt
-from moye.kernels.gemm.sm80.config import TensorConfig, expected, instructions
+from moye.kernels.gemm.sm80.config import TensorConfig, instructions
 from moye.kernels.gemm.sm80.kernel import gemm_sm80
 from moye.kernels.gemm.sm90.config import WarpgroupConfig
-from moye.kernels.gemm.sm90.host import OUTPUTS, copied_along_K, gemm_sm90, microseconds, shallow, suits
+from moye.kernels.gemm.sm90.host import OUTPUTS, gemm_sm90, shallow, suits
 
 _EPILOGUE = ("bias", "residual", "activation", "config", "splits")
-_SURE = 0.75                            # of the time, where the rates of one of two models are no measured ones
 _HOPPER = ("gated", "row_scale", "col_scale", "scale_a", "scale_b", "fast_accum")
 
 
@@ -79,14 +78,4 @@ def _on_hopper(A: Any, B: Any, C: Any, a: Any, epilogue: dict[str, Any]) -> bool
         raise mo.ArgumentError(f"gemm: {', '.join(asked)} needs gemm_sm90, which multiplies no {a.dtype}, but "
                                f"{', '.join(map(str, OUTPUTS))}")
     b, c = mo.describe(B), mo.describe(C)
-    return bool(asked) or (arch == "sm_90a" and not other and suits(a, b, c) and not shallow(a, b, c)
-                           and not _as_they_lie(a, b, c))
-
-
-def _as_they_lie(a: Any, b: Any, c: Any) -> bool:
-    """Whether ``gemm_sm80``, which shifts rows that begin anywhere itself, should take less than copies cost."""
-    if not copied_along_K(a, b) or 0 in c.shape or len(c.shape) != 2:
-        return False
-    (M, K), N, count = a.shape, b.shape[0], mo.multiprocessors(c)
-    near = [x._replace(ptr=x.ptr % 16) for x in (a, b, c)]
-    return expected(M, N, K, a.dtype, count) < _SURE * microseconds(*near, count)
+    return bool(asked) or (arch == "sm_90a" and not other and suits(a, b, c) and not shallow(a, b, c))

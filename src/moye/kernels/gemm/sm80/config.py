@@ -142,13 +142,6 @@ def options(K: int, dtype: Any, arch: int, *, shifted: bool) -> list[tuple[Tenso
             if splits == 1 or K // config.bK >= 4 * splits]
 
 
-@functools.lru_cache(maxsize=4096)
-def expected(M: int, N: int, K: int, dtype: Any, multiprocessors: int) -> float:
-    """Microseconds that a product of rows that begin anywhere should take."""
-    config, splits = choose(M, N, K, 1, dtype, multiprocessors, 90, shifted=True)
-    return 1e6 * modelled(config, splits, M, N, K, 1, dtype.bytes, multiprocessors)
-
-
 def modelled(config: TensorConfig, splits: int, M: int, N: int, K: int, batches: int, width: int,
              multiprocessors: int) -> float:
     """Seconds that this configuration should take on operands of ``width`` bytes an element."""

@@ -27,7 +27,7 @@ from moye.kernels.gemm.parts.arguments import (
     scalar,
 )
 from moye.kernels.gemm.parts.epilogues import ACTIVATIONS
-from moye.kernels.gemm.sm90.config import MOST, Problem, WarpgroupConfig, choose, estimate, resident
+from moye.kernels.gemm.sm90.config import MOST, Problem, WarpgroupConfig, choose, resident
 from moye.kernels.gemm.sm90.fusion import Fusion
 from moye.kernels.gemm.sm90.kernel import gemm_sm90_kernel
 from moye.kernels.gemm.sm90.plan import Plan, make_plan
@@ -317,16 +317,3 @@ def shallow(a: Any, b: Any, c: Any) -> bool:
     """
     return a.dtype in _HALF and a.shape[1] <= _SHALLOW and \
         (loaded(a) is None or loaded(b) is None or not stored(c, "warpgroup"))
-
-
-def copied_along_K(a: Any, b: Any) -> bool:
-    """Whether some operand is copied first, and all that are have 16 bits and are contiguous along K."""
-    copied = [x for x in (a, b) if loaded(x) is None]
-    return bool(copied) and a.dtype in _HALF and all(len(x.shape) == 2 and x.strides[1] == 1 for x in copied)
-
-
-@functools.lru_cache(maxsize=4096)
-def microseconds(a: Any, b: Any, c: Any, multiprocessors: int) -> float:
-    """What the model of costs expects of the product, and of copying first what TMA cannot describe."""
-    problem = problem_of(a, b, c, Fusion(), False)
-    return estimate(choose(problem, multiprocessors), problem, multiprocessors)
