@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 import moye.torch  # noqa: E402
 from moye.errors import ArgumentError  # noqa: E402
 from moye.torch.operators.linear import _linear  # noqa: E402
-from operators import check_fake, check_operator, check_reference, graphs_of_shapes  # noqa: E402
+from operators import check_fake, check_one_graph, check_operator, check_reference  # noqa: E402
 
 
 def operands(x, N, dtype=torch.float64, bias=True, grad=True):
@@ -53,7 +53,7 @@ def test_edges(shape):
 
 def test_one_graph_for_all_shapes():
     calls = [(*operands((rows, 8), 10), "none", False) for rows in (6, 9, 12)]
-    assert graphs_of_shapes(_linear, calls, backward=True) == 1
+    check_one_graph(_linear, calls, backward=True)
 
 
 def test_autocast():

@@ -18,14 +18,15 @@ if TYPE_CHECKING:
     from moye.torch.operator import Operator
 
 
-def op(name: str, *, mutates: Sequence[str] = (), fake: Callable[..., Any] | None = None,
+def op(name: str, *, mutates: Sequence[str] = (), schema: str | None = None, fake: Callable[..., Any] | None = None,
        autocast: Any = None) -> Callable[[Callable[..., Any]], Operator]:
     """A decorator that makes an operator of PyTorch, ``torch.ops.library.name``, of a function that launches kernels.
 
     ``name`` is "library::name".  The schema is that of the annotations: ``torch.Tensor``, ``torch.Tensor | None``,
     ``list[torch.Tensor]``, ``int`` (a symbol where extents are dynamic), ``float``, ``bool``, ``str``, ``torch.dtype``,
     these with ``| None``, and as a result one tensor, a tuple of tensors or None.  The function returns new tensors and
-    writes none of its arguments but those that ``mutates`` names.
+    writes none of its arguments but those that ``mutates`` names.  A ``schema`` in torch's words, such as
+    "(Tensor x, Tensor(a!) out, Scalar alpha=1) -> ()", takes the place of annotations and ``mutates``.
 
     ``fake(*args)`` returns empty tensors of the result's shapes, strides and dtypes.  Without it the function itself
     runs for that on tensors without memory: its launches do nothing, and what it asks of a tensor's memory is refused.
@@ -45,4 +46,4 @@ def op(name: str, *, mutates: Sequence[str] = (), fake: Callable[..., Any] | Non
             raise
         raise UnsupportedError("torch_op makes operators of PyTorch, and this Python has no torch",
                                hint="pip install torch") from None
-    return lambda function: Operator(function, name, tuple(mutates), fake, autocast)
+    return lambda function: Operator(function, name, tuple(mutates), schema, fake, autocast)

@@ -31,12 +31,13 @@ _defined: dict[str, Operator] = {}
 class Operator:
     """A function that is an operator of PyTorch; ``moye.torch.op`` makes it."""
 
-    def __init__(self, function: Callable[..., Any], name: str, mutates: tuple[str, ...],
+    def __init__(self, function: Callable[..., Any], name: str, mutates: tuple[str, ...], schema: str | None,
                  fake: Callable[..., Any] | None, autocast: Any) -> None:
         if not isinstance(function, types.FunctionType):
             raise ArgumentError(f"torch_op decorates Python functions, not {function!r}")
-        self.function, self.name, self.mutates = function, name, mutates
-        self.schema = _schema(function, name, mutates)
+        self.function, self.name = function, name
+        self.schema = schema or _schema(function, name, mutates)
+        self.mutates = _written(self.schema, name)
         self._fake = fake
         self._gradient: Callable[..., Any] | None = None
         self._setup: Callable[..., Any] | None = None
@@ -106,23 +107,40 @@ class Operator:
         self._library: Any = library
         library.define(f"{word}{self.schema}", tags=(torch.Tag.pt2_compliant_tag,))
         _defined[self.name] = self
+        defined: Any = getattr(getattr(torch.ops, space), word).default
         for device in DEVICES:
-            library.impl(word, self.function, device)
+            library.impl(word, self._carry_out if defined._schema.returns else self.function, device)
         torch.library.register_fake(self.name, self._shapes, lib=library)
         if not self.mutates:
             torch.library.register_autograd(self.name, self.gradient, setup_context=self.keep, lib=library)
-        library.impl(word, self._no_vmap, "FuncTorchBatched")
-        defined: Any = getattr(getattr(torch.ops, space), word).default
+        library.impl(word, self.untransformed, "FuncTorchBatched")
         for device in DEVICES if self.autocast is not None else ():
             library.impl(word, _casting(defined, self.autocast, device), f"Autocast{device}")
         return defined
 
+    def _carry_out(self, *args: Any, **kwargs: Any) -> Any:
+        """What the dispatcher calls: the function.  A graph may use the memory of an argument again for its result."""
+        result = self.function(*args, **kwargs)
+        for x in result if isinstance(result, (tuple, list)) else (result,):
+            for y in args:
+                if x is y:
+                    raise ArgumentError(f"{self.name} returns one of its arguments, and torch expects new tensors",
+                                        hint="return a copy: x.clone()")
+        return result
+
     def _shapes(self, *args: Any, **kwargs: Any) -> Any:
-        """The result on tensors without memory."""
+        """The result on tensors without memory; what returns nothing does nothing there."""
+        if not self.overload._schema.returns:
+            return None
         if self._fake is not None:
             return self._fake(*args, **kwargs)
-        with launch_nothing():
-            return self.function(*args, **kwargs)
+        try:
+            with launch_nothing():
+                return self.function(*args, **kwargs)
+        except ArgumentError as error:
+            raise UnsupportedError(f"{self.name} needs a fake function, which says the shapes of its result, because "
+                                   f"its own cannot run without memory: {str(error).partition(chr(10))[0]}",
+                                   hint=f"@{self.function.__name__}.fake") from error
 
     def keep(self, ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         """Keep in ``ctx`` what the gradient needs."""
@@ -140,8 +158,10 @@ class Operator:
             found = self._gradient(ctx, *gradients)
         return _once(self.name, found)
 
-    def _no_vmap(self, *args: Any, **kwargs: Any) -> Any:
-        raise UnsupportedError(f"{self.name} has no rule for torch.vmap", hint="call it on the whole batch")
+    def untransformed(self, *args: Any, **kwargs: Any) -> Any:
+        """What a transform of ``torch.func`` gets."""
+        raise UnsupportedError(f"{self.name} has no rule for torch.vmap and the transforms of torch.func",
+                               hint="call it on the whole batch, and differentiate it by torch.autograd")
 
 
 def _schema(function: Callable[..., Any], name: str, mutates: Sequence[str]) -> str:
@@ -151,16 +171,30 @@ def _schema(function: Callable[..., Any], name: str, mutates: Sequence[str]) -> 
     if unknown:
         raise ArgumentError(f"{name}: mutates names {', '.join(unknown)}, and the parameters are "
                             f"{', '.join(parameters)}")
-    only = [word for word, x in parameters.items() if x.kind is x.KEYWORD_ONLY]
-    if only and not mutates:
-        raise ArgumentError(f"{name}: {', '.join(only)} can be passed by name alone, which torch's autograd does not "
-                            "take", hint="leave out the * of the signature")
     try:
         found: str = torch.library.infer_schema(function, mutates_args=tuple(mutates))
     except (ValueError, TypeError, NameError) as error:
         told = str(error).replace("infer_schema(func): ", "").partition(". ")[0].partition("Got func")[0].strip(" .")
         raise ArgumentError(f"{name}: {told}") from None
     return found
+
+
+def _written(schema: str, name: str) -> tuple[str, ...]:
+    """The arguments that a schema says are written; ArgumentError for what is no schema."""
+    try:
+        parsed = torch._C.parse_schema(f"{name}{schema}")
+    except RuntimeError as error:
+        raise ArgumentError(f"{name}: torch does not read the schema {schema!r}: "
+                            f"{str(error).strip().partition(chr(10))[0]}") from None
+    private = [a.name for a in parsed.arguments if a.name.startswith("_")]
+    if private:
+        raise ArgumentError(f"{name}: the parameter {private[0]} begins with an underscore")
+    only = [a.name for a in parsed.arguments if a.kwarg_only]
+    written = tuple(a.name for a in parsed.arguments if a.alias_info is not None and a.alias_info.is_write)
+    if only and not written:
+        raise ArgumentError(f"{name}: {', '.join(only)} can be passed by name alone, which torch's autograd does not "
+                            "take", hint="leave out the * of the signature")
+    return written
 
 
 def _node(operator: Operator) -> Any:
