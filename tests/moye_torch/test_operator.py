@@ -16,6 +16,15 @@ from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 import moye as mo  # noqa: E402
 from moye.errors import ArgumentError, UnsupportedError  # noqa: E402
 from moye.torch import calls, op  # noqa: E402
+from operator_kernels import (  # noqa: E402
+    add_kernel,
+    keep_alpha,
+    multiply_into,
+    numbers,
+    parts,
+    scaled_add,
+    square,
+)
 from operators import (  # noqa: E402
     check_compiled,
     check_one_graph,
@@ -24,80 +33,6 @@ from operators import (  # noqa: E402
     outcome,
     same,
 )
-
-THREADS = 128
-ran: list[str] = []
-
-
-@mo.kernel
-def add_kernel(out, x, y, alpha):
-    i = mo.block_idx().x * THREADS + mo.thread_idx().x
-    if i < mo.size(out):
-        out[i] = x[i] + alpha * y[i]
-
-
-def added(out, x, y, alpha):
-    add_kernel[mo.ceil_div(out.numel(), THREADS), THREADS](out.view(-1), x.reshape(-1), y.reshape(-1), alpha)
-
-
-@op("testing::scaled_add", autocast=torch.float16)
-def scaled_add(x: Tensor, y: Tensor, alpha: float = 1.0) -> Tensor:
-    """x + alpha * y, shapes alike."""
-    ran.append("scaled_add")
-    out = torch.empty_like(x, memory_format=torch.contiguous_format)
-    added(out, x, y, alpha)
-    return out
-
-
-def _keep_alpha(ctx, inputs, output):
-    ctx.alpha = inputs[2]
-
-
-@scaled_add.backward(setup=_keep_alpha, differentiable=True)
-def _(ctx, gradient):
-    return gradient, scaled_add(torch.zeros_like(gradient), gradient, ctx.alpha), None
-
-
-@op("testing::square")
-def square(x: Tensor) -> Tensor:
-    out = torch.zeros_like(x)
-    multiply_into(out, x, x)
-    return out
-
-
-@square.backward(setup=lambda ctx, inputs, output: ctx.save_for_backward(*inputs))
-def _(ctx, gradient):
-    out = torch.zeros_like(gradient)
-    multiply_into(out, gradient, 2 * ctx.saved_tensors[0])
-    return out
-
-
-@mo.kernel
-def multiply_kernel(out, x, y):
-    i = mo.block_idx().x * THREADS + mo.thread_idx().x
-    if i < mo.size(out):
-        out[i] += x[i] * y[i]
-
-
-@op("testing::multiply_into", mutates=("out",))
-def multiply_into(out: Tensor, x: Tensor, y: Tensor, *, times: int = 1) -> None:
-    for _ in range(times):
-        multiply_kernel[mo.ceil_div(out.numel(), THREADS), THREADS](out.view(-1), x.reshape(-1), y.reshape(-1))
-
-
-@op("testing::parts", fake=lambda xs, of, negate, name, dtype: (xs[0].new_empty(xs[0].shape[0], dtype=dtype),
-                                                               xs[0].new_empty(of)))
-def parts(xs: list[Tensor], of: int, negate: bool = False, name: str = "", dtype: torch.dtype = torch.float32
-          ) -> tuple[Tensor, Tensor]:
-    first, second = (torch.zeros(n, dtype=kind) for n, kind in ((xs[0].shape[0], dtype), (of, xs[0].dtype)))
-    for x in xs:
-        added(first, first.clone(), x.to(dtype), -1.0 if negate else 1.0)
-    return first, second
-
-
-def numbers(*shape, dtype=torch.float64, grad=True):
-    generator = torch.Generator().manual_seed(sum(shape))
-    return torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype).requires_grad_(grad)
 
 
 def test_all_of_it():
@@ -214,7 +149,7 @@ def test_without_the_private_functions_of_torch(monkeypatch):
     """Calls go through the dispatcher then, and mean the same."""
     monkeypatch.setattr(calls, "_watchers", dict)
     plain = op("testing::plain_add")(scaled_add.function)
-    plain.backward(scaled_add._gradient, setup=_keep_alpha, differentiable=True)
+    plain.backward(scaled_add._gradient, setup=keep_alpha, differentiable=True)
     assert "_function" not in plain._call.__code__.co_freevars
     arguments = (numbers(9), numbers(9), 2.0)
     same(outcome(plain, arguments), outcome(scaled_add, arguments), "through the dispatcher")

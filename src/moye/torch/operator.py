@@ -132,8 +132,9 @@ class Operator:
         """The result on tensors without memory; what returns nothing does nothing there."""
         if not self.overload._schema.returns:
             return None
-        if self._fake is not None:
-            return self._fake(*args, **kwargs)
+        if self._fake is not None:                      # torch leaves out arguments that have their default
+            places = [a for a in self.overload._schema.arguments if not a.kwarg_only and a.name not in kwargs]
+            return self._fake(*args, *(a.default_value for a in places[len(args):]), **kwargs)
         try:
             with launch_nothing():
                 return self.function(*args, **kwargs)
