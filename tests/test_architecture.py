@@ -23,7 +23,8 @@ ROOMS = ["errors", "env", "depth", "origin", "dtypes", "display", "hardware", "l
          "sim.findings", "sim.values", "sim.flow", "sim.costs", "sim.checks", "sim.operations", "sim.timeline",
          "sim.generate", "sim.machine",
          "runtime", "runtime.check", "runtime.tuning", "pictures", "testing", "pytest_plugin", "cli",
-         "kernels", "kernels.gemm.parts", "kernels.gemm.simt", "kernels.gemm.sm80", "kernels.gemm.sm90", "kernels.gemm"]
+         "kernels", "kernels.gemm.parts", "kernels.gemm.simt", "kernels.gemm.sm80", "kernels.gemm.sm90", "kernels.gemm",
+         "kernels.attention.parts", "kernels.attention.sm80", "kernels.attention.sm90", "kernels.attention"]
 # The same inside a room; a module that is not listed is bound only by the ban on cycles.
 INSIDE = {
     "layout": ["ints", "tuples", "layout", "algebra", "swizzle"],
@@ -68,9 +69,11 @@ ALONE = {
         "lang.swaps", "sim.generate.guarded", "sim.machine.cluster_barrier", "tensor.operators",
         "tensor.retile"),
     "what another library asks for, which no one else reads": ("kernels.gemm.operator",),
+    "what a launch is, and what a kernel is compiled for": (
+        "kernels.attention.sm80.host", "kernels.attention.sm90.host", "kernels.attention.sm90.plan"),
     "the home of public names": (
-        "kernels.gemm.dispatch", "kernels.gemm.tuned", "schedulers.quantisation", "tensor.async_stores",
-        "tensor.smem_atoms"),
+        "kernels.attention.dispatch", "kernels.gemm.dispatch", "kernels.gemm.tuned", "schedulers.quantisation",
+        "tensor.async_stores", "tensor.smem_atoms"),
 }
 
 TOP = {".ci", ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "NOTICE", "README.md",
