@@ -1,10 +1,11 @@
-"""Kernels written in moye's public language: matrix products on the ordinary cores and on tensor cores, copies for TMA.
+"""Kernels written in moye's public language: matrix products, copies for TMA, and what is bound by memory around them.
 
 In: arrays of any library that moye takes.  Out: results written into the output array.
 
     from moye.kernels import gemm; gemm(A, B, C)      # C = A @ B.T
 """
 
+from moye.kernels.gated import geglu, geglu_backward, swiglu, swiglu_backward
 from moye.kernels.gemm.dispatch import gemm
 from moye.kernels.gemm.simt.config import TileConfig
 from moye.kernels.gemm.simt.kernel import gemm_simt
@@ -14,7 +15,11 @@ from moye.kernels.gemm.sm90.config import WarpgroupConfig
 from moye.kernels.gemm.sm90.grouped import grouped_gemm_sm90
 from moye.kernels.gemm.sm90.host import gemm_sm90
 from moye.kernels.gemm.tuned import tuned_gemm_simt, tuned_gemm_sm90
+from moye.kernels.moves import permute, transpose
 from moye.kernels.pack import packed
 
-__all__ = ["TensorConfig", "TileConfig", "WarpgroupConfig", "gemm", "gemm_simt", "gemm_sm80", "gemm_sm90",
-           "grouped_gemm_sm90", "packed", "tuned_gemm_simt", "tuned_gemm_sm90"]
+__all__ = [
+    "TensorConfig", "TileConfig", "WarpgroupConfig", "geglu", "geglu_backward", "gemm", "gemm_simt", "gemm_sm80",
+    "gemm_sm90", "grouped_gemm_sm90", "packed", "permute", "swiglu", "swiglu_backward", "transpose", "tuned_gemm_simt",
+    "tuned_gemm_sm90",
+]
