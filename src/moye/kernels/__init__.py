@@ -5,6 +5,7 @@ In: arrays of any library that moye takes.  Out: results written into the output
     from moye.kernels import gemm; gemm(A, B, C)      # C = A @ B.T
 """
 
+from moye.kernels.embedding import embedding, embedding_backward
 from moye.kernels.gated import geglu, geglu_backward, swiglu, swiglu_backward
 from moye.kernels.gemm.dispatch import gemm
 from moye.kernels.gemm.simt.config import TileConfig
@@ -17,9 +18,10 @@ from moye.kernels.gemm.sm90.host import gemm_sm90
 from moye.kernels.gemm.tuned import tuned_gemm_simt, tuned_gemm_sm90
 from moye.kernels.moves import permute, transpose
 from moye.kernels.pack import packed
+from moye.kernels.rope import rope
 
 __all__ = [
-    "TensorConfig", "TileConfig", "WarpgroupConfig", "geglu", "geglu_backward", "gemm", "gemm_simt", "gemm_sm80",
-    "gemm_sm90", "grouped_gemm_sm90", "packed", "permute", "swiglu", "swiglu_backward", "transpose", "tuned_gemm_simt",
-    "tuned_gemm_sm90",
+    "TensorConfig", "TileConfig", "WarpgroupConfig", "embedding", "embedding_backward", "geglu", "geglu_backward",
+    "gemm", "gemm_simt", "gemm_sm80", "gemm_sm90", "grouped_gemm_sm90", "packed", "permute", "rope", "swiglu",
+    "swiglu_backward", "transpose", "tuned_gemm_simt", "tuned_gemm_sm90",
 ]

@@ -5,8 +5,8 @@ In: an array.  Out: another one of its dtype, with its axes in another order.
     transpose(out, x)                           # out[j, i] = x[i, j]
     permute(out, x, (0, 2, 1, 3))               # out[b, h, s, d] = x[b, s, h, d]
 
-Axes that memory runs through alike are one (``views.merged``).  If then one mode is contiguous on both sides, it goes in
-vectors.  If each side has its own, tiles go through swizzled shared memory, 16 bytes at a time and without a bank
+Axes that memory runs through alike are one (``views.merged``).  If one mode is then contiguous on both sides, it goes
+in vectors.  If each side has its own, tiles go through swizzled shared memory, 16 bytes at a time and without a bank
 conflict: a thread reads a square of v x v elements as v vectors and transposes it in registers.
 """
 
