@@ -23,8 +23,8 @@ def shape_of(rng, rank=None, most=4096, extents=EXTENTS):
 
 def laid_out(rng, x, plain=0.4):
     """The values of x in other memory: axes in any order, gaps, steps, any offset; contiguous with this probability."""
-    if rng.random() < plain:
-        return np.ascontiguousarray(x)
+    if not x.ndim or rng.random() < plain:
+        return np.array(x, order="C")
     order = rng.permutation(x.ndim) if rng.random() < 0.6 else np.arange(x.ndim)
     steps = rng.choice([1, 1, 1, 2], x.ndim)
     gaps = rng.choice([0, 0, 1, 3, 8], x.ndim)

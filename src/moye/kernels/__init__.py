@@ -18,10 +18,11 @@ from moye.kernels.gemm.sm90.host import gemm_sm90
 from moye.kernels.gemm.tuned import tuned_gemm_simt, tuned_gemm_sm90
 from moye.kernels.moves import permute, transpose
 from moye.kernels.pack import packed
+from moye.kernels.reductions import reduce
 from moye.kernels.rope import rope
 
 __all__ = [
     "TensorConfig", "TileConfig", "WarpgroupConfig", "embedding", "embedding_backward", "geglu", "geglu_backward",
-    "gemm", "gemm_simt", "gemm_sm80", "gemm_sm90", "grouped_gemm_sm90", "packed", "permute", "rope", "swiglu",
-    "swiglu_backward", "transpose", "tuned_gemm_simt", "tuned_gemm_sm90",
+    "gemm", "gemm_simt", "gemm_sm80", "gemm_sm90", "grouped_gemm_sm90", "packed", "permute", "reduce", "rope",
+    "swiglu", "swiglu_backward", "transpose", "tuned_gemm_simt", "tuned_gemm_sm90",
 ]
