@@ -20,9 +20,10 @@ from moye.kernels.moves import permute, transpose
 from moye.kernels.pack import packed
 from moye.kernels.reductions import reduce
 from moye.kernels.rope import rope
+from moye.kernels.scans import cumsum
 
 __all__ = [
-    "TensorConfig", "TileConfig", "WarpgroupConfig", "embedding", "embedding_backward", "geglu", "geglu_backward",
-    "gemm", "gemm_simt", "gemm_sm80", "gemm_sm90", "grouped_gemm_sm90", "packed", "permute", "reduce", "rope",
-    "swiglu", "swiglu_backward", "transpose", "tuned_gemm_simt", "tuned_gemm_sm90",
+    "TensorConfig", "TileConfig", "WarpgroupConfig", "cumsum", "embedding", "embedding_backward", "geglu",
+    "geglu_backward", "gemm", "gemm_simt", "gemm_sm80", "gemm_sm90", "grouped_gemm_sm90", "packed", "permute",
+    "reduce", "rope", "swiglu", "swiglu_backward", "transpose", "tuned_gemm_simt", "tuned_gemm_sm90",
 ]
