@@ -178,8 +178,8 @@ static void saxpy(void **parameters)
 
 static void product(void **parameters)
 {
-    float *C = AT(0, float *), *A = AT(1, float *), *B = AT(2, float *);
-    const int M = AT(3, int), N = AT(4, int), ldc = AT(5, int), K = AT(6, int), lda = AT(7, int), ldb = AT(8, int);
+    float *C = AT(0, float *), *A = AT(4, float *), *B = AT(7, float *);
+    const int M = AT(1, int), N = AT(2, int), ldc = AT(3, int), K = AT(5, int), lda = AT(6, int), ldb = AT(8, int);
     for (int i = 0; i < M; i++) {
         for (int j = 0; j < N; j++) {
             float sum = 0;

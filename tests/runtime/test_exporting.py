@@ -12,16 +12,10 @@ import pytest
 
 import exported_c
 import moye as mo
+from export_kernels import saxpy
 from exported_c import array, f32, i64, stream
 
 MOST = 2**31
-
-
-@mo.kernel
-def saxpy(y, x, a):
-    i = mo.block_idx().x * 256 + mo.thread_idx().x
-    if i < mo.size(x):
-        y[i] = a * x[i] + y[i]
 
 
 def vector(n=1024, **how):

@@ -9,10 +9,9 @@ import pytest
 
 import exported_c
 import moye as mo
+from export_kernels import BOXES, across, boxes, meet
 from exported_c import array, i64, stream
 from moye.cuda.device.tensor_maps import NUMBERS
-
-BOXES = mo.tile_to_shape(mo.smem_layout_atom(mo.float32, "k"), (64, 32))
 
 
 def like(shape, strides=None, dtype=mo.float32, **how):
@@ -28,23 +27,6 @@ def grid(x=1, y=1, z=1):
 
 
 # --- TMA -------------------------------------------------------------------------------------------------------------
-
-
-@mo.kernel
-def boxes(load, store):
-    bM, bN = load.tile
-    bx, by, _ = mo.block_idx()
-    smem = mo.shared_array(load.dtype, load.smem_layout)
-    arrived = mo.mbarrier_array(1)
-    if mo.thread_idx().x == 0:
-        mo.mbarrier_init(arrived, 0, 1)
-        mo.fence_mbarrier_init()
-        mo.mbarrier_arrive_expect_tx(arrived, 0, load.bytes)
-        mo.copyto(load, smem, mo.tile(load.tensor, (bM, bN), (bx, by)), barrier=(arrived, 0))
-        mo.mbarrier_wait(arrived, 0, 0)
-        mo.copyto(store, mo.tile(store.tensor, (bM, bN), (bx, by)), smem)
-        mo.tma_store_arrive()
-        mo.tma_store_wait(0)
 
 
 def boxes_call(M, N, ld, src=0x10000, dst=0x900000):
@@ -103,16 +85,6 @@ def test_the_numbers_of_the_driver():
 # --- options of a launch ---------------------------------------------------------------------------------------------
 
 
-@mo.kernel
-def across(y):
-    part = mo.shared_array(mo.float32, 1)
-    if mo.thread_idx().x == 0:
-        part[0] = mo.float32(mo.cluster_rank())
-    mo.cluster_sync()
-    y[mo.block_idx().x] = mo.map_shared_rank(part, 0)[0]
-    mo.cluster_sync()
-
-
 def test_clusters_and_dependent_launches(tmp_path):
     it = built(tmp_path, across, mo.Specialisation(like((64,)), block=32, cluster=4, dependent=True))
     y = array(0x10000, (64,), (1,))
@@ -128,17 +100,10 @@ def test_clusters_of_more_than_8_blocks_opt_in(tmp_path):
     assert told[0] == 0 and "set across 14 1" in notes
 
 
-@mo.kernel
-def meet(y):
-    y[mo.block_idx().x] = 1.0
-    mo.grid_sync()
-    y[mo.block_idx().x] += y[0]
-
-
 def test_grids_that_meet_are_cooperative_and_resident(tmp_path):
-    it = built(tmp_path, meet, mo.Specialisation(like((64,)), block=32))
-    y = array(0x10000, (64,), (1,))
-    told, notes = it.run([("meet", [*grid(8), y, stream()]), ("meet", [*grid(9), y, stream()])])
+    it = built(tmp_path, meet, mo.Specialisation(like((64,)), like((64,)), block=32))
+    z, y = array(0x10000, (64,), (1,)), array(0x20000, (64,), (1,))
+    told, notes = it.run([("meet", [*grid(8), z, y, stream()]), ("meet", [*grid(9), z, y, stream()])])
     assert told[0][0] == 0 and notes[-1].endswith("attribute=2:1,0,0")
     assert told[1][1].startswith("the blocks of the grid meet (grid_sync), and the device does not hold all of them")
 
