@@ -19,7 +19,7 @@ SRC = Path(__file__).parents[1] / "src" / "moye"
 ROOMS = ["errors", "env", "depth", "origin", "dtypes", "display", "hardware", "layout", "layout.analysis", "atoms",
          "mma", "ir",
          "tensor", "lang", "pipelines", "schedulers", "passes",
-         "cuda.printing", "cuda.compiler", "cuda.device",
+         "cuda.printing", "cuda.compiler", "cuda.device", "cuda.export",
          "sim.findings", "sim.values", "sim.flow", "sim.costs", "sim.checks", "sim.operations", "sim.timeline",
          "sim.generate", "sim.machine",
          "runtime", "runtime.check", "runtime.tuning", "pictures", "testing", "pytest_plugin", "cli",
@@ -60,7 +60,7 @@ ALONE = {
         "cuda.printing.matrix_copies", "cuda.printing.pins", "cuda.printing.reductions", "sim.operations.async_stores",
         "sim.operations.inline", "tensor.matrix_copy"),
     "of another room than its importer": (
-        "cuda.device.tensor_maps", "ir.text", "sim.costs.table", "sim.costs.tma_boxes", "sim.flow.choices",
+        "ir.text", "sim.costs.table", "sim.costs.tma_boxes", "sim.flow.choices",
         "sim.flow.spins"),
     "words for users, which no other code of the importer needs": (
         "lang.foreign_errors", "runtime.check.report_html", "runtime.host_text", "runtime.respecialised",
