@@ -63,14 +63,15 @@ ALONE = {
     "words for users, which no other code of the importer needs": (
         "lang.foreign_errors", "runtime.check.report_html", "runtime.host_text", "runtime.respecialised",
         "runtime.snapshots"),
-    "a process of its own, or loaded without what the importer loads": ("runtime.toolchain", "runtime.tuning.worker"),
+    "a process of its own, or loaded without what the importer loads": (
+        "runtime.toolchain", "runtime.tuning.worker", "testing.tampering"),
     "a type or a table of its own, and the importer is long": (
         "lang.swaps", "sim.generate.guarded", "sim.machine.cluster_barrier", "tensor.operators",
         "tensor.retile"),
     "what another library asks for, which no one else reads": ("kernels.gemm.operator",),
     "the home of public names": (
         "kernels.gemm.dispatch", "kernels.gemm.tuned", "schedulers.quantisation", "tensor.async_stores",
-        "tensor.smem_atoms"),
+        "tensor.smem_atoms", "testing.host_arrays", "testing.properties"),
 }
 
 TOP = {".ci", ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "NOTICE", "README.md",
