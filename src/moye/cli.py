@@ -1,4 +1,4 @@
-"""The ``moye`` command: version, environment, pictures of layouts, checks and timelines of scripts, the disk cache.
+"""The ``moye`` command: version, environment, pictures of layouts, checks, timelines, puzzles, the disk cache.
 
 In: a command line.  Out: text on stdout, exit status 0; one sentence on stderr and 1 where something is wrong (of
 ``moye check``: 1 for a violation, 2 where the script is missing or fails itself).
@@ -49,6 +49,7 @@ def main(args: Sequence[str] | None = None) -> None:
         timeline(script, output, launch, arguments or ())
 
     app.command(name="timeline", help=str(timeline.__doc__))(draw_timeline)
+    app.add_typer(_puzzles(typer), name="puzzles")
     app.command(name="check", context_settings={"ignore_unknown_options": True})(_check(typer))
 
     try:
@@ -159,6 +160,13 @@ def _check(typer: Any) -> Callable[..., None]:
         sys.exit(outcome.status(fail_on_unsupported=fail_on_unsupported))
 
     return check
+
+
+def _puzzles(typer: Any) -> Any:
+    """The commands of ``moye puzzles``."""
+    from moye.puzzles.terminal import commands
+
+    return commands(typer)
 
 
 def cache_ls() -> None:

@@ -163,7 +163,8 @@ def _prime_below(n: int) -> int:
 
 def cases(make: Make, sizes: Iterable[Sequence[int]], *, seeds: Sequence[int] = (0, 1),
           outputs: tuple[str, ...] = ("out",), updated: tuple[str, ...] = (), strided: Sequence[str] = (),
-          aliased: Sequence[tuple[str, str]] = (), special: bool = False, goals: Goals | None = None, **common: Any) -> list[Case]:
+          aliased: Sequence[tuple[str, str]] = (), special: bool = False, goals: Goals | None = None,
+          **common: Any) -> list[Case]:
     """Cases of one function at several sizes, and variants of the first size.
 
     ``make(rng, *size)`` draws the arguments by name.  The first size is drawn with every seed, and has the ``goals``;
