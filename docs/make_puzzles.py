@@ -28,7 +28,8 @@ moye puzzles notebook                           # all of them as puzzles.ipynb
 ```
 
 Progress is kept in `puzzles/progress.json`, in the folder where you work. In Python,
-`moye.puzzles.check(6, "puzzles/p06_first_copy.py")` gives the verdict. It is made by [`mo.testing.judge`](judge.md), which judges any kernel.
+`moye.puzzles.check(6, "puzzles/p06_first_copy.py")` gives the verdict.
+It is made by [`mo.testing.judge`](judge.md), which judges any kernel.
 """
 
 

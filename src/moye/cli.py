@@ -1,5 +1,4 @@
-"""The ``moye`` command: version, environment, pictures of layouts, checks and timelines of scripts, C, the disk cache.
-"""The ``moye`` command: version, environment, pictures of layouts, checks, timelines, puzzles, the disk cache.
+"""The ``moye`` command: version, environment, pictures of layouts, checks, timelines, puzzles, C, the disk cache.
 
 In: a command line.  Out: text on stdout, exit status 0; one sentence on stderr and 1 where something is wrong (of
 ``moye check``: 1 for a violation, 2 where the script is missing or fails itself).
@@ -194,6 +193,8 @@ def _build(typer: Any) -> Callable[..., None]:
         print(f"{written.header}\n{written.source}: {', '.join(written.functions)}")
 
     return build
+
+
 def _puzzles(typer: Any) -> Any:
     """The commands of ``moye puzzles``."""
     from moye.puzzles.terminal import commands

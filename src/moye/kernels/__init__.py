@@ -1,5 +1,3 @@
-"""Kernels written in moye's public language: matrix products on the ordinary cores and on tensor cores, copies for TMA.
-And attention.
 """Kernels written in moye's public language: matrix products, copies for TMA, and what is bound by memory around them.
 
 In: arrays of any library that moye takes.  Out: results written into the output array.
@@ -25,10 +23,8 @@ from moye.kernels.reductions import reduce
 from moye.kernels.rope import rope
 from moye.kernels.scans import cumsum
 
-__all__ = ["TensorConfig", "TileConfig", "WarpgroupConfig", "attention", "gemm", "gemm_simt", "gemm_sm80", "gemm_sm90",
-           "grouped_gemm_sm90", "packed", "tuned_gemm_simt", "tuned_gemm_sm90"]
 __all__ = [
-    "TensorConfig", "TileConfig", "WarpgroupConfig", "cumsum", "embedding", "embedding_backward", "geglu",
-    "geglu_backward", "gemm", "gemm_simt", "gemm_sm80", "gemm_sm90", "grouped_gemm_sm90", "packed", "permute",
-    "reduce", "rope", "swiglu", "swiglu_backward", "transpose", "tuned_gemm_simt", "tuned_gemm_sm90",
+    "TensorConfig", "TileConfig", "WarpgroupConfig", "attention", "cumsum", "embedding", "embedding_backward",
+    "geglu", "geglu_backward", "gemm", "gemm_simt", "gemm_sm80", "gemm_sm90", "grouped_gemm_sm90", "packed",
+    "permute", "reduce", "rope", "swiglu", "swiglu_backward", "transpose", "tuned_gemm_simt", "tuned_gemm_sm90",
 ]
