@@ -118,6 +118,7 @@ _HOME: dict[str, tuple[str, str]] = {
     "draw": ("moye.pictures", "draw"), "Picture": ("moye.pictures", "Picture"),
     "autotune": ("moye.runtime.tuning.tune", "autotune"), "Config": ("moye.runtime.tuning.tune", "Config"),
     "compile_only": ("moye.runtime.prepare", "compile_only"), "kernel": ("moye.runtime.kernel", "kernel"),
+    **{name: ("moye.runtime.exporting", name) for name in ("Export", "Exported", "Specialisation", "export")},
     "check": ("moye.runtime.check.check", "check"),
     "checking": ("moye.runtime.check.checking", "checking"),
     "Report": ("moye.runtime.check.report", "Report"), "timelines": ("moye.runtime.simulate", "timelines"),

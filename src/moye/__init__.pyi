@@ -333,6 +333,12 @@ from moye.runtime.compile import (
     multiprocessors as multiprocessors,
     resident_clusters as resident_clusters,
 )
+from moye.runtime.exporting import (
+    Export as Export,
+    Exported as Exported,
+    Specialisation as Specialisation,
+    export as export,
+)
 from moye.runtime.host_tensors import (
     HostTensor as HostTensor,
     tensor as tensor,
@@ -470,6 +476,8 @@ __all__ = [
     "DriverError",
     "DynamicTileScheduler",
     "E",
+    "Export",
+    "Exported",
     "FactError",
     "GroupedTileScheduler",
     "HostTensor",
@@ -493,6 +501,7 @@ __all__ = [
     "Report",
     "ScaledBasis",
     "SimulationError",
+    "Specialisation",
     "StMatrix",
     "Static",
     "StreamKScheduler",
@@ -591,6 +600,7 @@ __all__ = [
     "exp",
     "exp2",
     "expm1",
+    "export",
     "fence",
     "fence_mbarrier_init",
     "fence_proxy_async",

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import update_wrapper
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from moye import env
@@ -38,6 +39,7 @@ from moye.runtime.compile import (
     require_room,
     specialise,
 )
+from moye.runtime.exporting import Export, Exported, Grid, Specialisation, export
 from moye.runtime.fast_launch import Plan, Plans, missing
 from moye.runtime.host_copies import simulated
 from moye.runtime.launch import (
@@ -251,6 +253,16 @@ class Kernel:
         more = more_smem(smem)
         device, spec = self._checked(call, shape, dim3(block, "block"), dim3(cluster, "cluster"), more)
         return prepare.prepare(spec, call, device, shape, stream, more, dependent)
+
+    @boundary
+    def export(self, path: str | Path, *specialisations: Specialisation, grid: Grid | None = None,
+               arch: str | Sequence[str] | None = None, name: str | None = None) -> Exported:
+        """Write a C header and source with the compiled code inside, for programs without Python; needs no GPU.
+
+        ``path`` is a folder or a .c file.  Each ``mo.Specialisation`` is a call to compile for; ``mo.Export`` says what
+        ``grid``, ``arch`` and ``name`` are, and ``mo.export`` writes several kernels into one file.
+        """
+        return export(path, Export(self, specialisations, name, grid, arch))
 
     @boundary
     def trace(self, *args: Any, block: Extents | None = None, cluster: Extents = (1, 1, 1), **kwargs: Any) -> Func:
