@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 from moye.torch.operator import Operator
 
@@ -46,9 +46,13 @@ def check_operator(op: Callable[..., Any], arguments: Sequence[Any], reference: 
     check_compiled(op, arguments, backend)
     if any(x.requires_grad for x in tensors(arguments)) and all(
             x.dtype == torch.float64 for x in tensors(arguments) if x.requires_grad):
-        torch.autograd.gradcheck(op, fresh(arguments), fast_mode=True)
+        leaves, spec = tree_flatten(fresh(arguments))   # it sees no tensors in lists
+
+        def flat(*leaves: Any) -> Any:
+            return op(*tree_unflatten(list(leaves), spec))
+        torch.autograd.gradcheck(flat, tuple(leaves), fast_mode=True)
         if twice:
-            torch.autograd.gradgradcheck(op, fresh(arguments), fast_mode=True)
+            torch.autograd.gradgradcheck(flat, tuple(leaves), fast_mode=True)
 
 
 def check_ways(operator: Operator, arguments: Sequence[Any]) -> None:
