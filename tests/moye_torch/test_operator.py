@@ -56,6 +56,8 @@ def test_many_kinds_of_arguments():
     xs = [numbers(6, dtype=torch.float32, grad=False) for _ in range(3)]
     check_operator(parts, (xs, 4, True, "a", torch.float64),
                    lambda xs, of, negate, name, dtype: (-sum(xs), torch.zeros(of, dtype=torch.float64)))
+    for way in (parts, parts.overload, torch.compile(parts, fullgraph=True, backend="eager")):
+        assert [x.dtype for x in way(xs, 4)] == [torch.float32, torch.float32]
     assert str(parts.schema) == ("(Tensor[] xs, SymInt of, bool negate=False, str name=\"\", ScalarType dtype=float32) "
                                  "-> (Tensor, Tensor)")
 
@@ -167,6 +169,12 @@ def test_each_way_is_taken_where_it_should(monkeypatch):
     for mode in (torch.device("cpu"), FlopCounterMode(display=False)):
         with mode:
             ways(["long"], lambda: call(x, x))
+
+
+def test_an_old_torch(monkeypatch):
+    monkeypatch.delattr(torch.library, "infer_schema")
+    with pytest.raises(UnsupportedError, match=r"torch_op needs torch 2.6 or newer, and this is 2\."):
+        op("testing::old")(square.function)
 
 
 def test_without_the_private_functions_of_torch(monkeypatch):

@@ -29,7 +29,8 @@ from moye.errors import ArgumentError, UnsupportedError
 TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
 _TYPES = {"Tensor": "{0}.__class__ in _tensors and not {0}.is_meta", "int": "{0}.__class__ is int",
           "float": "{0}.__class__ is float", "bool": "{0}.__class__ is bool", "str": "{0}.__class__ is str",
-          "ScalarType": "{0}.__class__ is _dtype"}
+          "ScalarType": "{0}.__class__ is _dtype",
+          "List[Tensor]": "{0}.__class__ is list and all(x.__class__ in _tensors and not x.is_meta for x in {0})"}
 """When an argument of a type of the schema is one that needs no conversion."""
 
 
@@ -40,7 +41,7 @@ def eager(operator: Any, node: Callable[..., Any] | None) -> Callable[..., Any]:
               "_dtype": torch.dtype, "_compiling": torch.compiler.is_compiling, "_refuse": _refusal(operator),
               "_grad_enabled": torch.is_grad_enabled, "_untransformed": operator.untransformed, "_dual": forward_ad,
               "_no_tangents": _no_tangents(operator.name), **_watchers(),
-              **{f"_default_{a.name}": a.default_value for a in arguments if a.has_default_value()}}
+              **{f"_default_{name}": x for name, x in operator.defaults.items()}}
     text = "\n".join(_lines(arguments, values, operator.mutates, node is not None))
     file = f"<moye operator {operator.name}>"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
@@ -66,8 +67,9 @@ def _lines(arguments: Any, values: dict[str, Any], mutates: Sequence[str], diffe
         usual = ("not _modes() and (_included().raw_repr(), _excluded().raw_repr()) in _usual and not _profiled()",
                  "_dual._current_level < 0")            # the modes first: they see what is asked of a tensor
         yield f"            if {' and '.join([*usual, *(t for t in tests if t)])}:"
-        if differentiable:
-            yield f"                if _grad_enabled() and ({_tracked(arguments)}): return _node({given})"
+        if differentiable:                              # a node of autograd does not see tensors in lists
+            node = "_overload" if "List[Tensor]" in [str(a.type) for a in arguments] else "_node"
+            yield f"                if _grad_enabled() and ({_tracked(arguments)}): return {node}({given})"
         yield f"                return _function({given})"
     if "_transformed" in values:
         yield "            if _transformed() is not None: _untransformed()"
