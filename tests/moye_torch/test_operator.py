@@ -114,6 +114,12 @@ def test_lists_have_gradients():
     with pytest.raises(UnsupportedError, match="the backward of testing::sum_of is not differentiable"):
         (first[1] * xs[1]).sum().backward()
 
+    @op("testing::doubled_and_copied")
+    def doubled_and_copied(x: Tensor) -> list[Tensor]:
+        return [2 * x, x.clone()]
+    doubled_and_copied.backward(lambda ctx, gradients: 2 * gradients[0] + gradients[1])
+    check_operator(doubled_and_copied, (numbers(5),), lambda x: [2 * x, x.clone()])
+
 
 def test_exported():
     class Model(torch.nn.Module):

@@ -42,7 +42,9 @@ def eager(operator: Any, node: Callable[..., Any] | None) -> Callable[..., Any]:
               "_grad_enabled": torch.is_grad_enabled, "_untransformed": operator.untransformed, "_dual": forward_ad,
               "_no_tangents": _no_tangents(operator.name), **_watchers(),
               **{f"_default_{name}": x for name, x in operator.defaults.items()}}
-    text = "\n".join(_lines(arguments, values, operator.mutates, node is not None))
+    lists = [a for a in (*arguments, *operator.overload._schema.returns) if str(a.type) == "List[Tensor]"]
+    watched = None if node is None else "_overload" if lists else "_node"       # a node sees no tensors in lists
+    text = "\n".join(_lines(arguments, values, operator.mutates, watched))
     file = f"<moye operator {operator.name}>"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     namespace: dict[str, Any] = {}
@@ -51,8 +53,8 @@ def eager(operator: Any, node: Callable[..., Any] | None) -> Callable[..., Any]:
     return made
 
 
-def _lines(arguments: Any, values: dict[str, Any], mutates: Sequence[str], differentiable: bool) -> Iterator[str]:
-    """The text of a function that makes the call."""
+def _lines(arguments: Any, values: dict[str, Any], mutates: Sequence[str], watched: str | None) -> Iterator[str]:
+    """The text of a function that makes the call, by ``watched`` where a gradient is wanted."""
     places = [a for a in arguments if not a.kwarg_only]
     named = [a for a in arguments if a.kwarg_only]
     parameters = [_parameter(a) for a in places] + (["*", *map(_parameter, named)] if named else [])
@@ -67,9 +69,8 @@ def _lines(arguments: Any, values: dict[str, Any], mutates: Sequence[str], diffe
         usual = ("not _modes() and (_included().raw_repr(), _excluded().raw_repr()) in _usual and not _profiled()",
                  "_dual._current_level < 0")            # the modes first: they see what is asked of a tensor
         yield f"            if {' and '.join([*usual, *(t for t in tests if t)])}:"
-        if differentiable:                              # a node of autograd does not see tensors in lists
-            node = "_overload" if "List[Tensor]" in [str(a.type) for a in arguments] else "_node"
-            yield f"                if _grad_enabled() and ({_tracked(arguments)}): return {node}({given})"
+        if watched:
+            yield f"                if _grad_enabled() and ({_tracked(arguments)}): return {watched}({given})"
         yield f"                return _function({given})"
     if "_transformed" in values:
         yield "            if _transformed() is not None: _untransformed()"
