@@ -84,11 +84,20 @@ def test_what_is_written_does_not_require_grad():
     for call in (multiply_into, multiply_into.overload):
         with pytest.raises(ArgumentError, match=r"writes argument 'out', .*requires grad"):
             call(out, x, x)
-    with pytest.raises(Exception, match="testing::multiply_into writes an argument that requires grad"):
+    with pytest.raises(Exception, match="testing::multiply_into writes its arguments, so that autograd does not"):
         torch.compile(multiply_into, fullgraph=True, backend="eager")(out, x, x)
     with torch.no_grad():
         multiply_into(out, x, x)
     assert out.detach().equal((x * x).detach())
+
+    @op("testing::counted", mutates=("out",))
+    def counted(out: Tensor, x: Tensor | None) -> Tensor:
+        out += x
+        return out.sum()
+    with pytest.raises(ArgumentError, match="counted writes its arguments, so that it has no backward, and "):
+        counted(torch.zeros(20), x)
+    with torch.no_grad():
+        assert counted(torch.zeros(20), x).allclose(x.sum().float())
     with pytest.raises(ArgumentError, match="writes out, and an operator that writes its arguments has no backward"):
         multiply_into.backward(lambda ctx, gradient: None)
 

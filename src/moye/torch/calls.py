@@ -44,7 +44,8 @@ def eager(operator: Any, node: Callable[..., Any] | None) -> Callable[..., Any]:
               **{f"_default_{name}": x for name, x in operator.defaults.items()}}
     lists = [a for a in (*arguments, *operator.overload._schema.returns) if str(a.type) == "List[Tensor]"]
     watched = None if node is None else "_overload" if lists else "_node"       # a node sees no tensors in lists
-    text = "\n".join(_lines(arguments, values, operator.mutates, watched))
+    refused = _refused(operator)
+    text = "\n".join(_lines(arguments, values, refused, watched))
     file = f"<moye operator {operator.name}>"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     namespace: dict[str, Any] = {}
@@ -53,7 +54,7 @@ def eager(operator: Any, node: Callable[..., Any] | None) -> Callable[..., Any]:
     return made
 
 
-def _lines(arguments: Any, values: dict[str, Any], mutates: Sequence[str], watched: str | None) -> Iterator[str]:
+def _lines(arguments: Any, values: dict[str, Any], refused: Sequence[str], watched: str | None) -> Iterator[str]:
     """The text of a function that makes the call, by ``watched`` where a gradient is wanted."""
     places = [a for a in arguments if not a.kwarg_only]
     named = [a for a in arguments if a.kwarg_only]
@@ -61,8 +62,8 @@ def _lines(arguments: Any, values: dict[str, Any], mutates: Sequence[str], watch
     given = ", ".join([a.name for a in places] + [f"{a.name}={a.name}" for a in named])
     yield f"def make({', '.join(values)}):"
     yield f"    def call({', '.join(parameters)}):"
-    if mutates:
-        yield f"        if _grad_enabled() and ({_tracked(arguments, mutates)}): _refuse({', '.join(mutates)})"
+    if refused:
+        yield f"        if _grad_enabled() and ({_tracked(arguments, refused)}): _refuse(({', '.join(refused)},))"
     yield "        if not _compiling():"
     tests = [_test(a) for a in arguments]
     if "_included" in values and None not in tests:
@@ -100,14 +101,29 @@ def _test(argument: Any) -> str | None:
     return _TYPES[kind].format(name) if kind in _TYPES else None
 
 
+def _refused(operator: Any) -> tuple[str, ...]:
+    """The tensors that may not require grad while grad mode is on: written ones; all, where results are returned, too.
+
+    Torch would take such results for constants, in silence.
+    """
+    schema = operator.overload._schema
+    everything = operator.mutates and schema.returns
+    return tuple(a.name for a in schema.arguments if "Tensor" in str(a.type)) if everything else operator.mutates
+
+
 def _refusal(operator: Any) -> Callable[..., None]:
-    """Raise for a written tensor that requires grad: autograd would believe that it is unchanged."""
-    def refuse(*written: Any) -> None:
-        name = next(name for name, x in zip(operator.mutates, written, strict=True)
+    """Raise for a tensor that requires grad, of an operator that writes."""
+    names = _refused(operator)
+
+    def refuse(tensors: tuple[Any, ...]) -> None:
+        name = next(name for name, x in zip(names, tensors, strict=True)
                     if any(y.requires_grad for y in tree_leaves(x) if y is not None))
-        raise ArgumentError(f"{operator.name} writes argument {name!r}, which requires grad, and autograd would not "
-                            "know of it", hint="call it under torch.no_grad()")
-    why = f"{operator.name} writes an argument that requires grad, and autograd would not know of it"
+        if name in operator.mutates:
+            raise ArgumentError(f"{operator.name} writes argument {name!r}, which requires grad, and autograd would "
+                                "not know of it", hint="call it under torch.no_grad()")
+        raise ArgumentError(f"{operator.name} writes its arguments, so that it has no backward, and argument {name!r} "
+                            "requires grad", hint="call it under torch.no_grad()")
+    why = f"{operator.name} writes its arguments, so that autograd does not know of it, and one requires grad"
     made: Callable[..., None] = torch.compiler.disable(refuse, reason=why)
     return made
 
