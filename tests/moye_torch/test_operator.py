@@ -156,7 +156,7 @@ def test_each_way_is_taken_where_it_should(monkeypatch):
     told: list[str] = []
     carry_out = scaled_add._carry_out
     monkeypatch.setattr(scaled_add, "_carry_out", lambda *args: told.append("long") or carry_out(*args))
-    again = op("testing::scaled_add_told")(scaled_add.function)
+    again = op("testing::scaled_add_told", autocast=torch.float16)(scaled_add.function)
     again._library._destroy()
     library = torch.library.Library("testing", "FRAGMENT")
     library.define(f"told{scaled_add.schema}")
@@ -179,7 +179,12 @@ def test_each_way_is_taken_where_it_should(monkeypatch):
     ways(["long"], lambda: call(x, x, 1))                           # an integer becomes a float there
     with torch.autocast("cpu", torch.bfloat16):
         ways(["long"], lambda: call(x, x))
+        again.autocast = None
+        uncast = calls.eager(again, None)
+        ways([], lambda: uncast(x, x))                              # nothing is cast on the long one either
+    ways([], lambda: uncast(x, x))
     with torch.profiler.profile():
+        ways(["long"], lambda: uncast(x, x))
         ways(["long"], lambda: call(x, x))
     for mode in (torch.device("cpu"), FlopCounterMode(display=False)):
         with mode:
@@ -194,7 +199,7 @@ def test_an_old_torch(monkeypatch):
 
 def test_without_the_private_functions_of_torch(monkeypatch):
     """Calls go through the dispatcher then, and mean the same."""
-    monkeypatch.setattr(calls, "_watchers", dict)
+    monkeypatch.delattr(torch._C, "_len_torch_function_stack")
     plain = op("testing::plain_add")(scaled_add.function)
     plain.backward(scaled_add._gradient, setup=keep_alpha, differentiable=True)
     assert "_function" not in plain._call.__code__.co_freevars

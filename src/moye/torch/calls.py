@@ -14,6 +14,7 @@ Whatever the short way does not know goes the long one, where torch converts it,
 from __future__ import annotations
 
 import functools
+import itertools
 import linecache
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +27,7 @@ from torch.utils._pytree import tree_leaves
 
 from moye.errors import ArgumentError, UnsupportedError
 
+Keys = tuple[int, int]
 TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
 _TYPES = {"Tensor": "{0}.__class__ in _tensors and not {0}.is_meta", "int": "{0}.__class__ is int",
           "float": "{0}.__class__ is float", "bool": "{0}.__class__ is bool", "str": "{0}.__class__ is str",
@@ -40,7 +42,7 @@ def eager(operator: Any, node: Callable[..., Any] | None) -> Callable[..., Any]:
     values = {"_function": operator.function, "_overload": operator.overload, "_node": node, "_tensors": TENSORS,
               "_dtype": torch.dtype, "_compiling": torch.compiler.is_compiling, "_refuse": _refusal(operator),
               "_grad_enabled": torch.is_grad_enabled, "_untransformed": operator.untransformed, "_dual": forward_ad,
-              "_no_tangents": _no_tangents(operator.name), **_watchers(),
+              "_no_tangents": _no_tangents(operator.name), **_watchers(operator.autocast is not None),
               **{f"_default_{name}": x for name, x in operator.defaults.items()}}
     lists = [a for a in (*arguments, *operator.overload._schema.returns) if str(a.type) == "List[Tensor]"]
     watched = None if node is None else "_overload" if lists else "_node"       # a node sees no tensors in lists
@@ -138,33 +140,51 @@ def _no_tangents(name: str) -> Callable[..., None]:
     return no_tangents
 
 
-@functools.cache
-def _watchers() -> dict[str, Any]:
-    """What tells that somebody watches operators; nothing if this torch has no such functions, which are not public.
-
-    The dispatcher's keys of this thread differ from those of a new one inside of modes, transforms, tracers, autocast
-    and kernels of other operators.  In inference mode they differ, too, and the short way may be taken.
+def _watchers(casts: bool) -> dict[str, Any]:
+    """What tells that somebody watches an operator, which ``casts`` inside of autocast or not; nothing if torch has no
+    such functions, which are not public.
     """
+    if not (found := _functions()):
+        return {}
+    outside, inside, watched = _keys()
+    if not outside.isdisjoint(inside) or not watched.isdisjoint(outside | inside):
+        return {}
+    return {**found, "_usual": frozenset(outside if casts else outside | inside)}
+
+
+@functools.cache
+def _keys() -> tuple[set[Keys], set[Keys], set[Keys]]:
+    with ThreadPoolExecutor(1) as fresh:                # this thread may be in a mode
+        return fresh.submit(_keys_seen, _functions()).result()
+
+
+def _functions() -> dict[str, Any]:
+    """torch's functions that say what this thread is in."""
     try:
         dispatch: Any = torch._C
-        found = {"_included": dispatch._dispatch_tls_local_include_set, "_modes": dispatch._len_torch_function_stack,
-                 "_excluded": dispatch._dispatch_tls_local_exclude_set, "_profiled": torch.autograd._profiler_enabled,
-                 "_transformed": dispatch._functorch.peek_interpreter_stack}
-
-        def keys() -> tuple[int, int]:
-            return found["_included"]().raw_repr(), found["_excluded"]().raw_repr()
-
-        def seen() -> tuple[set[tuple[int, int]], list[tuple[int, int]]]:
-            usual, apart = {keys()}, []
-            with torch.inference_mode():
-                usual.add(keys())
-            below = dispatch._AutoDispatchBelowAutograd()
-            for mode in (torch.autocast("cpu", torch.bfloat16), FakeTensorMode(), below):
-                with mode:
-                    apart.append(keys())
-            return usual, apart
-        with ThreadPoolExecutor(1) as fresh:            # this thread may be in a mode
-            usual, apart = fresh.submit(seen).result()
-        return {**found, "_usual": frozenset(usual)} if usual.isdisjoint(apart) else {}
-    except (AttributeError, TypeError):
+        return {"_included": dispatch._dispatch_tls_local_include_set, "_modes": dispatch._len_torch_function_stack,
+                "_excluded": dispatch._dispatch_tls_local_exclude_set, "_profiled": torch.autograd._profiler_enabled,
+                "_transformed": dispatch._functorch.peek_interpreter_stack,
+                "_below": dispatch._AutoDispatchBelowAutograd}
+    except AttributeError:
         return {}
+
+
+def _keys_seen(found: dict[str, Any]) -> tuple[set[Keys], set[Keys], set[Keys]]:
+    """The dispatcher's keys of a new thread outside and inside of autocast, and some of those where somebody watches.
+
+    In inference mode they are others, and the short way may be taken as well.
+    """
+    def keys() -> Keys:
+        return found["_included"]().raw_repr(), found["_excluded"]().raw_repr()
+    seen: tuple[set[Keys], set[Keys], set[Keys]] = (set(), set(), set())
+    for states in itertools.product((False, True), repeat=2):
+        for device, on in zip(("cpu", "cuda"), states, strict=True):
+            torch.set_autocast_enabled(device, on)
+        for inference in (False, True):
+            with torch.inference_mode(inference):
+                seen[any(states)].add(keys())
+    for mode in (FakeTensorMode(), found["_below"]()):
+        with mode:
+            seen[2].add(keys())
+    return seen
