@@ -7,6 +7,7 @@ compiled.
 from __future__ import annotations
 
 import random
+
 import pytest
 import torch
 

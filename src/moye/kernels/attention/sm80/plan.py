@@ -116,7 +116,7 @@ def gradient_plan(dtype: Any, dim: int, dim_v: int, rules: Rules, heads_of_a_key
     stores = tuple(_copy(dtype, each, threads, by, store=True) for each, by in zip((D, D, Dv), wide[4:], strict=True))
     step = TILE if max(D, Dv) <= 64 else TILE // 2      # scores and their gradients have room beside the sums
     return GradientPlan(rules, dtype, threads, step, D, Dv, heads_of_a_key, mma,
-                        *(_rows(dtype, rows, each) for rows in (TILE, step) for each in (D, Dv)),
+                        _rows(dtype, TILE, D), _rows(dtype, TILE, Dv), _rows(dtype, step, D), _rows(dtype, step, Dv),
                         _turned(dtype, step, D), _turned(dtype, step, Dv), copies, stores, *reads)
 
 
