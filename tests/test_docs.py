@@ -11,8 +11,11 @@ from pathlib import Path
 
 import pytest
 
+import tools
+
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+NEEDS = {"pytorch.md": "torch"}                         # what a page's blocks import beside moye
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -26,6 +29,8 @@ def blocks(page):
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_page(page, monkeypatch):
     """A ``text`` block right after a ``python`` block is what that block prints."""
+    if page.name in NEEDS:
+        tools.library(NEEDS[page.name])
     monkeypatch.chdir(ROOT)
     namespace, printed = {}, None
     for number, (language, text, line) in enumerate(blocks(page)):
