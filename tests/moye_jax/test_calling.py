@@ -168,6 +168,7 @@ def test_equal_calls_are_one():
 @pytest.mark.parametrize("make, message", [
     (lambda: mo.jax.call(scaled, like(8), grid=1), "the kernel scaled needs grid= and block="),
     (lambda: mo.jax.call(blocks, like(8), grid=1, block=32), "takes a kernel with grid= and block=, or a host"),
+    (lambda: mo.jax.call(lambda *arrays: None, like(8)), r"<lambda>\(\*arrays\): name each parameter"),
     (lambda: mo.jax.call(scaled, like(8), grid=1, block=32, b=1), r"scaled\(y, x, a\) has no parameter 'b'"),
     (lambda: mo.jax.call(scaled, [], grid=1, block=32, a=1.0), r"out_shapes has a jax.ShapeDtypeStruct for each"),
     (lambda: mo.jax.call(scaled, like(8), grid=1, block=32)(jnp.zeros(8)), "does not take 1 as outputs and 1 inputs"),

@@ -37,6 +37,10 @@ _host_lock = threading.RLock()                          # the simulator runs one
 Grid = Callable[..., Any] | Sequence[int] | int
 
 
+class _Position(int):
+    """The position of an array among outputs and inputs."""
+
+
 @boundary
 def call(function: Callable[..., Any], out_shapes: Any, *, grid: Grid | None = None,
          block: int | Sequence[int] | None = None, cluster: int | Sequence[int] = (1, 1, 1), smem: int | None = None,
@@ -74,6 +78,9 @@ class Call:
         self.__name__ = getattr(function, "__name__", "function")
         self._outputs, self._ffi = outputs, ffi
         self._signature = function.signature.signature if isinstance(function, Kernel) else inspect.signature(function)
+        kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+        if any(p.kind not in kinds for p in self._signature.parameters.values()):
+            raise ArgumentError(f"moye.jax.call of {self.__name__}{self._signature}: name each parameter")
         unknown = [name for name in static if name not in self._signature.parameters]
         if unknown:
             raise ArgumentError(f"{self.__name__}{self._signature} has no parameter {unknown[0]!r}")
@@ -82,6 +89,7 @@ class Call:
         if not self._outs or not all(hasattr(out, "shape") and hasattr(out, "dtype") for out in self._outs):
             raise ArgumentError(f"moye.jax.call of {self.__name__}: out_shapes has a jax.ShapeDtypeStruct for each "
                                 f"output, not {outputs!r}")
+        self._orders: dict[tuple[int, int], dict[str, Any]] = {}
         self._key = f"{_session}-{next(_numbers)}"
         self.identity = self._identity()
 
@@ -128,14 +136,24 @@ class Call:
 
     def _bound(self, outs: Sequence[Any], ins: Sequence[Any]) -> dict[str, Any]:
         """The arguments of the function by name."""
-        passed = [x for i, x in enumerate(ins) if i not in self.aliases]
-        named = dict(zip(self._outputs, outs, strict=True)) if isinstance(self._outputs, Mapping) else {}
-        arrays = passed if named else [*outs, *passed]
+        counts = len(outs), len(ins)
+        order = self._orders.get(counts)
+        if order is None:
+            order = self._orders[counts] = self._order(*counts)
+        arrays = (*outs, *ins)
+        return {name: arrays[value] if type(value) is _Position else value for name, value in order.items()}
+
+    def _order(self, outs: int, ins: int) -> dict[str, Any]:
+        """The arguments by name: positions of arrays, and values that stay the same."""
+        results = [_Position(i) for i in range(outs)]
+        passed = [_Position(outs + i) for i in range(ins) if i not in self.aliases]
+        named = dict(zip(self._outputs, results, strict=True)) if isinstance(self._outputs, Mapping) else {}
+        arrays = passed if named else [*results, *passed]
         free = [p for name, p in self._signature.parameters.items() if name not in self.static and name not in named]
         needed = sum(p.default is p.empty for p in free)
         if not needed <= len(arrays) <= len(free) or any(name not in self._signature.parameters for name in named):
             raise ArgumentError(
-                f"{self.__name__}{self._signature} does not take {', '.join(named) or len(outs)} as outputs and "
+                f"{self.__name__}{self._signature} does not take {', '.join(named) or outs} as outputs and "
                 f"{len(passed)} inputs" + (f", beside {', '.join(self.static)}" if self.static else ""),
                 hint="other arguments are given to moye.jax.call by their names")
         by_name = {p.name: x for p, x in zip(free, arrays, strict=False)} | named | self.static
