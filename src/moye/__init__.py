@@ -131,6 +131,7 @@ _HOME: dict[str, tuple[str, str]] = {
     "multiprocessors": ("moye.runtime.compile", "multiprocessors"),
     "replayed": ("moye.runtime.replayed", "replayed"), "Replayed": ("moye.runtime.replayed", "Replayed"),
     "scratch": ("moye.runtime.recording", "scratch"),
+    "torch_op": ("moye.torch.declare", "op"),
     "resident_clusters": ("moye.runtime.compile", "resident_clusters"),
 }
 _MODULES = ("env", "errors", "hardware", "jax", "kernels", "layout", "mma", "schedulers", "testing")

@@ -435,6 +435,9 @@ from moye.tensor.tiled import (
 from moye.tensor.tma_copy import (
     prefetch_tensormap as prefetch_tensormap,
 )
+from moye.torch.declare import (
+    op as torch_op,
+)
 
 def ceil_div(a: IntTuple, b: IntTuple) -> Any: ...
 def coshape(x: object, mode: int | tuple[int, ...] | None = ...) -> Any: ...
@@ -764,6 +767,7 @@ __all__ = [
     "timelines",
     "tma_store_arrive",
     "tma_store_wait",
+    "torch_op",
     "trunc",
     "uint1",
     "uint128",

@@ -1,4 +1,4 @@
-"""The ``moye`` command: version, environment, pictures of layouts, checks and timelines of scripts, C, the disk cache.
+"""The ``moye`` command: version, environment, pictures of layouts, checks, timelines, puzzles, C, the disk cache.
 
 In: a command line.  Out: text on stdout, exit status 0; one sentence on stderr and 1 where something is wrong (of
 ``moye check``: 1 for a violation, 2 where the script is missing or fails itself).
@@ -50,6 +50,7 @@ def main(args: Sequence[str] | None = None) -> None:
 
     app.command(name="timeline", help=str(timeline.__doc__))(draw_timeline)
     app.command(name="build")(_build(typer))
+    app.add_typer(_puzzles(typer), name="puzzles")
     app.command(name="check", context_settings={"ignore_unknown_options": True})(_check(typer))
 
     try:
@@ -192,6 +193,12 @@ def _build(typer: Any) -> Callable[..., None]:
         print(f"{written.header}\n{written.source}: {', '.join(written.functions)}")
 
     return build
+
+
+def _puzzles(typer: Any) -> Any:
+    """The commands of ``moye puzzles``."""
+    from moye.puzzles.terminal import commands
+    return commands(typer)
 
 
 def cache_ls() -> None:

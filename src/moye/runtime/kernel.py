@@ -112,6 +112,8 @@ class Kernel:
 
     def _launcher(self, config: Any) -> Callable[..., None]:
         """What ``kernel[config]`` is: a Launcher, or its plan once it has launched."""
+        if prepare.skipping():                          # the grid may be of symbols
+            return _nothing
         if not isinstance(config, tuple) or len(config) != 2:
             raise LaunchError(f"{self.__name__}[...] takes [grid, block], not {config!r}")
         return self._keep(config, (dim3(config[0], "grid"), dim3(config[1], "block")))
@@ -143,6 +145,8 @@ class Kernel:
         ``dependent`` (sm_90): the launch may begin while those before it on the stream still run.  What they wrote is
         there after ``mo.griddepcontrol_wait()``; without a call of that, the kernel may not touch their arrays.
         """
+        if prepare.skipping():
+            return
         if stream is not None:
             self._run(classify(self.signature, args, kwargs), dim3(grid, "grid"), dim3(block, "block"),
                       dim3(cluster, "cluster"), stream, more_smem(smem), dependent)
@@ -315,6 +319,8 @@ class Launcher:
     @boundary
     def _long_way(self, args: tuple[Any, ...], rest: tuple[Any, ...], named: dict[str, Any]) -> None:
         """Launch if the plan used last does not hold."""
+        if prepare.skipping():
+            return
         args = (*(a for a in args if a is not missing), *rest)
         plan = None if named else self.plans.find(args)
         if plan is not None and plan.again(*args):
@@ -332,6 +338,10 @@ class Launcher:
         self.launch = plan.launch
         for config in tuple(self.configs):
             self.kernel._launchers[config] = plan.launch
+
+
+def _nothing(*args: Any, **kwargs: Any) -> None:
+    """What a launch is under ``launch_nothing``."""
 
 
 def _launch_device(spec: Specialised, call: Call, device: int, grid: Dim3, stream: Any, smem: int,

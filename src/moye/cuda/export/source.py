@@ -2,7 +2,7 @@
 
 In: ``Function``s and the name of the header.  Out: C99 that compiles as C++ too, without CUDA's headers.
 
-    source([function], "saxpy")         # '... static moye_code saxpy_0_codes[] ... int saxpy(float *y, ...) {'
+    source([function], "saxpy")         # '... int saxpy(float *y, ...) {'
 
 What all launches share is ``launcher.c``, which is written in front of them.
 """
