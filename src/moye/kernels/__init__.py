@@ -5,6 +5,7 @@ In: arrays of any library that moye takes.  Out: results written into the output
     from moye.kernels import gemm; gemm(A, B, C)      # C = A @ B.T
 """
 
+from moye.kernels.attention.dispatch import attention
 from moye.kernels.embedding import embedding, embedding_backward
 from moye.kernels.gated import geglu, geglu_backward, swiglu, swiglu_backward
 from moye.kernels.gemm.dispatch import gemm
@@ -24,7 +25,8 @@ from moye.kernels.scans import cumsum
 from moye.kernels.top_k import top_k
 
 __all__ = [
-    "TensorConfig", "TileConfig", "WarpgroupConfig", "cumsum", "embedding", "embedding_backward", "geglu",
-    "geglu_backward", "gemm", "gemm_simt", "gemm_sm80", "gemm_sm90", "grouped_gemm_sm90", "packed", "permute",
-    "reduce", "rope", "swiglu", "swiglu_backward", "top_k", "transpose", "tuned_gemm_simt", "tuned_gemm_sm90",
+    "TensorConfig", "TileConfig", "WarpgroupConfig", "attention", "cumsum", "embedding", "embedding_backward",
+    "geglu", "geglu_backward", "gemm", "gemm_simt", "gemm_sm80", "gemm_sm90", "grouped_gemm_sm90", "packed",
+    "permute", "reduce", "rope", "swiglu", "swiglu_backward", "top_k", "transpose", "tuned_gemm_simt",
+    "tuned_gemm_sm90",
 ]
