@@ -76,7 +76,8 @@ ALONE = {
         "kernels.attention.sm80.host", "kernels.attention.sm90.host", "kernels.attention.sm90.plan"),
     "the home of public names": (
         "kernels.attention.dispatch", "kernels.gemm.dispatch", "kernels.gemm.tuned", "schedulers.quantisation",
-        "tensor.async_stores", "tensor.smem_atoms", "torch.operators.linear", "testing.host_arrays"),
+        "tensor.async_stores", "tensor.smem_atoms", "torch.operators.gated", "torch.operators.linear",
+        "torch.operators.moves", "testing.host_arrays"),
 }
 
 TOP = {".ci", ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "NOTICE", "README.md",

@@ -22,10 +22,11 @@ from moye.kernels.pack import packed
 from moye.kernels.reductions import reduce
 from moye.kernels.rope import rope
 from moye.kernels.scans import cumsum
+from moye.kernels.top_k import top_k
 
 __all__ = [
     "TensorConfig", "TileConfig", "WarpgroupConfig", "attention", "attention_backward", "cumsum", "embedding",
     "embedding_backward", "geglu", "geglu_backward", "gemm", "gemm_simt", "gemm_sm80", "gemm_sm90",
-    "grouped_gemm_sm90", "packed", "permute", "reduce", "rope", "swiglu", "swiglu_backward", "transpose",
+    "grouped_gemm_sm90", "packed", "permute", "reduce", "rope", "swiglu", "swiglu_backward", "top_k", "transpose",
     "tuned_gemm_simt", "tuned_gemm_sm90",
 ]

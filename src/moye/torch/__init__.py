@@ -15,7 +15,8 @@ from typing import Any
 
 from moye.torch.declare import op
 
-_SHIPPED = {"linear": "linear"}
+_SHIPPED = {"cumsum": "reductions", "embedding": "moves", "geglu": "gated", "linear": "linear", "permute": "moves",
+            "reduce": "reductions", "rope": "moves", "swiglu": "gated", "top_k": "reductions"}
 """The operators that come with moye, by name: the module of ``moye.torch.operators`` that has them."""
 
 __all__ = ["op", *_SHIPPED]
