@@ -1,4 +1,4 @@
-"""Kernels written in moye's public language: matrix products on the ordinary cores and on tensor cores, copies for TMA.
+"""Kernels written in moye's public language: matrix products on ordinary and on tensor cores, norms, copies for TMA.
 
 In: arrays of any library that moye takes.  Out: results written into the output array.
 
@@ -15,6 +15,7 @@ from moye.kernels.gemm.sm90.grouped import grouped_gemm_sm90
 from moye.kernels.gemm.sm90.host import gemm_sm90
 from moye.kernels.gemm.tuned import tuned_gemm_simt, tuned_gemm_sm90
 from moye.kernels.pack import packed
+from moye.kernels.rows.norm import layer_norm, rms_norm
 
 __all__ = ["TensorConfig", "TileConfig", "WarpgroupConfig", "gemm", "gemm_simt", "gemm_sm80", "gemm_sm90",
-           "grouped_gemm_sm90", "packed", "tuned_gemm_simt", "tuned_gemm_sm90"]
+           "grouped_gemm_sm90", "layer_norm", "packed", "rms_norm", "tuned_gemm_simt", "tuned_gemm_sm90"]
