@@ -70,7 +70,7 @@ ALONE = {
         "tensor.retile"),
     "what another library asks for, which no one else reads": ("kernels.gemm.operator",),
     "the home of public names": (
-        "kernels.gemm.dispatch", "kernels.gemm.tuned", "schedulers.quantisation", "tensor.async_stores",
+        "kernels.gemm.dispatch", "kernels.gemm.tuned", "kernels.rows.norm", "schedulers.quantisation", "tensor.async_stores",
         "tensor.smem_atoms"),
 }
 
