@@ -23,8 +23,9 @@ ROOMS = ["errors", "env", "depth", "origin", "dtypes", "display", "hardware", "l
          "sim.findings", "sim.values", "sim.flow", "sim.costs", "sim.checks", "sim.operations", "sim.timeline",
          "sim.generate", "sim.machine",
          "runtime", "runtime.check", "runtime.tuning", "pictures", "testing", "pytest_plugin", "cli",
-         "kernels", "kernels.rows",
-         "kernels.gemm.parts", "kernels.gemm.simt", "kernels.gemm.sm80", "kernels.gemm.sm90", "kernels.gemm"]
+         "kernels",
+         "kernels.gemm.parts", "kernels.gemm.simt", "kernels.gemm.sm80", "kernels.gemm.sm90", "kernels.gemm",
+         "kernels.rows"]
 # The same inside a room; a module that is not listed is bound only by the ban on cycles.
 INSIDE = {
     "layout": ["ints", "tuples", "layout", "algebra", "swizzle"],
@@ -70,7 +71,7 @@ ALONE = {
         "tensor.retile"),
     "what another library asks for, which no one else reads": ("kernels.gemm.operator",),
     "the home of public names": (
-        "kernels.gemm.dispatch", "kernels.gemm.tuned", "schedulers.quantisation", "tensor.async_stores",
+        "kernels.gemm.tuned", "schedulers.quantisation", "tensor.async_stores",
         "tensor.smem_atoms"),
 }
 

@@ -1,4 +1,4 @@
-"""Kernels written in moye's public language: matrix products on ordinary and on tensor cores, norms, copies for TMA.
+"""Kernels written in moye's public language: matrix products, norms, softmax, cross-entropy, copies for TMA.
 
 In: arrays of any library that moye takes.  Out: results written into the output array.
 
@@ -15,7 +15,12 @@ from moye.kernels.gemm.sm90.grouped import grouped_gemm_sm90
 from moye.kernels.gemm.sm90.host import gemm_sm90
 from moye.kernels.gemm.tuned import tuned_gemm_simt, tuned_gemm_sm90
 from moye.kernels.pack import packed
+from moye.kernels.rows.cross_entropy import cross_entropy, cross_entropy_backward
+from moye.kernels.rows.linear_cross_entropy import linear_cross_entropy
 from moye.kernels.rows.norm import layer_norm, rms_norm
+from moye.kernels.rows.softmax import log_softmax, log_softmax_backward, softmax, softmax_backward
 
-__all__ = ["TensorConfig", "TileConfig", "WarpgroupConfig", "gemm", "gemm_simt", "gemm_sm80", "gemm_sm90",
-           "grouped_gemm_sm90", "layer_norm", "packed", "rms_norm", "tuned_gemm_simt", "tuned_gemm_sm90"]
+__all__ = ["TensorConfig", "TileConfig", "WarpgroupConfig", "cross_entropy", "cross_entropy_backward", "gemm",
+           "gemm_simt", "gemm_sm80", "gemm_sm90", "grouped_gemm_sm90", "layer_norm", "linear_cross_entropy",
+           "log_softmax", "log_softmax_backward", "packed", "rms_norm", "softmax", "softmax_backward",
+           "tuned_gemm_simt", "tuned_gemm_sm90"]
