@@ -1,10 +1,13 @@
-"""Kernels written in moye's public language: matrix products, norms, softmax, cross-entropy, copies for TMA.
+"""Kernels written in moye's public language: matrix products, copies for TMA, and what is bound by memory around them.
 
 In: arrays of any library that moye takes.  Out: results written into the output array.
 
     from moye.kernels import gemm; gemm(A, B, C)      # C = A @ B.T
 """
 
+from moye.kernels.attention.dispatch import attention
+from moye.kernels.embedding import embedding, embedding_backward
+from moye.kernels.gated import geglu, geglu_backward, swiglu, swiglu_backward
 from moye.kernels.gemm.dispatch import gemm
 from moye.kernels.gemm.simt.config import TileConfig
 from moye.kernels.gemm.simt.kernel import gemm_simt
@@ -14,13 +17,20 @@ from moye.kernels.gemm.sm90.config import WarpgroupConfig
 from moye.kernels.gemm.sm90.grouped import grouped_gemm_sm90
 from moye.kernels.gemm.sm90.host import gemm_sm90
 from moye.kernels.gemm.tuned import tuned_gemm_simt, tuned_gemm_sm90
+from moye.kernels.moves import permute, transpose
 from moye.kernels.pack import packed
+from moye.kernels.reductions import reduce
+from moye.kernels.rope import rope
 from moye.kernels.rows.cross_entropy import cross_entropy, cross_entropy_backward
 from moye.kernels.rows.linear_cross_entropy import linear_cross_entropy
 from moye.kernels.rows.norm import layer_norm, rms_norm
 from moye.kernels.rows.softmax import log_softmax, log_softmax_backward, softmax, softmax_backward
+from moye.kernels.scans import cumsum
 
-__all__ = ["TensorConfig", "TileConfig", "WarpgroupConfig", "cross_entropy", "cross_entropy_backward", "gemm",
-           "gemm_simt", "gemm_sm80", "gemm_sm90", "grouped_gemm_sm90", "layer_norm", "linear_cross_entropy",
-           "log_softmax", "log_softmax_backward", "packed", "rms_norm", "softmax", "softmax_backward",
-           "tuned_gemm_simt", "tuned_gemm_sm90"]
+__all__ = [
+    "TensorConfig", "TileConfig", "WarpgroupConfig", "attention", "cross_entropy", "cross_entropy_backward", "cumsum",
+    "embedding", "embedding_backward", "geglu", "geglu_backward", "gemm", "gemm_simt", "gemm_sm80", "gemm_sm90",
+    "grouped_gemm_sm90", "layer_norm", "linear_cross_entropy", "log_softmax", "log_softmax_backward", "packed",
+    "permute", "reduce", "rms_norm", "rope", "softmax", "softmax_backward", "swiglu", "swiglu_backward", "transpose",
+    "tuned_gemm_simt", "tuned_gemm_sm90",
+]

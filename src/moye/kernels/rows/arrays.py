@@ -110,6 +110,11 @@ class Rows:
         """An array of one number a row, in the shape of ``x`` without its last mode; None stays None."""
         return None if x is None else merged_column(x, self._checked(name, x, dtypes, self.info.shape[:-1]))
 
+    def of_blocks(self, name: str, x: Any, block: int) -> Any:
+        """A float32 array of one number for each ``block`` columns of each row, as a matrix."""
+        shape = (*self.info.shape[:-1], -(-self.columns // block))
+        return merged(x, self._checked(name, x, (mo.float32,), shape))
+
     def _checked(self, name: str, x: Any, dtypes: Sequence[Any], shape: Sequence[int]) -> Any:
         info = described(self.what, name, x, dtypes)
         if tuple(info.shape) != tuple(shape):
@@ -120,16 +125,21 @@ class Rows:
                                    f"{self.info.device}")
         return info
 
-    def plan(self, *, held: int = 1, masked: bool = False, most_width: int | None = None) -> RowPlan:
-        """The plan for these rows: as wide as all arrays of their shape allow."""
+    def plan(self, *, held: int = 1, block: int | None = None) -> RowPlan:
+        """The plan for these rows: as wide as all arrays of their shape allow.
+
+        ``held``: so many arrays of rows at a time.  ``block``: so many columns belong together, by whole vectors that
+        the lanes of a warp share.
+        """
         bits = self.info.dtype.bits
-        shape = Shape(self.rows, self.columns, bits, most_width or max(1, 128 // bits), masked=True, held=held)
-        if not masked:
-            width, shifted = self._width()
-            shape = Shape(self.rows, self.columns, bits, width, shifted, held=held)
+        width, shifted = self._width()
+        masked = block is not None and (shifted or self.columns % width != 0 or 32 * width < block)
+        if masked:
+            width, shifted = max(128 // bits, (block or 0) // 32), False
         arch = mo.arch_of(self.x)
         clusters = arch is None or int(arch.removeprefix("sm_").rstrip("a")) >= 90
-        return row_plan(shape, multiprocessors=self.multiprocessors, clusters=clusters)
+        return row_plan(Shape(self.rows, self.columns, bits, width, shifted, masked, held),
+                        multiprocessors=self.multiprocessors, clusters=clusters)
 
     def _width(self) -> tuple[int, bool]:
         """The widest access that begins at whole vectors in all arrays, and whether rows are shifted."""

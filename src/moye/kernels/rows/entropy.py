@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import moye as mo
-from moye.kernels.rows.parts import as_column, as_rows, edges, fold, place, read, row, scratch, vector, write
+from moye.kernels.rows.parts import as_column, as_rows, fold, place, read, row, scratch, swept, write
 from moye.kernels.rows.softmax import LOG2E, LOWEST, each, exponentials, first_column, shares, wider
 
 THREADS = 1024
@@ -58,15 +58,14 @@ def gradient_of(of, target, number, there):
 @mo.jit
 def mean_of(plan, where, held, fetch, there, room, dtype):
     """The mean of a row; what a piece lacks was read as -inf."""
+    def plus(p, so_far, r):
+        return so_far + mo.where(there & p.has, r.to(dtype).reduce("add"), dtype(0))
+
     total = dtype(0)
     if plan.streamed:
-        for j in mo.range(plan.rounds):
-            p = vector(plan, where, j)
-            total += mo.where(p.has, fetch(p).to(dtype).reduce("add"), dtype(0))
-        for p in edges(plan, where):
-            total += mo.where(p.has, fetch(p).to(dtype).reduce("add"), dtype(0))
+        total = swept(plan, where, lambda p, so_far: plus(p, so_far, fetch(p)), total)
     for p, r in zip(where.pieces, held, strict=True):
-        total += mo.where(there & p.has, r.to(dtype).reduce("add"), dtype(0))
+        total = plus(p, total, r)
     total, = fold(plan, [total], "add", room)
     return total / where.columns
 

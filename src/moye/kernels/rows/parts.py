@@ -251,6 +251,16 @@ def chained(values: list[Any], kind: str) -> Any:
 
 
 @mo.jit
+def swept(plan, where, visit, state):
+    """``state = visit(piece, state)`` for all pieces of a row that is streamed: a loop, and the edges behind it."""
+    for j in mo.range(plan.rounds):
+        state = visit(vector(plan, where, j), state)
+    for piece in edges(plan, where):
+        state = visit(piece, state)
+    return state
+
+
+@mo.jit
 def only(piece, values):
     """Values of a piece, and zeros where it has no elements."""
     if piece.has is True:

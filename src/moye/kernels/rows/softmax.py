@@ -15,7 +15,7 @@ from typing import Any
 
 import moye as mo
 from moye.kernels.rows.arrays import FLOATS, Rows
-from moye.kernels.rows.parts import as_rows, edges, fold, place, read, row, scratch, vector, write
+from moye.kernels.rows.parts import as_rows, fold, place, read, row, scratch, swept, write
 from moye.kernels.rows.views import dtype_of, last, launched, plan_of, repeated, separate, shape_of
 
 LOG2E, LN2 = 1.4426950408889634, 0.6931471805599453
@@ -45,10 +45,7 @@ def exponentials(plan, where, held, fetch, factor, room):
     wide = factor.dtype
     top, total = wide(LOWEST), wide(0)
     if plan.streamed:
-        for j in mo.range(plan.rounds):
-            top, total = absorbed(top, total, fetch(vector(plan, where, j)), factor)
-        for p in edges(plan, where):
-            top, total = absorbed(top, total, fetch(p), factor)
+        top, total = swept(plan, where, lambda p, state: absorbed(*state, fetch(p), factor), (top, total))
         own = top
     else:
         for r in held:
@@ -76,11 +73,7 @@ def absorbed(top, total, r, factor):
 def each(plan, where, held, fetch, action):
     """action(piece, its scores) of all pieces of a row; those of a streamed row are fetched once more."""
     if plan.streamed:
-        for j in mo.range(plan.rounds):
-            piece = vector(plan, where, j)
-            action(piece, fetch(piece))
-        for piece in edges(plan, where):
-            action(piece, fetch(piece))
+        swept(plan, where, lambda piece, _: action(piece, fetch(piece)), None)
     else:
         for piece, r in zip(where.pieces, held, strict=True):
             action(piece, r)
@@ -177,10 +170,7 @@ def backward_row(plan, log, where, rows, scale, room):
     held = [(read(p, rY, LOWEST if log else 0), read(p, rD, 0)) for p in where.pieces]
     total = scale.dtype(0)
     if plan.streamed:
-        for j in mo.range(plan.rounds):
-            total += weighted(*fetch(vector(plan, where, j)), log)
-        for p in edges(plan, where):
-            total += weighted(*fetch(p), log)
+        total = swept(plan, where, lambda p, so_far: so_far + weighted(*fetch(p), log), total)
     for y, d in held:
         total += weighted(y.to(scale.dtype), d.to(scale.dtype), log)
     total, = fold(plan, [total], "add", room)
