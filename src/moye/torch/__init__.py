@@ -15,7 +15,8 @@ from typing import Any
 
 from moye.torch.declare import op
 
-_SHIPPED = {"linear": "linear"}
+_SHIPPED = {"linear": "linear",
+            **dict.fromkeys(("softmax", "log_softmax", "cross_entropy", "linear_cross_entropy"), "softmax")}
 """The operators that come with moye, by name: the module of ``moye.torch.operators`` that has them."""
 
 __all__ = ["op", *_SHIPPED]
