@@ -73,7 +73,7 @@ ALONE = {
         "tensor.smem_atoms"),
 }
 
-TOP = {".ci", ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "NOTICE", "README.md",
+TOP = {".ci", ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "NOTICE", "README.md", "mkdocs.yml",
        "benchmarks", "docs", "examples", "pyproject.toml", "src", "tests"}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
