@@ -39,7 +39,7 @@ def pytest_collection_finish() -> None:
     A trace makes many small objects that refer to each other, and the kernels of all tests stay in memory.
     """
     gc.freeze()
-    gc.set_threshold(50_000, 20, 20)
+    gc.set_threshold(1_000_000, 20, 20)
 
 
 def pytest_sessionfinish() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from dataclasses import replace
 
@@ -62,8 +63,9 @@ SOME = ("128x176 between", "256x128 turns", "128x192 behind")
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name in SOME else pytest.mark.slow) for name in TILES])
 def test_tiles(name):
     """Several k tiles, each place where a block of B begins within a tile; races, barriers, bounds: a clean report."""
+    config = TILES[name]
     with mo.checking() as reports:
-        agree(300, 4 * 176 + 40, 400, config=TILES[name])
+        agree(config.bM + 44, BLOCK // math.gcd(config.bN, BLOCK) * config.bN + 40, 400, config=config)
     assert [report for report in reports if not report.ok] == []
 
 

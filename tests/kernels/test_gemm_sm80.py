@@ -160,9 +160,7 @@ def test_whole_tiles_of_several_k(name, orders):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("which", range(3))
-@pytest.mark.parametrize("edge", [0, 1])
-@pytest.mark.parametrize("name", ["f16", "tf32", "f64", "s8"])
+@pytest.mark.parametrize(("name", "which", "edge"), pairs(["f16", "tf32", "f64", "s8"], range(3), [0, 1]))
 def test_every_configuration_full_and_ragged(name, which, edge):
     found = configs(getattr(mo, np.dtype(KINDS[name].operand).name), 90 if name == "f64" else 80)
     config = found[min(which, len(found) - 1)]
