@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from mkdocs.structure.files import File, Files
-
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 sys.path.insert(0, str(DOCS))
@@ -48,8 +46,10 @@ def examples() -> list[Path]:
     return sorted((ROOT / "examples").glob("*.py"))
 
 
-def on_files(files: Files, config: Any) -> Files:
+def on_files(files: Any, config: Any) -> Any:
     """Add the pages that are made here."""
+    from mkdocs.structure.files import File
+
     for path, text in generated().items():
         files.append(File.generated(config, path, content=text))
     return files
@@ -58,6 +58,7 @@ def on_files(files: Files, config: Any) -> Files:
 def generated() -> dict[str, str]:
     """Every page that is no file of docs/."""
     made = {f"reference/{name}": text for name, text in reference.pages().items()}
+    made["index.md"] = moved(ROOT / "README.md", "index.md")
     made["contributing.md"] = moved(ROOT / "CONTRIBUTING.md", "contributing.md")
     made["changelog.md"] = moved(ROOT / "CHANGELOG.md", "changelog.md")
     for path in [*examples(), *sorted((ROOT / "examples" / "broken").glob("*.py"))]:

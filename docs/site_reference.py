@@ -19,7 +19,7 @@ from moye.mma import ALL
 from moye.sim.findings.codes import CODES
 
 GROUPS = (
-    ("kernels", "Kernels, launches and checks", ("moye.runtime", "moye.sim.timeline", "moye.pictures")),
+    ("kernels", "Kernels, launches and checks", ("moye.runtime", "moye.sim.timeline", "moye.pictures", "moye.torch")),
     ("signatures", "Parameters, loops and looking inside",
      ("moye.lang.signature", "moye.lang.trace", "moye.lang.ranges", "moye.lang.unpack", "moye.lang.debug")),
     ("tensors", "Tensors, copies and products", ("moye.tensor",)),
@@ -109,19 +109,38 @@ def _plain(value: object) -> str:
     return text if " at 0x" not in text else type(value).__name__
 
 
-def _signature(shown: str, value: Any) -> str:
+class _Raw:
+    """An annotation that prints as it was written, without quotes."""
+
+    def __init__(self, told: object) -> None:
+        self.text = told if isinstance(told, str) else inspect.formatannotation(told)
+
+    def __repr__(self) -> str:
+        return self.text.replace("moye.", "")
+
+
+def _parameters(value: Any) -> tuple[list[str], str]:
+    """The parameters as they were written, and what follows them."""
     try:
-        text = str(inspect.signature(value))
+        signature = inspect.signature(value)
     except (TypeError, ValueError):
-        text = "(...)"
+        return ["..."], ")"
+    told = [each if each.annotation is each.empty else each.replace(annotation=_Raw(each.annotation))
+            for each in signature.parameters.values()]
+    empty = signature.return_annotation is signature.empty or isinstance(value, type)
+    after = "" if empty else f" -> {_Raw(signature.return_annotation)}"
+    inner = str(inspect.Signature(told))
+    return _split(inner.removeprefix("(").removesuffix(")")), f"){after}"
+
+
+def _signature(shown: str, value: Any) -> str:
     if inspect.isclass(value) and issubclass(value, BaseException):
-        text = ""
-    line = shown + text.replace("'", "").replace("moye.", "")
-    if len(line) <= 110:
+        return shown
+    inner, after = _parameters(value)
+    line = f"{shown}({', '.join(inner)}{after}"
+    if len(line) <= 100:
         return line
-    inner, _, result = text.rpartition(")")
-    parts = _split(inner.removeprefix("(").replace("'", ""))
-    return f"{shown}(\n" + "".join(f"    {part},\n" for part in parts) + f"){result}"
+    return f"{shown}(\n" + "".join(f"    {part},\n" for part in inner) + after
 
 
 def _split(parameters: str) -> list[str]:
@@ -133,7 +152,7 @@ def _split(parameters: str) -> list[str]:
             parts.append("")
         else:
             parts[-1] += letter
-    return [part.strip() for part in parts]
+    return [part.strip() for part in parts if part.strip()]
 
 
 def _methods(value: type) -> Iterator[str]:
@@ -142,10 +161,9 @@ def _methods(value: type) -> Iterator[str]:
         function = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
         if name.startswith("_") or not inspect.isfunction(function) or not function.__doc__:
             continue
-        brackets = "" if isinstance(member, property) else _signature("", function).replace("(self, ", "(").replace(
-            "(self)", "()")
-        flat = " ".join(brackets.split())
-        yield f"**`.{name}{flat if len(flat) < 90 else '(...)'}`**\n"
+        inner, after = _parameters(function)
+        call = "" if isinstance(member, property) else f"({', '.join(inner[inner[:1] == ['self']:])}{after}"
+        yield f"**`.{name}{call if len(call) < 90 else '(...)'}`**\n"
         yield f"{words(function)}\n"
 
 
@@ -176,9 +194,12 @@ def _docstring(module: types.ModuleType) -> str:
 
 
 def _operations() -> Iterator[str]:
-    yield ("# Operations of tensor cores\n\nEvery operation of `mo.mma` that a warp carries out, under CuTe's name: its "
-           "shape, the first architecture that has it, and the dtypes. [Warpgroups](../kernel-language.md#warpgroups) "
-           "have theirs by dtypes: `mo.mma.wgmma`. `mo.draw(mo.mma.NAME)` shows who holds what.\n")
+    yield """# Operations of tensor cores
+
+Every operation of `mo.mma` that a warp carries out, under CuTe's name: its shape, the first architecture that has it,
+and the dtypes. [Warpgroups](../kernel-language.md#warpgroups) have theirs by dtypes: `mo.mma.wgmma`.
+`mo.draw(mo.mma.NAME)` shows who holds what.
+"""
     yield "| operation | M, N, K | from | A | B | C |"
     yield "|---|---|---|---|---|---|"
     for name in ALL:
@@ -188,8 +209,11 @@ def _operations() -> Iterator[str]:
 
 
 def _codes() -> Iterator[str]:
-    yield ("# Codes of defects\n\nThe code is at the front of a message, and in `error.code`. `moye explain CODE` tells of "
-           "it in a terminal. The links lead to a kernel that has the defect, and the line that mends it.\n")
+    yield """# Codes of defects
+
+The code is at the front of a message, and in `error.code`. `moye explain CODE` tells of it in a terminal. The links
+lead to a kernel that has the defect, and the line that mends it.
+"""
     yield "| code | found while | what it means |"
     yield "|---|---|---|"
     for code in CODES.values():

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+import tools
+
 ROOT = Path(__file__).parents[1]
 LEARN = ROOT / "docs" / "learn"
 """The chapters are run by test_learn.py, as the scripts that they are made of."""
@@ -30,6 +32,8 @@ def blocks(page):
 def test_page(page, monkeypatch):
     """A ``text`` block right after a ``python`` block is what that block prints."""
     monkeypatch.chdir(ROOT)
+    if "import torch" in page.read_text():
+        tools.library("torch")
     namespace, printed = {}, None
     for number, (language, text, line) in enumerate(blocks(page)):
         if language == "text" and printed is not None:
