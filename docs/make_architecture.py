@@ -45,7 +45,10 @@ def box_of(module: str) -> str:
 
 
 def imports(house: Any) -> Graph:
-    """Which box imports from which; the public names import what they name, and kernels import them."""
+    """Which box imports from which; the public names import what they name, and kernels import them.
+
+    Of torch's operators, which take kernels, the public names have the decorator alone.
+    """
     edges: Graph = {FACE: set()}
     for module in house.trees:
         if not module:
@@ -57,7 +60,7 @@ def imports(house: Any) -> Graph:
                 mine.add(FACE)
             elif target is not None and target not in ("sim", "cuda"):
                 mine.add(box_of(target))
-    edges[FACE] = {box for box in edges if FACE not in edges[box]} - {FACE, "cli", "pytest_plugin"}
+    edges[FACE] = {box for box in edges if FACE not in edges[box]} - {FACE, "cli", "pytest_plugin", "torch"}
     return {box: goals - {box} for box, goals in edges.items()}
 
 

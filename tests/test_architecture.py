@@ -19,11 +19,13 @@ SRC = Path(__file__).parents[1] / "src" / "moye"
 ROOMS = ["errors", "env", "depth", "origin", "dtypes", "display", "hardware", "layout", "layout.analysis", "atoms",
          "mma", "ir",
          "tensor", "lang", "pipelines", "schedulers", "passes",
-         "cuda.printing", "cuda.compiler", "cuda.device",
+         "cuda.printing", "cuda.compiler", "cuda.device", "cuda.export",
          "sim.findings", "sim.values", "sim.flow", "sim.costs", "sim.checks", "sim.operations", "sim.timeline",
          "sim.generate", "sim.machine",
-         "runtime", "runtime.check", "runtime.tuning", "pictures", "testing", "pytest_plugin", "cli",
-         "kernels", "kernels.gemm.parts", "kernels.gemm.simt", "kernels.gemm.sm80", "kernels.gemm.sm90", "kernels.gemm"]
+         "runtime", "runtime.check", "runtime.tuning", "pictures", "testing", "puzzles", "pytest_plugin", "cli", "kernels",
+         "kernels.gemm.parts", "kernels.gemm.simt", "kernels.gemm.sm80", "kernels.gemm.sm90", "kernels.gemm",
+         "kernels.attention.parts", "kernels.attention.sm80", "kernels.attention.sm90", "kernels.attention", "torch",
+         "torch.operators"]
 # The same inside a room; a module that is not listed is bound only by the ban on cycles.
 INSIDE = {
     "layout": ["ints", "tuples", "layout", "algebra", "swizzle"],
@@ -58,23 +60,28 @@ ALONE = {
         "cuda.printing.matrix_copies", "cuda.printing.pins", "cuda.printing.reductions", "sim.operations.async_stores",
         "sim.operations.inline", "tensor.matrix_copy"),
     "of another room than its importer": (
-        "cuda.device.tensor_maps", "ir.text", "sim.costs.table", "sim.costs.tma_boxes", "sim.flow.choices",
+        "ir.text", "sim.costs.table", "sim.costs.tma_boxes", "sim.flow.choices",
         "sim.flow.spins"),
     "words for users, which no other code of the importer needs": (
-        "lang.foreign_errors", "runtime.check.report_html", "runtime.host_text", "runtime.respecialised",
-        "runtime.snapshots"),
-    "a process of its own, or loaded without what the importer loads": ("runtime.toolchain", "runtime.tuning.worker"),
+        "lang.foreign_errors", "puzzles.notebook", "runtime.check.report_html", "runtime.host_text",
+        "runtime.respecialised", "runtime.snapshots"),
+    "a process of its own, or loaded without what the importer loads": (
+        "runtime.toolchain", "runtime.tuning.worker", "testing.tampering"),
     "a type or a table of its own, and the importer is long": (
-        "lang.swaps", "sim.generate.guarded", "sim.machine.cluster_barrier", "tensor.operators",
+        "lang.swaps", "puzzles.progress", "sim.generate.guarded", "sim.machine.cluster_barrier", "tensor.operators",
         "tensor.retile"),
     "what another library asks for, which no one else reads": ("kernels.gemm.operator",),
+    "what a launch is, and what a kernel is compiled for": (
+        "kernels.attention.sm80.host", "kernels.attention.sm90.host", "kernels.attention.sm90.plan"),
     "the home of public names": (
-        "kernels.gemm.dispatch", "kernels.gemm.tuned", "schedulers.quantisation", "tensor.async_stores",
-        "tensor.smem_atoms"),
+        "kernels.attention.dispatch", "kernels.gemm.dispatch", "kernels.gemm.tuned", "schedulers.quantisation",
+        "tensor.async_stores", "tensor.smem_atoms", "torch.operators.linear", "testing.host_arrays"),
 }
 
 TOP = {".ci", ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "NOTICE", "README.md",
        "benchmarks", "docs", "examples", "pyproject.toml", "src", "tests"}
+
+BOOK = "puzzles/book"                                   # programs for users, which are data of the package
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -96,6 +103,8 @@ class House:
         self.packages: set[str] = set()
         self._imports: dict[str, list[tuple[str, int]]] = {}
         for path in sorted(root.rglob("*.py")):
+            if path.is_relative_to(root / BOOK):
+                continue
             parts = path.relative_to(root).with_suffix("").parts
             if parts[-1] == "__init__":
                 parts = parts[:-1]

@@ -36,6 +36,7 @@ SMALL = {
     "16_cluster_reduction": {"M": 3, "N": 8192},
     "17_matmul_warp_specialized": {"M": 200, "N": 136, "K": 72},
     "18_matmul_persistent": {"M": 384, "N": 256, "K": 192, "blocks": 1},
+    "kernels": {},
 }
 
 

@@ -20,7 +20,7 @@ PLAIN = re.compile(r"(?<![\w/.*<>{}-])(?:\.\./|\./)*[\w-][\w./-]*\.(?:py|pyi|md|
 QUOTED = re.compile(r"(?<!`)`{1,2}(?!`)((?:\.\./)*[\w.-]+(?:/[\w.-]+)*/?)`{1,2}")
 ENDS = (".py", ".pyi", ".md", ".toml", ".h", ".json", ".svg", ".cu", ".sh", "/")
 OTHERS = {"script.py"}                                  # a user's own
-MADE = ("dist/", "out/")                                # folders that commands make
+MADE = ("dist/", "out/", "puzzles/")                                # folders that commands make
 TOP = ("benchmarks", "docs", "examples", "src", "tests", ".github")
 
 

@@ -118,6 +118,7 @@ _HOME: dict[str, tuple[str, str]] = {
     "draw": ("moye.pictures", "draw"), "Picture": ("moye.pictures", "Picture"),
     "autotune": ("moye.runtime.tuning.tune", "autotune"), "Config": ("moye.runtime.tuning.tune", "Config"),
     "compile_only": ("moye.runtime.prepare", "compile_only"), "kernel": ("moye.runtime.kernel", "kernel"),
+    **{name: ("moye.runtime.exporting", name) for name in ("Export", "Exported", "Specialisation", "export")},
     "check": ("moye.runtime.check.check", "check"),
     "checking": ("moye.runtime.check.checking", "checking"),
     "Report": ("moye.runtime.check.report", "Report"), "timelines": ("moye.runtime.simulate", "timelines"),
@@ -130,6 +131,7 @@ _HOME: dict[str, tuple[str, str]] = {
     "multiprocessors": ("moye.runtime.compile", "multiprocessors"),
     "replayed": ("moye.runtime.replayed", "replayed"), "Replayed": ("moye.runtime.replayed", "Replayed"),
     "scratch": ("moye.runtime.recording", "scratch"),
+    "torch_op": ("moye.torch.declare", "op"),
     "resident_clusters": ("moye.runtime.compile", "resident_clusters"),
 }
 _MODULES = ("env", "errors", "hardware", "kernels", "layout", "mma", "schedulers", "testing")

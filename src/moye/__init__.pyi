@@ -333,6 +333,12 @@ from moye.runtime.compile import (
     multiprocessors as multiprocessors,
     resident_clusters as resident_clusters,
 )
+from moye.runtime.exporting import (
+    Export as Export,
+    Exported as Exported,
+    Specialisation as Specialisation,
+    export as export,
+)
 from moye.runtime.host_tensors import (
     HostTensor as HostTensor,
     tensor as tensor,
@@ -429,6 +435,9 @@ from moye.tensor.tiled import (
 from moye.tensor.tma_copy import (
     prefetch_tensormap as prefetch_tensormap,
 )
+from moye.torch.declare import (
+    op as torch_op,
+)
 
 def ceil_div(a: IntTuple, b: IntTuple) -> Any: ...
 def coshape(x: object, mode: int | tuple[int, ...] | None = ...) -> Any: ...
@@ -467,6 +476,8 @@ __all__ = [
     "DriverError",
     "DynamicTileScheduler",
     "E",
+    "Export",
+    "Exported",
     "FactError",
     "GroupedTileScheduler",
     "HostTensor",
@@ -490,6 +501,7 @@ __all__ = [
     "Report",
     "ScaledBasis",
     "SimulationError",
+    "Specialisation",
     "StMatrix",
     "Static",
     "StreamKScheduler",
@@ -588,6 +600,7 @@ __all__ = [
     "exp",
     "exp2",
     "expm1",
+    "export",
     "fence",
     "fence_mbarrier_init",
     "fence_proxy_async",
@@ -754,6 +767,7 @@ __all__ = [
     "timelines",
     "tma_store_arrive",
     "tma_store_wait",
+    "torch_op",
     "trunc",
     "uint1",
     "uint128",

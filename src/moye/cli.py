@@ -1,4 +1,4 @@
-"""The ``moye`` command: version, environment, pictures of layouts, checks and timelines of scripts, the disk cache.
+"""The ``moye`` command: version, environment, pictures of layouts, checks, timelines, puzzles, C, the disk cache.
 
 In: a command line.  Out: text on stdout, exit status 0; one sentence on stderr and 1 where something is wrong (of
 ``moye check``: 1 for a violation, 2 where the script is missing or fails itself).
@@ -49,6 +49,8 @@ def main(args: Sequence[str] | None = None) -> None:
         timeline(script, output, launch, arguments or ())
 
     app.command(name="timeline", help=str(timeline.__doc__))(draw_timeline)
+    app.command(name="build")(_build(typer))
+    app.add_typer(_puzzles(typer), name="puzzles")
     app.command(name="check", context_settings={"ignore_unknown_options": True})(_check(typer))
 
     try:
@@ -159,6 +161,44 @@ def _check(typer: Any) -> Callable[..., None]:
         sys.exit(outcome.status(fail_on_unsupported=fail_on_unsupported))
 
     return check
+
+
+def _build(typer: Any) -> Callable[..., None]:
+    """The command ``moye build``, whose options typer has to describe."""
+    def build(
+        target: str = typer.Argument(..., metavar="MODULE[:NAME]", show_default=False, help=(
+            "A module or a .py file; and of it an mo.Export, a list of them, or a kernel.")),
+        arguments: list[str] = typer.Argument(None, help=(                           # noqa: B008
+            "For a kernel: arrays as float32[1024,512:512,1]@16 (extents, strides, alignment), numbers, NAME=VALUE.")),
+        output: Path = typer.Option(Path("."), "-o", "--output", help="A folder, or a .c file."),    # noqa: B008
+        arch: list[str] = typer.Option(None, help="An architecture such as sm_90a; may be repeated."),  # noqa: B008
+        block: str = typer.Option("", help="The threads of a kernel's block: 256, or 32,8."),
+        cluster: str = typer.Option("", help="The blocks of a kernel's cluster."),
+        name: str = typer.Option("", help="The name of the C function."),
+        list_: bool = typer.Option(False, "--list", help="Show what the module has, and write nothing."),
+    ) -> None:
+        """Write kernels as C with the compiled code inside: a header and a source, for programs without Python."""
+        from moye.runtime.building import exports_of, listed
+        from moye.runtime.exporting import export
+
+        if list_:
+            lines = list(listed(target))
+            print("\n".join(lines) if lines else f"{target} has no kernel and no mo.Export")
+            return
+        try:
+            exports = exports_of(target, arguments or (), block=block, cluster=cluster, name=name, arch=arch or ())
+            written = export(output, *exports)
+        except OSError as error:
+            raise MoyeError(f"build: cannot write {error.filename}: {error.strerror}") from error
+        print(f"{written.header}\n{written.source}: {', '.join(written.functions)}")
+
+    return build
+
+
+def _puzzles(typer: Any) -> Any:
+    """The commands of ``moye puzzles``."""
+    from moye.puzzles.terminal import commands
+    return commands(typer)
 
 
 def cache_ls() -> None:

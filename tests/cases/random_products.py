@@ -261,6 +261,10 @@ class NumPy:
     def integers(self, low: int, high: int, shape: tuple[int, ...]) -> Any:
         return self.rng.integers(low, high, shape, endpoint=True)
 
+    def places(self, count: int) -> Any:
+        """0, 1, ... count - 1, int64."""
+        return np.arange(count)
+
     def fill(self, x: Any, values: Any) -> None:
         """x[...] = values, rounded."""
         x[...] = values

@@ -46,6 +46,9 @@ class Torch:
     def integers(self, low: int, high: int, shape: tuple[int, ...]) -> Any:
         return torch.randint(low, high + 1, shape, generator=self.rng, device=self.device, dtype=torch.int32)
 
+    def places(self, count: int) -> Any:
+        return torch.arange(count, device=self.device)
+
     def fill(self, x: Any, values: Any) -> None:
         x.copy_(values if isinstance(values, torch.Tensor) else
                 torch.tensor(values, dtype=torch.float32, device=self.device).expand(x.shape))

@@ -1,10 +1,13 @@
-"""Kernels written in moye's public language: matrix products on the ordinary cores and on tensor cores, copies for TMA.
+"""Kernels written in moye's public language: matrix products, copies for TMA, and what is bound by memory around them.
 
 In: arrays of any library that moye takes.  Out: results written into the output array.
 
     from moye.kernels import gemm; gemm(A, B, C)      # C = A @ B.T
 """
 
+from moye.kernels.attention.dispatch import attention
+from moye.kernels.embedding import embedding, embedding_backward
+from moye.kernels.gated import geglu, geglu_backward, swiglu, swiglu_backward
 from moye.kernels.gemm.dispatch import gemm
 from moye.kernels.gemm.simt.config import TileConfig
 from moye.kernels.gemm.simt.kernel import gemm_simt
@@ -14,7 +17,14 @@ from moye.kernels.gemm.sm90.config import WarpgroupConfig
 from moye.kernels.gemm.sm90.grouped import grouped_gemm_sm90
 from moye.kernels.gemm.sm90.host import gemm_sm90
 from moye.kernels.gemm.tuned import tuned_gemm_simt, tuned_gemm_sm90
+from moye.kernels.moves import permute, transpose
 from moye.kernels.pack import packed
+from moye.kernels.reductions import reduce
+from moye.kernels.rope import rope
+from moye.kernels.scans import cumsum
 
-__all__ = ["TensorConfig", "TileConfig", "WarpgroupConfig", "gemm", "gemm_simt", "gemm_sm80", "gemm_sm90",
-           "grouped_gemm_sm90", "packed", "tuned_gemm_simt", "tuned_gemm_sm90"]
+__all__ = [
+    "TensorConfig", "TileConfig", "WarpgroupConfig", "attention", "cumsum", "embedding", "embedding_backward",
+    "geglu", "geglu_backward", "gemm", "gemm_simt", "gemm_sm80", "gemm_sm90", "grouped_gemm_sm90", "packed",
+    "permute", "reduce", "rope", "swiglu", "swiglu_backward", "transpose", "tuned_gemm_simt", "tuned_gemm_sm90",
+]

@@ -103,6 +103,9 @@ def shifted(plan: Plan, low: Any, high: Any, shift: Any) -> list[Any]:
 
 def transposed(lines: list[list[Any]], width: int) -> list[list[Any]]:
     """The transpose of a square of elements ``width`` bytes wide: lines[i] are the four words of line i."""
+    if width == 8:
+        (a, b, c, d), (e, f, g, h) = lines
+        return [[a, b, e, f], [c, d, g, h]]
     per = 4 // width
     result: list[list[Any]] = [[None] * 4 for _ in lines]
     for x in range(4):

@@ -47,6 +47,17 @@ def swapped(x: Any) -> Any:
     return x.swapaxes(0, 1)
 
 
+def ordered(x: Any, order: tuple[int, ...]) -> Any:
+    """A view with its modes in this order."""
+    if isinstance(x, mo.TensorLike):
+        strides = x.info().strides
+        return replace(x, shape=tuple(x.shape[i] for i in order), strides=tuple(strides[i] for i in order))
+    permute = getattr(x, "permute", None) or getattr(x, "transpose", None)
+    if permute is None:
+        raise mo.ArgumentError(f"a {type(x).__name__} has no transpose: pass a torch, CuPy, JAX or NumPy array")
+    return permute(*order)
+
+
 def one_batch(x: Any) -> Any:
     """A view of a matrix as a batch of one."""
     if isinstance(x, mo.TensorLike):

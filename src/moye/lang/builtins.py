@@ -12,13 +12,14 @@ from __future__ import annotations
 from typing import Any, NamedTuple, get_args
 
 from moye import dtypes as dt
+from moye import layout
 from moye.dtypes import DType, Space
 from moye.errors import DTypeError, TensorError, TraceError
 from moye.hardware import MOST_THREADS, WARP
 from moye.ir import fold, ops
 from moye.ir.nodes import Literal, Operand, Ref, Value
 from moye.lang.loops import MOST_TURNS
-from moye.layout import ceil_div
+from moye.layout.tuples import IntTuple
 from moye.tensor import expr
 from moye.tensor.context import builder, locate, tracing
 from moye.tensor.expr import Expr, Int, Scalar, operand_of, plain, truth, wrap
@@ -95,6 +96,16 @@ def lane_idx() -> Scalar:
 def warp_idx() -> Scalar:
     """The index of the warp within the block."""
     return linear_thread() // WARP
+
+
+def ceil_div(a: IntTuple, b: IntTuple) -> IntTuple:
+    """Quotients rounded up, mode by mode, as ``moye.layout.ceil_div``; of a symbol of torch's a symbol again.
+
+    Law: ``ceil_div(a, b)`` is the least n with ``n * b >= a``.
+    """
+    if type(a).__name__ == "SymInt":                    # as an integer it would bind a graph to one shape
+        return -(-a // b)  # type: ignore[operator]
+    return layout.ceil_div(a, b)
 
 
 def min_blocks(count: int) -> None:

@@ -374,7 +374,7 @@ def same_memory_overlap(a: ArrayInfo, b: ArrayInfo) -> bool:
     examples.
     """
     (first_a, end_a), (first_b, end_b) = span_bytes(a), span_bytes(b)
-    if first_a >= end_b or first_b >= end_a:
+    if first_a >= end_b or first_b >= end_a or first_a == end_a or first_b == end_b:      # apart, or empty
         return False
     steps_a, steps_b = _byte_steps(a), _byte_steps(b)
     periods = {step for step, _ in steps_a + steps_b}

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import update_wrapper
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from moye import env
@@ -38,6 +39,7 @@ from moye.runtime.compile import (
     require_room,
     specialise,
 )
+from moye.runtime.exporting import Export, Exported, Grid, Specialisation, export
 from moye.runtime.fast_launch import Plan, Plans, missing
 from moye.runtime.host_copies import simulated
 from moye.runtime.launch import (
@@ -110,6 +112,8 @@ class Kernel:
 
     def _launcher(self, config: Any) -> Callable[..., None]:
         """What ``kernel[config]`` is: a Launcher, or its plan once it has launched."""
+        if prepare.skipping():                          # the grid may be of symbols
+            return _nothing
         if not isinstance(config, tuple) or len(config) != 2:
             raise LaunchError(f"{self.__name__}[...] takes [grid, block], not {config!r}")
         return self._keep(config, (dim3(config[0], "grid"), dim3(config[1], "block")))
@@ -141,6 +145,8 @@ class Kernel:
         ``dependent`` (sm_90): the launch may begin while those before it on the stream still run.  What they wrote is
         there after ``mo.griddepcontrol_wait()``; without a call of that, the kernel may not touch their arrays.
         """
+        if prepare.skipping():
+            return
         if stream is not None:
             self._run(classify(self.signature, args, kwargs), dim3(grid, "grid"), dim3(block, "block"),
                       dim3(cluster, "cluster"), stream, more_smem(smem), dependent)
@@ -249,6 +255,16 @@ class Kernel:
         return prepare.prepare(spec, call, device, shape, stream, more, dependent)
 
     @boundary
+    def export(self, path: str | Path, *specialisations: Specialisation, grid: Grid | None = None,
+               arch: str | Sequence[str] | None = None, name: str | None = None) -> Exported:
+        """Write a C header and source with the compiled code inside, for programs without Python; needs no GPU.
+
+        ``path`` is a folder or a .c file.  Each ``mo.Specialisation`` is a call to compile for; ``mo.Export`` says what
+        ``grid``, ``arch`` and ``name`` are, and ``mo.export`` writes several kernels into one file.
+        """
+        return export(path, Export(self, specialisations, name, grid, arch))
+
+    @boundary
     def trace(self, *args: Any, block: Extents | None = None, cluster: Extents = (1, 1, 1), **kwargs: Any) -> Func:
         """The IR for arguments or specs."""
         call = classify(self.signature, args, kwargs)
@@ -303,6 +319,8 @@ class Launcher:
     @boundary
     def _long_way(self, args: tuple[Any, ...], rest: tuple[Any, ...], named: dict[str, Any]) -> None:
         """Launch if the plan used last does not hold."""
+        if prepare.skipping():
+            return
         args = (*(a for a in args if a is not missing), *rest)
         plan = None if named else self.plans.find(args)
         if plan is not None and plan.again(*args):
@@ -320,6 +338,10 @@ class Launcher:
         self.launch = plan.launch
         for config in tuple(self.configs):
             self.kernel._launchers[config] = plan.launch
+
+
+def _nothing(*args: Any, **kwargs: Any) -> None:
+    """What a launch is under ``launch_nothing``."""
 
 
 def _launch_device(spec: Specialised, call: Call, device: int, grid: Dim3, stream: Any, smem: int,

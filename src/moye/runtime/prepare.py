@@ -1,4 +1,4 @@
-"""Launches that are ready to be repeated, and compiling without launching.
+"""Launches that are ready to be repeated, compiling without launching, and launching nothing.
 
 In: a specialised kernel with classified arguments.  Out: ``Prepared``, to be called; under ``compile_only``, Jobs.
 
@@ -97,6 +97,29 @@ def compile_only(arch: str | None = None, *, trace_only: bool = False) -> Iterat
 def compilation() -> Compilation | None:
     """The ``compile_only`` block that this thread is in."""
     return _compilation.get() if fast_launch.held else None
+
+
+_skipping: contextvars.ContextVar[bool] = contextvars.ContextVar("skipping", default=False)
+
+
+@contextmanager
+def launch_nothing() -> Iterator[None]:
+    """In the block this thread's launches do nothing, and their arguments are not looked at.
+
+    An operator of torch's runs its function so on tensors without memory, for the shapes of what it returns.
+    """
+    token, marker = _skipping.set(True), object()
+    fast_launch.held.append(marker)
+    try:
+        yield
+    finally:
+        fast_launch.held.remove(marker)
+        _skipping.reset(token)
+
+
+def skipping() -> bool:
+    """Whether this thread is in a ``launch_nothing`` block."""
+    return bool(fast_launch.held) and _skipping.get()
 
 
 # --- prepared launches -----------------------------------------------------------------------------------------------

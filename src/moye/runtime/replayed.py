@@ -27,7 +27,7 @@ from moye.lang.pickling import reduced
 from moye.lang.signature import told_apart
 from moye.lang.trace import JitFunction
 from moye.layout import ComposedLayout, Layout
-from moye.runtime import fast_launch
+from moye.runtime import fast_launch, prepare
 from moye.runtime.arguments import is_record, parts_of_record, static_key, unstable
 from moye.runtime.arrays import ArrayInfo, describe
 from moye.runtime.boundary import boundary
@@ -89,6 +89,8 @@ class Replayed(Generic[_P, _R]):
     @boundary
     def _slowly(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _R:
         """Look at everything; repeat the call, or make it and remember it."""
+        if prepare.skipping() and self.traced is not None:
+            return self.traced(*args, **kwargs)
         found = None if fast_launch.held else _arguments((*args, *kwargs.values()), tuple(kwargs))
         if found is None:
             return self.function(*args, **kwargs)

@@ -5,7 +5,7 @@ In: a device ordinal, a stream handle, functions that queue work.  Out: millisec
     with Stopwatch(0) as watch: watch.time(lambda: kernel.launch(...))      # 0.0312
 
 Everything goes through cuda.bindings, so torch is not needed; where torch is loaded, its current stream is meant.
-Statistics are ``testing.py``'s.
+Statistics are ``timing.py``'s.
 """
 
 from __future__ import annotations

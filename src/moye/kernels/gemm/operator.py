@@ -41,17 +41,8 @@ def traced_gemm(A: Any, B: Any, C: Any, *, alpha: Any = 1, beta: Any = 0, tf32: 
 
 @functools.cache
 def _operator() -> Any:
-    """Register the operator; torch takes a name but once.
-
-    The result has to be kept.  ``torch.library.custom_op`` would do the same, at some 50 times the cost of a call.
-    """
-    torch: Any = sys.modules["torch"]
-    library = torch.library.Library("moye", "FRAGMENT")
-    library.define(f"gemm{_SCHEMA}", tags=(torch.Tag.pt2_compliant_tag,))
-    for device in ("CPU", "CUDA"):
-        library.impl("gemm", _multiply, device)
-    torch.library.register_fake("moye::gemm", _nothing, lib=library)
-    return library
+    """The operator, which has to be kept."""
+    return mo.torch_op("moye::gemm", schema=_SCHEMA)(_multiply)
 
 
 def registered() -> bool:
@@ -78,7 +69,3 @@ def _multiply(A: Any, B: Any, C: Any, *tensors: Any, activation: str = "none", c
     """The operator on tensors that have memory; of the last ``_TENSORS`` those that are None may be left out."""
     mo.kernels.gemm(A, B, C, **dict(zip(_TENSORS, tensors, strict=False)),
                     activation=_values.get(activation, activation), config=_values.get(config), **options)
-
-
-def _nothing(*args: Any, **kwargs: Any) -> None:
-    """The operator on tensors without memory: it gives nothing, and what it writes is in its schema."""

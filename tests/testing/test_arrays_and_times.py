@@ -1,4 +1,4 @@
-"""testing.py: arrays where kernels run, Triton's statistics, the order of runs, and what is refused.
+"""mo.testing: arrays where kernels run, Triton's statistics, the order of runs, and what is refused.
 
 Times themselves are GPU tests.
 """
@@ -17,6 +17,7 @@ import moye as mo
 from moye import testing
 from moye.cuda.device import driver, events
 from moye.errors import ArgumentError
+from moye.testing import host_arrays, timing
 
 
 class Clock:
@@ -87,13 +88,13 @@ def test_rep_and_warmup_are_milliseconds():
 @pytest.mark.parametrize(("mode", "expected"), [
     ("min", 1.0), ("max", 4.0), ("mean", 2.5), ("median", 2.5), ("all", [4.0, 1.0, 3.0, 2.0])])
 def test_modes(mode, expected):
-    assert testing._summary([4.0, 1.0, 3.0, 2.0], None, mode) == expected
+    assert timing._summary([4.0, 1.0, 3.0, 2.0], None, mode) == expected
 
 
 def test_quantiles_interpolate_and_take_the_place_of_the_mode():
     times = [4.0, 1.0, 3.0, 2.0, 5.0]
-    assert testing._summary(times, [0.5, 0.2, 0.9], "max") == pytest.approx([3.0, 1.8, 4.6])
-    assert testing._summary(times, [0.5], "max") == 3.0
+    assert timing._summary(times, [0.5, 0.2, 0.9], "max") == pytest.approx([3.0, 1.8, 4.6])
+    assert timing._summary(times, [0.5], "max") == 3.0
 
 
 def test_grad_to_none():
@@ -159,7 +160,7 @@ def test_arrays_without_torch_are_on_the_device(monkeypatch):
         def free(self):
             freed.append(self.pointer)
 
-    monkeypatch.setattr(testing, "device", lambda arch="": "GPU")
+    monkeypatch.setattr(host_arrays, "device", lambda arch="": "GPU")
     monkeypatch.setattr(events, "current_ordinal", lambda: 0)
     monkeypatch.setattr(driver, "pointer_device", lambda pointer: 0)
     monkeypatch.setattr(events, "Memory", Memory)

@@ -1,0 +1,145 @@
+# %% [markdown]
+# # 2. A copy
+#
+# A kernel is a Python function with `@mo.kernel`. It is launched with a grid of blocks and a number of threads:
+# `kernel[grid, threads](arguments)`. In Triton a program handles a block of elements, and the compiler shares them
+# among threads. Here you say which thread has which elements. That is more to write, and it is what makes everything
+# later possible.
+#
+# NumPy arrays run in the simulator, CUDA tensors run on their GPU. Nothing else changes.
+
+# %%
+import numpy as np
+
+import moye as mo
+
+
+@mo.kernel
+def copy_kernel(dst, src, thr_layout):
+    bx, by, _ = mo.block_idx()
+    tid = mo.thread_idx().x
+    gD = mo.tile(dst, (32, 32), (bx, by))               # (32, 32), the tile of this block
+    gS = mo.tile(src, (32, 32), (bx, by))               # (32, 32)
+    tDgD = mo.parallelize(gD, thr_layout, tid)          # (1, 4), the elements of this thread
+    tSgS = mo.parallelize(gS, thr_layout, tid)          # (1, 4)
+    mo.copyto(tDgD, tSgS)
+
+
+src = np.asfortranarray(np.random.default_rng(0).standard_normal((64, 96), np.float32))
+dst = np.full_like(src, np.nan)
+threads = mo.make_layout((32, 8))                       # 256 threads as 32 x 8; neighbours go down a column
+copy_kernel[(2, 3), 256](dst, src, threads)
+print("equal:", np.array_equal(dst, src))
+
+# %% [markdown]
+# Three verbs do the work, and two of them move nothing:
+#
+# * `mo.tile(src, (32, 32), (bx, by))` is a **view**: the tile of this block. It is `tensor[32*bx : 32*bx+32, ...]`,
+#   without a copy.
+# * `mo.parallelize(gS, thr_layout, tid)` is a view of the elements that thread `tid` has.
+# * `mo.copyto(dst, src)` moves data. The destination comes first.
+#
+# The names follow CuTe: `gS` is S in **g**lobal memory. `tSgS` is what this **t**hread has of it. The comment at each
+# line is the shape. Write it; it is the best documentation a kernel can have.
+#
+# ## What a thread has
+#
+# The layout says who has what. Here are the first eight rows and columns of the 32 x 32 tile, with the 256 threads as
+# 32 x 8.
+
+# %%
+mo.draw(mo.make_layout((32, 32)), thr="(32,8)", val="(1,1)", max_cells=64)
+
+# %% [markdown]
+# Going down a column the thread number counts up by one. The array is column-major, so the 32 threads of a warp read 32
+# neighbours: 128 bytes, one line of memory. That is called *coalesced*.
+#
+# ## What it costs
+#
+# `mo.check` runs the same launch in the simulator with every check, and counts what each access costs. Global memory
+# moves in **sectors** of 32 bytes. 32 threads that read 4 bytes each need at least four sectors.
+
+# %%
+report = mo.check(copy_kernel)[(2, 3), 256](dst, src, threads)
+print(report.head)
+print(report.table())
+
+# %% [markdown]
+# Four sectors for each request, and four is the ideal. Now give the threads the other order: neighbours go along a row.
+
+# %%
+across = mo.make_layout((8, 32), (32, 1))               # 8 x 32 threads, row-major
+report = mo.check(copy_kernel)[(2, 3), 256](dst, src, across)
+print("equal:", np.array_equal(dst, src))
+print(report.table())
+print(report.lints[0])
+
+# %% [markdown]
+# The result is the same, and each request touches 32 sectors: an eighth of each is used. On a GPU this copy would be
+# about as many times slower. The kernel did not change. Only a layout did, and the checker says so without a GPU.
+#
+# ## Wider copies
+#
+# A thread can move 16 bytes with one instruction. For that its elements must be neighbours. A **tiled copy** says so: 8
+# x 8 threads, each with 4 x 1 elements.
+
+# %%
+@mo.kernel
+def wide_copy_kernel(dst, src, tiled_copy):
+    bx, by, _ = mo.block_idx()
+    thr_copy = tiled_copy.get_slice(mo.thread_idx().x)
+    tSgS = thr_copy.partition_S(mo.tile(src, (32, 32), (bx, by)))       # (CPY, CPY_M, CPY_N)
+    tDgD = thr_copy.partition_D(mo.tile(dst, (32, 32), (bx, by)))       # (CPY, CPY_M, CPY_N)
+    mo.copyto(tiled_copy, tDgD, tSgS)
+
+
+atom = mo.CopyAtom(mo.UniversalCopy(mo.uint128), mo.float32)
+wide = mo.make_tiled_copy(atom, mo.make_layout((8, 8)), mo.make_layout((4, 1)))
+dst.fill(np.nan)
+report = mo.check(wide_copy_kernel)[(2, 3), 64](dst, src, wide)
+print("clean:", report.ok, " equal:", np.array_equal(dst, src))
+print(report.table())
+
+# %% [markdown]
+# `UniversalCopy(mo.uint128)` is the *atom*, one instruction of 16 bytes. A tiled copy repeats it over threads and
+# values. A warp now moves 512 bytes with a request, in 16 sectors: still the ideal.
+#
+# ## What the GPU would run
+#
+# The kernel is printed as CUDA C++, with your names and lines. Compiling needs no GPU either.
+
+# %%
+program = wide_copy_kernel.compile(dst, src, wide, block=64, arch="sm_90a")
+lines = program.source.splitlines()
+print("\n".join(lines[next(i for i, line in enumerate(lines) if "__global__" in line):]))
+
+# %% [markdown]
+# ## What is refused
+#
+# A tile of 32 must divide the extent, because `tile` promises full tiles. You are not asked to be careful: every launch
+# checks it, on the GPU too.
+
+# %%
+try:
+    copy_kernel[(2, 3), 256](dst[:60], src[:60], threads)
+except mo.PreconditionError as error:
+    print(error)
+
+# %% [markdown]
+# Arrays whose extents do not fit take [masked copies](../kernel-language.md#masked-copies).
+#
+# ## What you have now
+#
+# * `@mo.kernel`, `kernel[grid, threads](...)`; NumPy runs in the simulator.
+# * `tile` for the block, `parallelize` or a tiled copy for the thread, `copyto` to move.
+# * Neighbouring threads should touch neighbouring memory; `report.table()` shows whether they do.
+#
+# **Try:** make `src` row-major (`np.ascontiguousarray`). Which of the two thread layouts is now the good one? Which
+# `val` layout must the wide copy have?
+
+# %%
+row_major, out = np.ascontiguousarray(src), np.full(src.shape, np.nan, np.float32)
+print(mo.check(copy_kernel)[(2, 3), 256](out, row_major, across).table())
+
+# %% [markdown]
+# Next: [shared memory and banks](03_banks.md).

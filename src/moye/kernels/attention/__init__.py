@@ -1,0 +1,1 @@
+"""Attention: softmax(Q K^T) V of many heads, without the scores in memory."""

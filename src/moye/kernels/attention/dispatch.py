@@ -1,0 +1,48 @@
+"""Attention for every call: the kernel for the device and the arrays.
+
+In: q (batch, queries, heads, dim), k, v (batch, keys, heads_k, dim).  Out: out (batch, queries, heads, dim), in place.
+
+    attention(out, q, k, v, causal=True)
+    attention(out, q, k, v, window=(1024, 0), softcap=30.0, lse=lse)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import moye as mo
+from moye.kernels.attention.parts.arguments import Window, agree, beside, described, problem_of
+from moye.kernels.attention.sm80.host import launch_sm80
+from moye.kernels.attention.sm90.host import launch_sm90, suits
+
+
+def attention(out: Any, q: Any, k: Any, v: Any, *, causal: bool = False, window: Window = (None, None),
+              scale: float | None = None, softcap: float = 0.0, bias: Any = None, alibi: Any = None, sinks: Any = None,
+              score: Callable[..., Any] | None = None, tensors: tuple[Any, ...] = (), lse: Any = None) -> Any:
+    """out = softmax(scale * q k^T + bias) v for each head, in place; returns out.
+
+    ``q`` is (batch, queries, heads, dim), ``k`` (batch, keys, heads_k, dim), ``v`` (batch, keys, heads_k, dim_v) and
+    ``out`` (batch, queries, heads, dim_v), all bfloat16 or all float16; heads_k divides heads, and head h takes keys
+    and values of head h // (heads / heads_k).  The last query stands at the last key.  ``causal``: a query sees the
+    keys up to its own place; ``window`` = (behind, before): only so many more than that.  ``scale`` is 1 / sqrt(dim)
+    by default; ``softcap`` c makes scores c * tanh(scores / c).  ``alibi`` (heads) or (batch, heads), float32: each
+    score loses its slope times the distance.  ``bias`` (batch, heads, queries, keys) is added, of any strides, 0 too.
+    ``score`` is a traced function (score, query, key, head, batch, *tensors) of what the score becomes.  ``sinks``
+    (heads), float32, are scores without a value.  A query that sees no key gives 0, and -inf in ``lse`` (batch, heads,
+    queries), float32: the logarithms of the sums of exponentials.  ArgumentError for other arguments.
+    """
+    problem = problem_of(out, q, k, v, causal=causal, window=window, scale=scale, softcap=softcap, score=score)
+    shape = problem.batch, problem.heads, problem.queries
+    if tensors and score is None:
+        raise mo.ArgumentError("attention: tensors are handed to a score function, and there is none")
+    beside("lse", lse, q, shape)
+    beside("sinks", sinks, q, shape[1:2])
+    beside("alibi", alibi, q, shape[:2] if len(getattr(alibi, "shape", ())) == 2 else shape[1:2])
+    if bias is not None:
+        agree("bias", described("bias", bias, 4).shape, (*shape, problem.keys))
+    if 0 in (*shape, problem.dim_v):
+        return out
+    launch = launch_sm90 if suits(problem, out, q, k, v) else launch_sm80
+    launch(problem, out, q, k, v, bias=bias, slopes=alibi, sinks=sinks, tensors=tensors, lse=lse)
+    return out

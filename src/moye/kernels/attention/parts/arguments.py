@@ -1,0 +1,127 @@
+"""The arguments of attention, checked: what problem they are.
+
+In: arrays (batch, seqlen, heads, dim) and options.  Out: a ``Problem``, or ArgumentError in one sentence.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import moye as mo
+from moye.kernels.attention.parts.scores import Rules
+
+Window = tuple[int | None, int | None]
+DTYPES = (mo.bfloat16, mo.float16)
+MOST_DIM = 256
+_QUAD = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is asked for: extents, and the rules of the scores with their numbers."""
+
+    dtype: Any
+    batch: int
+    queries: int
+    keys: int
+    heads: int
+    heads_K: int
+    dim: int
+    dim_v: int
+    rules: Rules
+    scale: float
+    softcap: float
+    left: int
+    right: int
+
+    @property
+    def heads_of_a_key(self) -> int:
+        """Heads of queries that share a head of keys and values."""
+        return self.heads // self.heads_K
+
+
+def problem_of(out: Any, q: Any, k: Any, v: Any, *, causal: bool, window: Window, scale: float | None,
+               softcap: float, score: Callable[..., Any] | None) -> Problem:
+    """The problem of these arrays; ArgumentError where they do not fit together."""
+    infos = {"q": described("q", q, 4), "k": described("k", k, 4), "v": described("v", v, 4),
+             "out": described("out", out, 4)}
+    a, b, c, o = infos.values()
+    for name, x in infos.items():
+        if x.dtype != a.dtype or a.dtype not in DTYPES:
+            raise mo.ArgumentError(f"attention: q, k, v and out are all bfloat16 or all float16, not q {a.dtype} and "
+                                   f"{name} {x.dtype}")
+        if x.device != a.device:
+            raise mo.ArgumentError(f"attention: q is on {_place(a)} but {name} is on {_place(x)}")
+    batch, queries, heads, dim = a.shape
+    _, keys, heads_K, dim_v = c.shape
+    agree("k", b.shape, (batch, keys, heads_K, dim))
+    agree("v", c.shape, (batch, keys, heads_K, dim_v))
+    agree("out", o.shape, (batch, queries, heads, dim_v))
+    if heads_K == 0 or heads % heads_K:
+        raise mo.ArgumentError(f"attention: {heads} heads of queries cannot share {heads_K} heads of keys and values")
+    if not 0 < dim <= MOST_DIM or not 0 < dim_v <= MOST_DIM:
+        raise mo.ArgumentError(f"attention: head dimensions are 1 to {MOST_DIM}, not {dim} and {dim_v}")
+    left, right = limits(causal, window)
+    for name, value in (("scale", scale), ("softcap", softcap)):
+        if value is not None and not (math.isfinite(value) and value >= 0):
+            raise mo.ArgumentError(f"attention: {name}={value} is no finite number of at least 0")
+    rules = Rules(left is not None, right is not None, False, softcap != 0, score)
+    return Problem(a.dtype, batch, queries, keys, heads, heads_K, dim, dim_v, rules,
+                   1 / math.sqrt(dim) if scale is None else float(scale), float(softcap),
+                   0 if left is None else left, 0 if right is None else right)
+
+
+def described(name: str, x: Any, rank: int) -> Any:
+    """An array of this rank; ArgumentError for anything else."""
+    info = mo.describe(x)
+    if info is None:
+        raise mo.ArgumentError(f"attention: {name} is a {type(x).__name__}, no array")
+    if len(info.shape) != rank:
+        raise mo.ArgumentError(f"attention: {name} has {len(info.shape)} modes, not {rank}: {_NAMED[rank]}")
+    return info
+
+
+_NAMED = {1: "(heads)", 2: "(batch, heads)", 3: "(batch, heads, seqlen)", 4: "(batch, seqlen, heads, dim)"}
+
+
+def agree(name: str, shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
+    """ArgumentError for an array of another shape."""
+    if tuple(shape) != expected:
+        raise mo.ArgumentError(f"attention: {name} is {tuple(shape)} where the others ask for {expected}")
+
+
+def beside(name: str, x: Any, q: Any, expected: tuple[int, ...]) -> None:
+    """ArgumentError for anything but None, or float32 of this shape on the device of q."""
+    if x is None:
+        return
+    info, other = described(name, x, len(expected)), mo.describe(q)
+    agree(name, info.shape, expected)
+    if info.dtype != mo.float32:
+        raise mo.ArgumentError(f"attention: {name} is {info.dtype}, not float32")
+    if other is not None and info.device != other.device:
+        raise mo.ArgumentError(f"attention: q is on {_place(other)} but {name} is on {_place(info)}")
+
+
+def limits(causal: bool, window: Window) -> Window:
+    """How many keys a query sees behind and before it; None: all."""
+    if not (isinstance(window, tuple) and len(window) == 2
+            and all(x is None or (isinstance(x, int) and not isinstance(x, bool) and x >= 0) for x in window)):
+        raise mo.ArgumentError(f"attention: window={window!r} is no pair (keys behind, keys before) of numbers of at "
+                               "least 0, or None for all")
+    left, right = window
+    return left, (0 if causal else right)
+
+
+def by_16_bytes(x: Any) -> bool:
+    """Whether all vectors of the head dimension begin at multiples of 16 bytes and are whole."""
+    info = mo.describe(x)
+    assert info is not None, "arguments were checked"
+    return info.shape[3] % _QUAD == 0 and info.strides[3] == 1 and info.ptr % 16 == 0 \
+        and all(step % _QUAD == 0 for step in info.strides[:3])
+
+
+def _place(info: Any) -> str:
+    return "the host" if info.device is None else f"cuda:{info.device}"

@@ -1,0 +1,170 @@
+"""What becomes of the scores Q K^T before the softmax: caps, biases, a function of the user's, and which of them count.
+
+In: a tile of scores in registers, and where it lies.  Out: the same registers; what does not count is -inf.
+
+    modify(how, S_rows, place); mask(how, S_rows, place)
+
+Rows and columns of a thread are those of ``mo.mn_view``.  Every MMA here gives a thread rows 8 apart, and pairs of
+columns 8 apart: columns 0, 1, 8, 9, 16, ... from its first one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import moye as mo
+
+LOG2_E = math.log2(math.e)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Which rules there are, all static: a kernel is compiled for them.
+
+    ``left`` and ``right``: whether a query sees only keys so far behind it and before it.  ``ragged``: the last tile
+    of keys ends beyond them.  ``score`` is a traced function (score, row, column, head, batch, *tensors) -> score.
+    """
+
+    left: bool = False
+    right: bool = False
+    ragged: bool = True
+    softcap: bool = False
+    score: Callable[..., Any] | None = None
+
+    @property
+    def masks(self) -> bool:
+        """Whether any block of keys has scores that do not count."""
+        return self.left or self.right or self.ragged
+
+    @property
+    def windowed(self) -> bool:
+        """Whether a row may see no key of a block that others see."""
+        return self.left or self.right
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """The rules with their numbers: scalars and tensors of the kernel; what there is none of is None.
+
+    ``scale`` multiplies Q K^T.  ``bias`` is (queries, keys, heads, batch), ``slopes`` (heads) or (batch, heads): ALiBi.
+    ``tensors`` are handed to the user's function.
+    """
+
+    rules: Rules
+    queries: Any
+    keys: Any
+    scale: Any
+    softcap: Any
+    left: Any
+    right: Any
+    bias: Any
+    slopes: Any
+    tensors: Any
+
+    @property
+    def modified(self) -> bool:
+        """Whether scores change by more than a factor."""
+        return self.rules.softcap or self.rules.score is not None or self.bias is not None or self.slopes is not None
+
+    @property
+    def shift(self) -> Any:
+        """Query i stands at key i + shift: the last query at the last key."""
+        return self.keys - self.queries
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a thread's scores lie: its first row, its first column in the tile of keys, head and batch."""
+
+    row: Any
+    column: Any
+    head: Any
+    batch: Any
+
+
+def offset(k: int) -> int:
+    """How far column number k of a thread lies behind its first."""
+    return k // 2 * 8 + k % 2
+
+
+def row_offset(i: int) -> int:
+    """How far row number i of a thread lies behind its first: pairs 8 apart, in slabs of 64."""
+    return i % 2 * 8 + i // 2 * 64
+
+
+# --- which keys a tile of queries sees -------------------------------------------------------------------------------
+
+
+@mo.jit
+def key_tiles(how, first_row, bM, bN):
+    """Tiles of keys [least, most) that some row sees; of these, [low, high) are seen whole by all rows.
+
+    There is one at least, so that rows which see no key need no way of their own.
+    """
+    seen, full = how.keys, how.keys // bN
+    if how.rules.right:
+        seen = mo.min(seen, first_row + bM + how.shift + how.right)
+        full = mo.max(mo.min(full, (first_row + how.shift + how.right + 1) // bN), 0)
+    most = mo.ceil_div(mo.max(seen, 1), bN)
+    least, low = 0, 0
+    if how.rules.left:
+        least = mo.min(mo.max(first_row + how.shift - how.left, 0) // bN, most - 1)
+        low = mo.max(first_row + bM - 1 + how.shift - how.left + bN - 1, 0) // bN
+    high = mo.max(mo.min(full, most - 1), least)
+    return least, most, mo.min(mo.max(low, least), high), high
+
+
+@mo.jit
+def mask(how, rows, place):
+    """-inf for the scores that do not count: beyond the last key, or outside of the window."""
+    for i in mo.static_range(mo.size(rows, 0)):
+        end = how.keys - place.column
+        stands = place.row + row_offset(i) + how.shift - place.column       # of the keys of this tile
+        if how.rules.right:
+            end = mo.min(end, stands + how.right + 1)
+        for k in mo.static_range(mo.size(rows, 1)):
+            counts = offset(k) < end
+            if how.rules.left:
+                counts = counts & (offset(k) >= stands - how.left)
+            rows[i, k] = mo.where(counts, rows[i, k], -math.inf)
+
+
+# --- what their values become ----------------------------------------------------------------------------------------
+
+
+@mo.jit
+def modify(how, rows, place):
+    """Scores times their scale, then capped, biased, and as the user's function has them."""
+    for i in mo.static_range(mo.size(rows, 0)):
+        row = place.row + row_offset(i)
+        for k in mo.static_range(mo.size(rows, 1)):
+            column = place.column + offset(k)
+            s = rows[i, k] * how.scale
+            if how.rules.softcap:
+                s = capped(s, how.softcap)
+            if how.slopes is not None:
+                slope = how.slopes[place.head] if mo.rank(how.slopes) == 1 else how.slopes[place.batch, place.head]
+                s -= slope * mo.abs(row + how.shift - column).to(mo.float32)
+            if how.bias is not None:
+                s += bias_at(how, row, column, place)
+            if how.rules.score is not None:
+                s = how.rules.score(s, row, column, place.head, place.batch, *how.tensors)
+            rows[i, k] = s
+
+
+@mo.jit
+def capped(s, cap):
+    """cap * tanh(s / cap), by one exponential: tanh(x) = 1 - 2 / (exp(2 x) + 1), right to 2^-22 of the cap."""
+    return cap - 2 * cap * mo.rcp(mo.exp2(s * (2 * LOG2_E) / cap, fast=True) + 1.0)
+
+
+@mo.jit
+def bias_at(how, row, column, place):
+    """The bias of one score; 0 outside of the scores."""
+    found = mo.float32(0)
+    if (row < how.queries) & (column < how.keys):
+        found = how.bias[row, column, place.head, place.batch].to(mo.float32)
+    return found

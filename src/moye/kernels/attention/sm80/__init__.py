@@ -1,0 +1,1 @@
+"""Attention on mma.sync, from Ampere on."""

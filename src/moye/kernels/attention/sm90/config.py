@@ -1,0 +1,69 @@
+"""Tiles, stages and registers of attention on sm_90a: the choice by head dimension, and what it takes.
+
+In: head dimensions, masks.  Out: a ``ForwardConfig``.
+
+    config = choose(128, 128, balanced=True)         # 128 queries x 128 keys, two stages of keys and values
+
+Registers decide: a thread holds 1/128 of 64 rows of scores and of their output in float32, and half as much of the
+rounded exponentials.  Two warpgroups have 232 each, three have 160.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+GROUP = 128
+SHARED = 227 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardConfig:
+    """Tiles of ``bM`` queries and ``bN`` keys; a warpgroup has 64 of the queries.
+
+    ``q_stages`` = 2: the next tile's queries are there before this tile is done, and its first scores are computed
+    beside this tile's last product.  ``in_turns``: one warpgroup multiplies while the other exponentiates.
+    ``dynamic``: tiles are dealt out by a counter, which is worth it where they differ in work.
+    """
+
+    bM: int = 128
+    bN: int = 128
+    stages: int = 2
+    q_stages: int = 2
+    in_turns: bool = False
+    dynamic: bool = False
+
+    @property
+    def groups(self) -> int:
+        """Warpgroups that multiply; one more loads."""
+        return self.bM // 64
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return (self.groups + 1) * GROUP
+
+    @property
+    def registers(self) -> tuple[int, int]:
+        """Registers of a thread that loads, and of one that multiplies: 128 threads of each take 512 together."""
+        return (40, 232) if self.groups == 2 else (32, 160)
+
+    def shared(self, dim: int, dim_v: int) -> int:
+        """Bytes of shared memory that tiles of 16-bit elements take."""
+        return 2 * (self.bM * dim * self.q_stages + self.bN * (dim + dim_v) * self.stages)
+
+
+def choose(dim: int, dim_v: int, *, balanced: bool) -> ForwardConfig:
+    """The tiles for head dimensions of queries and keys, and of values; ``balanced``: all tiles have equal work.
+
+    Measured on an H200 for 64 and 128, the others by what registers and shared memory hold.
+    """
+    dynamic = not balanced
+    if max(dim, dim_v) <= 64:
+        return ForwardConfig(192, 128, in_turns=True, dynamic=dynamic)
+    if max(dim, dim_v) <= 128:
+        return ForwardConfig(128, 128, dynamic=dynamic)
+    if dim_v <= 128:
+        return ForwardConfig(128, 96, dynamic=dynamic)
+    if max(dim, dim_v) <= 192:
+        return ForwardConfig(128, 112, q_stages=1, dynamic=dynamic)
+    return ForwardConfig(128, 80, q_stages=1, dynamic=dynamic)

@@ -1,0 +1,391 @@
+"""Attention forward on sm_90a: one warp loads, warpgroups of 64 queries multiply and exponentiate.
+
+In: TMA copies of Q (queries, dim, heads, batch), K, V (dim_v, keys, ...), O; the scores' rules; a ``ForwardPlan``.
+Out: O, and the logarithm of each row's sum of exponentials.
+
+A warpgroup begins the scores of the next keys, and the product of the exponentials before with V, and only then waits
+for the scores: the softmax of the one runs beside the product of the other.  So do the first scores of the next tile
+and the last product of this one.  Sources: Dao: FlashAttention-2 (2023); Shah et al.: FlashAttention-3 (2024), for the
+roles and the overlap within a warpgroup.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import moye as mo
+from moye.kernels.attention.parts.scores import LOG2_E, Place, Scores, key_tiles, mask, modify
+from moye.kernels.attention.parts.softmax import finished, grew, online, rescale, row_state
+from moye.kernels.attention.sm90.config import GROUP
+
+TURN, OWN = 4, 1
+"""Named barriers: TURN + g is warpgroup g's turn to multiply, OWN + g is where its four warps meet."""
+
+
+@mo.kernel
+def attention_sm90_kernel(Q, K, V, O, lse, counter, scale, softcap, left, right, bias, slopes, sinks, tensors,
+                          plan: mo.Constexpr):
+    """Tiles of bM queries of one head, block after block of a persistent grid."""
+    config = plan.config
+    how = Scores(plan.rules, mo.size(Q.tensor, 0), mo.size(K.tensor, 0), scale, softcap, left, right, bias, slopes,
+                 tensors)
+    sQ = mo.shared_array(plan.dtype, plan.staged(plan.Q, config.q_stages))          # (bM, dim, q_stages)
+    sK = mo.shared_array(plan.dtype, plan.staged(plan.K, config.stages))            # (bN, dim, stages)
+    sV = mo.shared_array(plan.dtype, plan.staged(plan.V, config.stages))            # (dim_v, bN, stages)
+    pipes = Pipes(mo.PipelineTma(config.q_stages, Q.bytes, consumers=config.groups),
+                  mo.PipelineTma(config.stages, K.bytes, consumers=config.groups),
+                  mo.PipelineTma(config.stages, V.bytes, consumers=config.groups))
+    tiles = schedule(plan, how, counter, mo.size(Q.tensor, 2), mo.size(Q.tensor, 3))
+    pipes.Q.init()
+    pipes.K.init()
+    pipes.V.init()
+    if config.dynamic:
+        tiles.init()
+    mo.sync_threads()
+    if mo.warpgroup_idx() == config.groups:
+        mo.warpgroup_reg_dealloc(config.registers[0])
+        if mo.thread_idx().x == config.groups * GROUP:
+            produce(plan, how, (Q, K, V), (sQ, sK, sV), pipes, tiles)
+    else:
+        mo.warpgroup_reg_alloc(config.registers[1])
+        consume(plan, how, O, lse, sinks, (sQ, sK, sV), pipes, tiles)
+
+
+@dataclass(frozen=True, slots=True)
+class Pipes:
+    """The rings of stages of queries, of keys and of values."""
+
+    Q: Any
+    K: Any
+    V: Any
+
+
+# --- which tiles -----------------------------------------------------------------------------------------------------
+
+
+@mo.jit
+def schedule(plan, how, counter, heads, batch):
+    """The tiles of all heads: numbers in turn, or from a counter where they differ in work."""
+    m_tiles = mo.ceil_div(how.queries, plan.config.bM)
+    if plan.config.dynamic:
+        return mo.DynamicTileScheduler(counter, m_tiles, heads, batch, consumers=plan.config.groups * GROUP)
+    return mo.PersistentTileScheduler(m_tiles, heads, batch)
+
+
+@mo.jit
+def place_of(plan, tiles, tile):
+    """(tile of queries, head, batch).  Neighbours share keys and values.
+
+    Where tiles differ in work, the longest come first, so that the last ones to be done are short: in sections of heads
+    whose keys and values L2 holds together.
+    """
+    m_tiles, heads, batch = tiles.tiles_m, tiles.tiles_n, tiles.batches
+    if not plan.config.dynamic:
+        return tile % m_tiles, tile // m_tiles % heads, tile // (m_tiles * heads)
+    each = plan.section * m_tiles
+    section, rest = tile // each, tile % each
+    here = mo.max(mo.min(heads * batch - plan.section * section, plan.section), 1)      # 1: numbers beyond all tiles
+    head = plan.section * section + rest % here
+    return m_tiles - 1 - rest // here, head % heads, head // heads
+
+
+# --- the thread that loads -------------------------------------------------------------------------------------------
+
+
+@mo.jit
+def produce(plan, how, copies, stages, pipes, tiles):
+    """Queries of a tile, then its keys and values from the last to the first; keys come a tile ahead of values."""
+    states = pipes.Q.producer_start(), pipes.K.producer_start(), pipes.V.producer_start()
+    if plan.config.dynamic:
+        dealt = tiles.producer_start()
+        tile = mo.int32(0)
+        while tile < tiles.tiles:
+            tile = tiles.fetch(dealt)
+            dealt = dealt.next()
+            if tile < tiles.tiles:
+                states = load_tile(plan, how, copies, stages, pipes, states, place_of(plan, tiles, tile))
+    else:
+        for tile in range(tiles.first, tiles.tiles, tiles.step):
+            states = load_tile(plan, how, copies, stages, pipes, states, place_of(plan, tiles, tile))
+
+
+@mo.jit
+def load_tile(plan, how, copies, stages, pipes, states, place):
+    """All that a tile of queries needs."""
+    (Q, K, V), (sQ, sK, sV), (at_Q, at_K, at_V) = copies, stages, states
+    m, head, batch = place
+    config, head_K = plan.config, head // plan.heads_of_a_key
+    least, most, _, _ = key_tiles(how, m * config.bM, config.bM, config.bN)
+    gQ = mo.tile(Q.tensor, (config.bM, plan.dim, 1, 1), (m, 0, head, batch))                    # (bM, dim, 1, 1)
+    gK = mo.tile(K.tensor, (config.bN, plan.dim, 1, 1), (None, 0, head_K, batch))               # (bN, dim, 1, 1, n)
+    gV = mo.tile(V.tensor, (plan.dim_v, config.bN, 1, 1), (0, None, head_K, batch))             # (dim_v, bN, 1, 1, n)
+    pipes.Q.producer_acquire(at_Q)
+    mo.copyto(Q, sQ[:, :, at_Q.stage], gQ, barrier=pipes.Q.barrier(at_Q))
+    at_K = load(K, sK, gK, most - 1, pipes.K, at_K)
+    for i in range(1, most - least):
+        at_K = load(K, sK, gK, most - 1 - i, pipes.K, at_K)
+        at_V = load(V, sV, gV, most - i, pipes.V, at_V)
+    at_V = load(V, sV, gV, least, pipes.V, at_V)
+    return at_Q.next(), at_K, at_V
+
+
+@mo.jit
+def load(X, sX, gX, n, pipe, state):
+    """A tile of keys or values into the next stage."""
+    pipe.producer_acquire(state)
+    mo.copyto(X, sX[:, :, state.stage], gX[:, :, :, :, n], barrier=pipe.barrier(state))
+    return state.next()
+
+
+# --- the warpgroups that multiply ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A warpgroup's operands, registers and pipelines."""
+
+    pipes: Any
+    tQ: Any
+    tK: Any
+    tV: Any
+    S: Any
+    P: Any
+    O: Any
+    rows: Any
+    fold: Any
+
+
+@mo.jit
+def consume(plan, how, O, lse, sinks, stages, pipes, tiles):
+    """A warpgroup's 64 queries of tile after tile."""
+    sQ, sK, sV = stages
+    group, config = mo.warpgroup_idx(), plan.config
+    thr_S, thr_O = plan.scores.get_slice(mo.thread_idx().x % GROUP), plan.output.get_slice(mo.thread_idx().x % GROUP)
+    S = plan.scores.partition_fragment_C((64, config.bN))                           # ((2,2,bN/8), 1, 1)
+    work = Work(pipes, thr_S.partition_fragment_A(mo.tile(sQ, (64, plan.dim), (group, 0))),
+                thr_S.partition_fragment_B(sK), thr_O.partition_fragment_B(sV),     # (MMA, 1, MMA_K, stages)
+                S, mo.make_fragment_like(mo.accumulators_as_A(S.to(plan.dtype), plan.scores, plan.output)),
+                plan.output.partition_fragment_C((64, plan.dim_v)), row_state(2),
+                LOG2_E if how.modified else how.scale * LOG2_E)
+    at = pipes.Q.consumer_start(), pipes.K.consumer_start(), pipes.V.consumer_start()
+    first_turn(plan)
+    tile, dealt = first_tile(plan, tiles)
+    m, head, batch = place_of(plan, tiles, tile)
+    if config.q_stages > 1 and tile < tiles.tiles:
+        at = begin(plan, how, work, at, (m, head, batch))
+    while tile < tiles.tiles:
+        if config.q_stages == 1:
+            at = begin(plan, how, work, at, (m, head, batch))
+        at = steps(plan, how, work, at, (m, head, batch))
+        factor, log_sum = finished(work.rows, work.fold, None if sinks is None else sinks[head] * LOG2_E)
+        here = m, head, batch
+        at_Q, at_K, at_V = at
+        tile, dealt = next_tile(plan, tiles, tile, dealt)
+        if config.q_stages > 1 and tile < tiles.tiles:
+            m, head, batch = place_of(plan, tiles, tile)
+            pipes.Q.consumer_wait(at_Q.next())
+            multiply(plan, work, (at_Q.next(), at_K, at_V))
+            first_softmax(plan, how, work, (m, head, batch))
+            values_done(plan, work, at_V)
+            at_K = at_K.next()
+        else:
+            last_product(plan, work, at_V)
+            m, head, batch = place_of(plan, tiles, tile)
+        rescale(mo.mn_view(work.O, plan.output), factor)
+        put(plan, how, O, lse, sQ[:, :, at_Q.stage], work.O, log_sum, here)
+        release(pipes.Q, at_Q)
+        if config.q_stages > 1:
+            round_up(plan, work)
+            work.O.fill(0)
+        at = at_Q.next(), at_K, at_V.next()
+    last_turn(plan)
+
+
+@mo.jit
+def first_tile(plan, tiles):
+    """The number of the block's first tile, and where the next is told."""
+    if plan.config.dynamic:
+        dealt = tiles.consumer_start()
+        return mo.shuffle_idx(tiles.take(dealt), 0), dealt.next()
+    return tiles.first, tiles.first
+
+
+@mo.jit
+def next_tile(plan, tiles, tile, dealt):
+    """The number of the next tile."""
+    if plan.config.dynamic:
+        return mo.shuffle_idx(tiles.take(dealt), 0), dealt.next()
+    return tile + tiles.step, tile + tiles.step
+
+
+@mo.jit
+def begin(plan, how, work, at, place):
+    """The first scores of a tile, with nothing beside them."""
+    at_Q, at_K, at_V = at
+    work.pipes.Q.consumer_wait(at_Q)
+    work.pipes.K.consumer_wait(at_K)
+    mo.warpgroup_arrive()
+    mo.gemm(plan.scores, work.tQ[:, :, :, at_Q.stage], work.tK[:, :, :, at_K.stage], work.S, accumulate=False)
+    mo.warpgroup_commit_batch()
+    mo.warpgroup_wait(0)
+    release(work.pipes.K, at_K)
+    first_softmax(plan, how, work, place)
+    round_up(plan, work)
+    work.O.fill(0)
+    return at_Q, at_K.next(), at_V
+
+
+@mo.jit
+def first_softmax(plan, how, work, place):
+    """The softmax of a tile's last keys, the first to be done: the only ones that may end beyond all keys."""
+    config = plan.config
+    _, most, _, _ = key_tiles(how, place[0] * config.bM, config.bM, config.bN)
+    judge(plan, how, work, place, most - 1, plan.rules.masks)
+    online(work.rows, mo.mn_view(work.S, plan.scores), work.fold, True, plan.rules.windowed)
+
+
+@mo.jit
+def steps(plan, how, work, at, place):
+    """All further keys of a tile: those that some rows do not see, those that all see, those behind the window."""
+    config = plan.config
+    least, most, low, high = key_tiles(how, place[0] * config.bM, config.bM, config.bN)
+    if plan.rules.right:
+        for n in range(most - 2, high - 1, -1):
+            at = step(plan, how, work, at, place, n, True)
+    for n in range(high - 1, low - 1, -1):
+        at = step(plan, how, work, at, place, n, False)
+    if plan.rules.left:
+        for n in range(low - 1, least - 1, -1):
+            at = step(plan, how, work, at, place, n, True)
+    return at
+
+
+@mo.jit
+def step(plan, how, work, at, place, n, masked):
+    """One more tile of keys: its scores, and the exponentials before times their values."""
+    at_Q, at_K, at_V = at
+    multiply(plan, work, at)
+    judge(plan, how, work, place, n, masked)
+    online(work.rows, mo.mn_view(work.S, plan.scores), work.fold, False, masked)
+    values_done(plan, work, at_V)
+    round_up(plan, work)
+    if grew(work.rows):
+        rescale(mo.mn_view(work.O, plan.output), work.rows.shrink)
+    return at_Q, at_K.next(), at_V.next()
+
+
+@mo.jit
+def multiply(plan, work, at):
+    """Begin the next scores and the product with values, in the warpgroup's turn; the scores are there afterwards."""
+    at_Q, at_K, at_V = at
+    work.pipes.K.consumer_wait(at_K)
+    take_turn(plan)
+    mo.warpgroup_arrive()
+    mo.gemm(plan.scores, work.tQ[:, :, :, at_Q.stage], work.tK[:, :, :, at_K.stage], work.S, accumulate=False)
+    mo.warpgroup_commit_batch()
+    work.pipes.V.consumer_wait(at_V)
+    mo.warpgroup_arrive()
+    mo.gemm(plan.output, work.P, work.tV[:, :, :, at_V.stage], work.O)
+    mo.warpgroup_commit_batch()
+    pass_turn(plan)
+    mo.warpgroup_wait(1)
+    release(work.pipes.K, at_K)
+
+
+@mo.jit
+def last_product(plan, work, at_V):
+    """The product with a tile's first values, with nothing beside it."""
+    work.pipes.V.consumer_wait(at_V)
+    mo.warpgroup_arrive()
+    mo.gemm(plan.output, work.P, work.tV[:, :, :, at_V.stage], work.O)
+    mo.warpgroup_commit_batch()
+    values_done(plan, work, at_V)
+
+
+@mo.jit
+def values_done(plan, work, at_V):
+    """The product with values is done, and their stage is free."""
+    mo.warpgroup_wait(0)
+    release(work.pipes.V, at_V)
+
+
+@mo.jit
+def judge(plan, how, work, place, n, masked):
+    """Scores become what the rules make of them."""
+    if how.modified or masked:
+        m, head, batch = place
+        thread, rows = mo.thread_idx().x, mo.mn_view(work.S, plan.scores)
+        at = Place(m * plan.config.bM + thread // 32 * 16 + thread % 32 // 4, n * plan.config.bN + thread % 4 * 2,
+                   head, batch)
+        if how.modified:
+            modify(how, rows, at)
+        if masked:
+            mask(how, rows, at)
+
+
+@mo.jit
+def round_up(plan, work):
+    """The exponentials become the operand of the next product."""
+    work.P[...] = mo.accumulators_as_A(work.S.to(plan.dtype), plan.scores, plan.output)
+
+
+@mo.jit
+def put(plan, how, O, lse, sQ, acc, log_sum, place):
+    """The warpgroup's rows of O, by way of the shared memory of its queries, which nobody needs any more."""
+    m, head, batch = place
+    tid, group = mo.thread_idx().x % GROUP, mo.warpgroup_idx()
+    thr_store = plan.store.get_slice(tid)
+    own = mo.tile(sQ, (64, plan.dim), (group, 0)).with_layout(plan.O)               # (64, dim_v), its first columns
+    mo.copyto(plan.store, thr_store.partition_D(own), thr_store.retile_S(acc.to(plan.dtype)))
+    mo.fence_proxy_async()                              # what this thread wrote is visible to TMA
+    mo.barrier_sync(OWN + group, GROUP)
+    if tid == 0:
+        mo.copyto(O, mo.tile(O.tensor, (64, plan.dim_v, 1, 1), (m * plan.config.groups + group, 0, head, batch)), own)
+        mo.tma_store_arrive()
+        mo.tma_store_wait(0)                            # before its queries' stage is released
+    if lse is not None:
+        row = m * plan.config.bM + mo.thread_idx().x // 32 * 16 + tid % 32 // 4
+        if tid % 4 == 0:
+            for i in mo.static_range(2):
+                if row + 8 * i < how.queries:
+                    lse[row + 8 * i, head, batch] = log_sum[i] / LOG2_E
+
+
+@mo.jit
+def release(pipe, state):
+    """The warpgroup has read a stage."""
+    if mo.thread_idx().x % GROUP == 0:
+        pipe.consumer_release(state)
+
+
+# --- turns -----------------------------------------------------------------------------------------------------------
+
+
+@mo.jit
+def first_turn(plan):
+    """Warpgroup 0 begins: the last one says so."""
+    if plan.config.in_turns and mo.warpgroup_idx() == plan.config.groups - 1:
+        mo.barrier_arrive(TURN, 2 * GROUP)
+
+
+@mo.jit
+def take_turn(plan):
+    """Wait until it is this warpgroup's turn to multiply."""
+    if plan.config.in_turns:
+        mo.barrier_sync(TURN + mo.warpgroup_idx(), 2 * GROUP)
+
+
+@mo.jit
+def pass_turn(plan):
+    """It is the next warpgroup's turn."""
+    if plan.config.in_turns:
+        group = mo.warpgroup_idx()
+        mo.barrier_arrive(mo.where(group == plan.config.groups - 1, TURN, TURN + 1 + group), 2 * GROUP)
+
+
+@mo.jit
+def last_turn(plan):
+    """Nobody is left to take the turn that the last warpgroup passed."""
+    if plan.config.in_turns and mo.warpgroup_idx() == 0:
+        mo.barrier_sync(TURN, 2 * GROUP)

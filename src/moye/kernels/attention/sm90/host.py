@@ -1,0 +1,71 @@
+"""The launch of attention on sm_90a.
+
+In: a ``Problem`` and its arrays.  Out: a launch.
+
+    launch_sm90(problem, out, q, k, v, lse=lse)
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import moye as mo
+from moye.kernels.attention.parts.arguments import Problem, by_16_bytes
+from moye.kernels.attention.sm90.config import ForwardConfig, choose
+from moye.kernels.attention.sm90.forward import attention_sm90_kernel
+from moye.kernels.attention.sm90.plan import ForwardPlan, make_plan
+from moye.kernels.workspace import counters, ordered
+
+_LOAD, _STORE = mo.TmaLoad(), mo.TmaStore()
+_L2 = 32 << 20
+"""Bytes of L2 that keys and values of a section of heads may take."""
+
+
+def launch_sm90(problem: Problem, out: Any, q: Any, k: Any, v: Any, **given: Any) -> None:
+    """Launch the kernel on arrays (batch, seqlen, heads, dim) that TMA can describe."""
+    grid, block, arguments = arguments_sm90(problem, (out, q, k, v), **given)
+    attention_sm90_kernel[grid, block](*arguments)
+
+
+def arguments_sm90(problem: Problem, arrays: tuple[Any, Any, Any, Any], *, bias: Any = None, slopes: Any = None,
+                   sinks: Any = None, tensors: tuple[Any, ...] = (), lse: Any = None,
+                   config: ForwardConfig | None = None) -> tuple[int, int, tuple[Any, ...]]:
+    """Grid, block and arguments of the kernel for (out, q, k, v)."""
+    rules = problem.rules
+    config = config or choose(problem.dim, problem.dim_v, balanced=not (rules.left or rules.right))
+    rules = replace(rules, ragged=problem.keys % config.bN != 0)
+    plan = make_plan(config, problem.dtype, problem.dim, problem.dim_v, rules, problem.heads_of_a_key,
+                     section_of(problem))
+    tiles = -(-problem.queries // config.bM) * problem.heads * problem.batch
+    counter = counters(arrays[0], 1) if config.dynamic else None
+    return min(tiles, mo.multiprocessors(arrays[0])), config.threads, (
+        *copies(plan, *arrays), None if lse is None else ordered(lse, (2, 1, 0)), counter, problem.scale,
+        problem.softcap if rules.softcap else None, problem.left if rules.left else None,
+        problem.right if rules.right else None, None if bias is None else ordered(bias, (2, 3, 1, 0)), slopes, sinks,
+        tensors, plan)
+
+
+def suits(problem: Problem, *arrays: Any) -> bool:
+    """Whether the device has wgmma, and TMA can describe the arrays.
+
+    Head dimensions are multiples of 16 up to 256, those of values no larger than those of keys.
+    """
+    return mo.arch_of(arrays[0]) in (None, "sm_90a") and problem.dim % 16 == 0 and problem.dim_v % 16 == 0 \
+        and problem.dim_v <= problem.dim and problem.keys > 0 and all(by_16_bytes(x) for x in arrays)
+
+
+def section_of(problem: Problem) -> int:
+    """How many heads of queries one after the other have keys and values that L2 holds together."""
+    each = 2 * problem.keys * (problem.dim + problem.dim_v) // problem.heads_of_a_key
+    return max(1, min(_L2 // max(1, each), problem.heads * problem.batch))
+
+
+def copies(plan: ForwardPlan, out: Any, q: Any, k: Any, v: Any) -> tuple[Any, ...]:
+    """The TMA copies of queries, keys, values and results."""
+    config = plan.config
+    return (mo.make_tma_copy(_LOAD, ordered(q, (1, 3, 2, 0)), plan.Q, tile=(config.bM, plan.dim, 1, 1)),
+            mo.make_tma_copy(_LOAD, ordered(k, (1, 3, 2, 0)), plan.K, tile=(config.bN, plan.dim, 1, 1)),
+            mo.make_tma_copy(_LOAD, ordered(v, (3, 1, 2, 0)), plan.V, tile=(plan.dim_v, config.bN, 1, 1)),
+            mo.make_tma_copy(_STORE, ordered(out, (1, 3, 2, 0)), plan.O, tile=(64, plan.dim_v, 1, 1)))
+

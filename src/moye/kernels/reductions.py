@@ -1,0 +1,279 @@
+"""Sums, extrema, norms and their kind over any axes of an array.
+
+In: an array, and the axes to reduce (all without them).  Out: an array of the other axes.
+
+    reduce(out, x, "sum", axis=1)               # out[i] = x[i, :].sum()
+    reduce(out, x, "argmax", axis=-1)           # int32 or int64, the lowest index of equals
+    reduce(out, x, "logsumexp", axis=(0, 2))
+
+Each element is read once.  There are no atomics: what several blocks share goes through memory to a second kernel, in
+an order that the shape fixes, so each run gives the same bits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import moye as mo
+from moye.kernels import views
+from moye.kernels.folds import FOLDS, LAST, Fold
+from moye.kernels.maps import coordinate
+from moye.kernels.workspace import empty
+
+THREADS = 256
+_BLOCKS = 8 * 132
+"""Blocks of 256 threads that fill an H200 once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """``width``: elements of a vector; ``each``: vectors that a thread has on their way; ``whole``: whether vectors
+    divide the lines; ``lanes``: threads of an output, or along the outputs where these are contiguous; ``splits``:
+    blocks that share an output; ``modes``: how many modes are reduced."""
+
+    fold: Fold
+    width: int
+    each: int
+    whole: bool
+    lanes: int
+    splits: int
+    modes: int
+    compute: Any
+
+
+def make_plan(fold: Fold, reduced: Sequence[views.Mode], kept: Sequence[views.Mode], info: Any, rows: bool) -> Plan:
+    """The rule.  Vectors of 16 bytes along the contiguous mode, four of them on their way in each thread.
+
+    Where it is reduced (``rows``), as many lanes of a warp take an output as have four vectors each, and a whole block
+    from 256 vectors on.  Else a block has 32 vectors of outputs side by side, and eight threads one below the other.
+    Where this makes fewer blocks than fill the device, several share an output, with at least 16 vectors a thread.
+    """
+    contiguous = reduced if rows else kept
+    others = [*contiguous[1:], *(kept if rows else reduced)]
+    width = views.width_of([views.Mode(m.extent, m.strides[:1]) for m in (contiguous[0], *others)], info)
+    compute = mo.float64 if info.dtype is mo.float64 else mo.float32
+    outputs, elements = (math.prod(m.extent for m in modes) for modes in (kept, reduced))
+    if rows:
+        vectors = -(-elements // width)
+        lanes = THREADS if vectors >= 256 else min(32, 1 << max(0, -(-vectors // 4) - 1).bit_length())
+        blocks, share = -(-outputs * lanes // THREADS), lanes * 16
+    else:
+        vectors, lanes = elements, 32
+        blocks, share = -(-outputs // (width * lanes)), THREADS // lanes * 16
+    splits = max(1, min(_BLOCKS // max(blocks, 1), vectors // share, 1 << 12)) if blocks < _BLOCKS // 2 else 1
+    return Plan(fold, width, 4, contiguous[0].extent % width == 0, lanes, splits, len(reduced), compute)
+
+
+@mo.jit
+def begun(plan):
+    """The state before the first element, a register tensor (width) of each part."""
+    none = mo.fragment((plan.width,), plan.compute), mo.fragment((plan.width,), mo.int32)
+    none[0].fill(plan.fold.fill)
+    none[1].fill(LAST)
+    return plan.fold.join(plan.fold.take(*none), plan.fold.take(*none))
+
+
+@mo.jit
+def take_in(plan, state, x, weights, places):
+    """The state of this thread with vectors: ``places`` are (coordinate of a vector, whether it is there)."""
+    held = []
+    for at, there in places:
+        inside = there
+        if not plan.whole:
+            line = (mo.size(x, 0),)
+            inside = mo.elem_less(mo.tile(mo.identity_tensor(line), (plan.width,), at[:1], ragged=True), line) & there
+        part, index = mo.fragment((plan.width,), x.dtype), mo.fragment((plan.width,), mo.int32)             # (width)
+        mo.copyto(part, mo.tile(x[:, *at[1:]], (plan.width,), at[:1], ragged=True), pred=inside, other=plan.fold.fill)
+        held.append((at, inside, part, index))
+    for at, inside, part, index in held:
+        if plan.fold.indexed:
+            for j in mo.static_range(plan.width):
+                place = (at[0] * plan.width + j) * weights[0]
+                for i in mo.static_range(1, len(weights)):
+                    place = place + at[i] * weights[i]
+                index[j] = mo.int32(place)
+            index[...] = mo.where(inside, index, LAST)
+        joined = plan.fold.join(state, plan.fold.take(part.to(plan.compute), index))
+        for old, new in zip(state, joined, strict=True):
+            old[...] = new
+
+
+@mo.jit
+def join_lanes(plan, state, lanes):
+    """A state of scalars joined over so many neighbouring lanes; all of them have the result."""
+    step = lanes // 2
+    while step:
+        state = plan.fold.join(state, tuple(mo.shuffle_xor(part, step) for part in state))
+        step //= 2
+    return state
+
+
+@mo.jit
+def write(plan, outs, at, state, count):
+    """The result, or the state if other blocks have a share in it; scalars or register tensors at a coordinate."""
+    results = plan.fold.finish(state, count) if plan.splits == 1 else state
+    for out, result in zip(outs, results, strict=True):
+        out[at] = result.to(out.dtype)
+
+
+@mo.kernel
+def rows_kernel(outs, x, weights, count, plan: mo.Constexpr):
+    """outs (*kept, splits) = x (*reduced, *kept), whose first mode is contiguous; ``lanes`` threads an output."""
+    tid, split, lanes = mo.thread_idx().x, mo.block_idx().y, plan.lanes
+    reduced, kept = mo.shape(x)[:plan.modes], mo.shape(x)[plan.modes:]
+    parts = (mo.ceil_div(reduced[0], plan.width), *reduced[1:])
+    vectors = parts[0]
+    for n in parts[1:]:
+        vectors = vectors * n
+    row = coordinate(mo.block_idx().x * (THREADS // lanes) + tid // lanes, kept)
+    alive, state = row[-1] < kept[-1], begun(plan)
+    share = mo.ceil_div(vectors, plan.splits)
+    end = mo.min(share * (split + 1), vectors)
+    for t in mo.range(split * share + tid % lanes, end, lanes * plan.each):
+        places = []
+        for j in mo.static_range(plan.each):
+            places.append(((*coordinate(t + j * lanes, parts), *row), alive & (t + j * lanes < end)))
+        take_in(plan, state, x, weights, places)
+    mine = tuple(part[0] for part in state)
+    for j in mo.static_range(1, plan.width):
+        mine = plan.fold.join(mine, tuple(part[j] for part in state))
+    mine = join_lanes(plan, mine, mo.min(lanes, 32))
+    if lanes > 32:
+        scratch = [mo.shared_array(dtype, lanes // 32) for dtype in plan.fold.dtypes(plan.compute)]
+        if tid % 32 == 0:
+            for room, part in zip(scratch, mine, strict=True):
+                room[tid // 32] = part
+        mo.sync_threads()
+        mine = tuple(room[tid % (lanes // 32)] for room in scratch)
+        mine = join_lanes(plan, mine, lanes // 32)
+    if alive and tid % lanes == 0:
+        write(plan, outs, (*row, split), mine, count)
+
+
+@mo.kernel
+def columns_kernel(outs, x, weights, count, plan: mo.Constexpr):
+    """outs (*kept, splits) = x (*kept, *reduced), whose first mode is contiguous; a vector of outputs a thread."""
+    lanes, below, split = plan.lanes, THREADS // plan.lanes, mo.block_idx().y
+    i, j, w = mo.thread_idx().x % lanes, mo.thread_idx().x // lanes, plan.width
+    kept, reduced = mo.shape(x)[:-plan.modes], mo.shape(x)[-plan.modes:]
+    parts, elements = (mo.ceil_div(kept[0], w), *kept[1:]), reduced[0]
+    for n in reduced[1:]:
+        elements = elements * n
+    column = coordinate(mo.block_idx().x * lanes + i, parts)
+    alive, state = column[-1] < parts[-1], begun(plan)
+    share = mo.ceil_div(elements, plan.splits)
+    end = mo.min(share * (split + 1), elements)
+    for t in mo.range(split * share + j, end, below * plan.each):
+        places = []
+        for k in mo.static_range(plan.each):
+            places.append(((*column, *coordinate(t + k * below, reduced)), alive & (t + k * below < end)))
+        take_in(plan, state, x, weights, places)
+    rooms = [mo.shared_array(dtype, mo.make_layout((lanes, w, below))) for dtype in plan.fold.dtypes(plan.compute)]
+    for room, part in zip(rooms, state, strict=True):
+        for k in mo.static_range(w):
+            room[i, k, j] = part[k]
+    mo.sync_threads()
+    for k in mo.range(j, w, below):
+        if alive and column[0] * w + k < kept[0]:
+            mine = tuple(room[i, k, 0] for room in rooms)
+            for row in mo.static_range(1, below):
+                mine = plan.fold.join(mine, tuple(room[i, k, row] for room in rooms))
+            write(plan, outs, (column[0] * w + k, *column[1:], split), mine, count)
+
+
+@mo.kernel
+def join_kernel(outs, states, count, plan: mo.Constexpr):
+    """outs (*kept, 1) = what the blocks left in states (*kept, splits); a warp an output."""
+    lane, kept = mo.lane_idx(), mo.shape(states[0])[:-1]
+    row = coordinate(mo.block_idx().x * (THREADS // 32) + mo.warp_idx(), kept)
+    if row[-1] < kept[-1]:
+        mine = tuple(part[0] for part in begun(plan))
+        for t in mo.range(lane, mo.size(states[0], len(kept)), 32):
+            mine = plan.fold.join(mine, tuple(part[(*row, t)] for part in states))
+        mine = join_lanes(plan, mine, 32)
+        if lane == 0:
+            write(plan, outs, (*row, 0), mine, count)
+
+
+# --- host ------------------------------------------------------------------------------------------------------------
+
+
+def reduce(out: Any, x: Any, kind: str = "sum", *, axis: int | Sequence[int] | None = None) -> None:
+    """out = x reduced over an axis, several, or all of them.
+
+    ``kind`` is sum, mean, max, min, norm1, norm2, norminf, logsumexp, argmax or argmin.  ``out`` has the other axes of
+    x in their order; axes of extent 1 may stand for the reduced ones.  x may have any strides.  Sums are in float32, or
+    float64 for float64, and are rounded to out's dtype once.  NaN in x is the extremum, as in PyTorch.  argmax and
+    argmin take one axis or all (the index then counts in C order), write int32 or int64, and of equals take the lowest
+    index.  Over no elements, sums and norms are 0, mean is NaN, logsumexp is -inf; the others are refused.
+    """
+    fold = FOLDS.get(kind)
+    if fold is None:
+        raise mo.ArgumentError(f"reduce: kind {kind!r} is none of {', '.join(FOLDS)}")
+    a = views.described("reduce", "x", x)
+    o = views.described("reduce", "out", out, (mo.int32, mo.int64) if fold.indexed else views.FLOATS)
+    rank = len(a.shape)
+    axes = _axes(axis, rank, fold)
+    rest = [i for i in range(rank) if i not in axes]
+    strides = _strides(a, o, axes, rest)
+    views.writable("reduce", "out", o)
+    views.together("reduce", out=o, x=a)
+    count = math.prod(a.shape[i] for i in axes)
+    if count == 0 and kind in ("max", "min", "argmax", "argmin") and 0 not in o.shape:
+        raise mo.ArgumentError(f"reduce: {kind} of no elements: x has shape {tuple(a.shape)}")
+    if 0 in o.shape:
+        return
+    weights = [math.prod(a.shape[j] for j in axes if j > i) for i in range(rank)]
+    reduced = views.merged([views.Mode(a.shape[i], (a.strides[i], weights[i])) for i in axes if a.shape[i] != 1])
+    kept = views.merged([views.Mode(a.shape[i], (a.strides[i], s)) for i, s in zip(rest, strides, strict=True)
+                         if a.shape[i] != 1])
+    rows = bool(reduced) and (not kept or reduced[0].strides[0] <= kept[0].strides[0])
+    _launch(fold, out, x, reduced or [views.Mode(1, (0, 0))], kept or [views.Mode(1, (0, 0))], count, rows)
+
+
+def _axes(axis: int | Sequence[int] | None, rank: int, fold: Fold) -> list[int]:
+    given = range(rank) if axis is None else [axis] if isinstance(axis, int) else axis
+    axes = sorted(views.axis_of("reduce", i, rank) for i in given)
+    if len(set(axes)) < len(axes):
+        raise mo.ArgumentError(f"reduce: axis {tuple(given)} names an axis twice")
+    if fold.indexed and len(axes) not in (1, rank):
+        raise mo.ArgumentError(f"reduce: {fold.name} takes one axis or all of them, not {tuple(axes)}")
+    return axes
+
+
+def _strides(a: Any, o: Any, axes: Sequence[int], rest: Sequence[int]) -> list[int]:
+    """The strides of out along the axes that stay, with or without axes of extent 1 for the others."""
+    shape = tuple(a.shape[i] for i in rest)
+    if tuple(o.shape) == shape:
+        return list(o.strides)
+    if tuple(o.shape) == tuple(1 if i in axes else n for i, n in enumerate(a.shape)):
+        return [o.strides[i] for i in rest]
+    raise mo.ArgumentError(f"reduce: out has shape {tuple(o.shape)}, and x without axes {tuple(axes)} has "
+                           f"{shape}")
+
+
+def _launch(fold: Fold, out: Any, x: Any, reduced: list[views.Mode], kept: list[views.Mode], count: int,
+            rows: bool) -> None:
+    if fold.indexed and count > LAST:
+        raise mo.ArgumentError(f"reduce: {fold.name} of {count} elements: it counts up to {LAST}")
+    plan = make_plan(fold, reduced, kept, mo.describe(x), rows)
+    modes = [*reduced, *kept] if rows else [*kept, *reduced]
+    weights = tuple(m.strides[1] for m in reduced) if rows else (0,) * len(kept) + tuple(m.strides[1] for m in reduced)
+    seen = views.strided(x, tuple(m.extent for m in modes), tuple(m.strides[0] for m in modes))
+    extents = tuple(m.extent for m in kept)
+    result = views.strided(out, (*extents, 1), (*(m.strides[1] for m in kept), 0))
+    if rows:
+        blocks = -(-math.prod(extents) * plan.lanes // THREADS)
+    else:
+        blocks = -(-(-(-extents[0] // plan.width) * math.prod(extents[1:])) // plan.lanes)
+    rooms = (result,)
+    if plan.splits > 1:
+        rooms = tuple(empty(out, dtype, (*extents, plan.splits)) for dtype in fold.dtypes(plan.compute))
+    kernel = rows_kernel if rows else columns_kernel
+    kernel[(blocks, plan.splits), THREADS](rooms, seen, weights, count, plan)
+    if plan.splits > 1:
+        last = Plan(fold, 1, 1, True, 32, 1, plan.modes, plan.compute)
+        join_kernel[-(-math.prod(extents) // (THREADS // 32)), THREADS]((result,), rooms, count, last)

@@ -1,0 +1,189 @@
+"""Inclusive prefix sums along any axis.
+
+In: an array.  Out: another one of its shape, in which each element is the sum of x up to it.
+
+    cumsum(out, x, axis=-1)                     # out[..., j] = x[..., 0] + ... + x[..., j]
+
+Along a contiguous axis a block has a row and reads it once: warps scan parts of it, and a block carries its sum from
+part to part.  Where rows are few and long, or the axis is not contiguous, blocks share it: a first pass sums their
+shares, and a second one begins with the sums of the shares before.  Each run gives the same bits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import moye as mo
+from moye.kernels import views
+from moye.kernels.maps import coordinate
+from moye.kernels.workspace import empty
+
+_FILL = 132 * 1024
+"""Threads that keep an H200 busy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """``width``: elements of a vector; ``whole``: whether vectors divide the lines; ``each``: vectors that a thread has
+    on their way; ``splits``: blocks that share a row or column; ``sums``: the first pass, that writes sums alone."""
+
+    width: int
+    whole: bool
+    each: int
+    threads: int
+    splits: int
+    sums: bool
+    compute: Any
+
+
+def make_plan(n: int, modes: Sequence[views.Mode], infos: tuple[Any, Any], rows: bool) -> Plan:
+    """The rule.  Vectors of 16 bytes, four a thread along rows, and as many threads as have them up to 256.
+
+    Down columns a thread has a vector of columns and eight elements of each on their way.  Where this makes fewer
+    threads than half of what fills the device, up to 1024 blocks share a row and 256 a column, with four parts or 32
+    elements each at least.
+    """
+    width, lines = views.width_of(modes, *infos), math.prod(m.extent for m in modes[1:])
+    whole, wide = modes[0].extent % width == 0, any(info.dtype is mo.float64 for info in infos)
+    if rows:
+        each, vectors = 4, -(-n // width)
+        threads = min(256, max(32, 1 << (-(-vectors // each) - 1).bit_length()))
+        running, most = lines * threads, min(1024, -(-vectors // (threads * each)) // 4)
+    else:
+        each, threads = 8, 128
+        running, most = lines // n * -(-modes[0].extent // width), min(256, n // 32)
+    splits = max(1, min(most, -(-_FILL // max(running, 1)))) if running < _FILL // 2 else 1
+    return Plan(width, whole, each, threads, splits, False, mo.float64 if wide else mo.float32)
+
+
+@mo.jit
+def load(plan, line, i, there):
+    """Vector i of a line in the dtype that computes, zeros where it is not there; and what of it is."""
+    inside, part = there, mo.fragment((plan.width,), line.dtype)                            # (width)
+    if not plan.whole:
+        extent = (mo.size(line, 0),)
+        inside = mo.elem_less(mo.tile(mo.identity_tensor(extent), (plan.width,), (i,), ragged=True), extent) & there
+    mo.copyto(part, mo.tile(line, (plan.width,), (i,), ragged=True), pred=inside, zero_fill=True)
+    return part.to(plan.compute), inside
+
+
+@mo.jit
+def scan_warp(plan, parts, lane):
+    """The vectors of a warp, one behind the other by round, scanned in place; the sum of all."""
+    total = plan.compute(0)
+    for part in parts:
+        for j in mo.static_range(1, plan.width):
+            part[j] += part[j - 1]
+        upto = mo.warp_scan(part[plan.width - 1])
+        before = mo.shuffle_up(upto, 1)
+        part += total + mo.where(lane > 0, before, 0)
+        total += mo.shuffle_idx(upto, 31)
+    return total
+
+
+@mo.kernel
+def rows_kernel(out, x, sums, plan: mo.Constexpr):
+    """out = x summed along the first mode, (n, *rows) both; sums (splits, rows) if blocks share a row."""
+    tid, split, w, warps = mo.thread_idx().x, mo.block_idx().y, plan.width, plan.threads // 32
+    lane, warp, scratch = tid % 32, tid // 32, mo.shared_array(plan.compute, warps)
+    row = coordinate(mo.block_idx().x, mo.shape(x)[1:])
+    gX, gO, n = x[:, *row], out[:, *row], mo.size(x, 0)                                     # (n)
+    chunk = plan.threads * plan.each
+    vectors, carry = mo.ceil_div(n, w), plan.compute(0)
+    share = mo.ceil_div(mo.ceil_div(vectors, chunk), plan.splits) * chunk
+    if plan.splits > 1 and not plan.sums:
+        for s in mo.range(tid, split, plan.threads):
+            carry += sums[s, mo.block_idx().x]
+        carry = mo.block_reduce(carry, scratch)
+        mo.sync_threads()                               # scratch is used again
+    end = mo.min(share * (split + 1), vectors)
+    for start in mo.range(split * share, end, chunk):
+        held, mask = [], []
+        for k in mo.static_range(plan.each):
+            i = start + (warp * plan.each + k) * 32 + lane
+            part, inside = load(plan, gX, i, i < end)
+            held.append(part)
+            mask.append((i, inside))
+        mine = scan_warp(plan, held, lane)
+        if lane == 0:
+            scratch[warp] = mine
+        mo.sync_threads()
+        before = carry
+        for other in mo.static_range(warps):
+            carry += scratch[other]
+            before = mo.where(other < warp, carry, before)
+        mo.sync_threads()                               # scratch is used again
+        if not plan.sums:
+            for part, (i, inside) in zip(held, mask, strict=True):
+                part += before
+                mo.copyto(mo.tile(gO, (w,), (i,), ragged=True), part.to(out.dtype), pred=inside)
+    if plan.sums and tid == 0:
+        sums[split, mo.block_idx().x] = carry
+
+
+@mo.kernel
+def columns_kernel(out, x, sums, plan: mo.Constexpr):
+    """out = x summed along the last mode, (columns, *others, n) both; sums (columns, *others, splits)."""
+    split, w, n = mo.block_idx().y, plan.width, mo.shape(x)[-1]
+    parts = (mo.ceil_div(mo.size(x, 0), w), *mo.shape(x)[1:-1])
+    at = coordinate(mo.block_idx().x * plan.threads + mo.thread_idx().x, parts)
+    i, others, alive = at[0], at[1:], at[-1] < parts[-1]
+    share, carry = mo.ceil_div(n, plan.splits), mo.fragment((w,), plan.compute)             # (width)
+    carry.fill(0)
+    if plan.splits > 1 and not plan.sums:
+        for s in mo.range(split):
+            part, inside = load(plan, sums[:, *others, s], i, alive)
+            carry += part
+    end = mo.min(share * (split + 1), n)
+    for start in mo.range(split * share, end, plan.each):
+        held = []
+        for k in mo.static_range(plan.each):
+            held.append(load(plan, x[:, *others, start + k], i, alive & (start + k < end)))
+        for k in mo.static_range(plan.each):
+            part, inside = held[k]
+            carry += part
+            if not plan.sums:
+                line = mo.tile(out[:, *others, start + k], (w,), (i,), ragged=True)
+                mo.copyto(line, carry.to(out.dtype), pred=inside)
+    if plan.sums:
+        room = sums[:, *others, split]
+        inside = mo.elem_less(mo.tile(mo.identity_tensor((mo.size(x, 0),)), (w,), (i,), ragged=True), (mo.size(x, 0),))
+        mo.copyto(mo.tile(room, (w,), (i,), ragged=True), carry, pred=inside & alive)
+
+
+# --- host ------------------------------------------------------------------------------------------------------------
+
+
+def cumsum(out: Any, x: Any, *, axis: int = -1) -> None:
+    """out = the inclusive prefix sums of x along an axis.  Any strides; ``out`` may be x.
+
+    Sums are in float32, or float64 if x or out has it, and are rounded to out's dtype once.  ArgumentError if shapes or
+    devices do not match.
+    """
+    a, o = views.described("cumsum", "x", x), views.described("cumsum", "out", out)
+    views.same("cumsum", "shape", "out", o, "x", a)
+    axis = views.axis_of("cumsum", axis, len(a.shape)) if a.shape else 0
+    views.writable("cumsum", "out", o)
+    views.together("cumsum", out=o, x=a)
+    if 0 in a.shape:
+        return
+    pairs = list(zip(o.strides, a.strides, strict=True))
+    along = views.Mode(a.shape[axis], pairs[axis]) if a.shape else views.Mode(1, (1, 1))
+    kept = views.merged([views.Mode(n, steps) for i, (n, steps) in enumerate(zip(a.shape, pairs, strict=True))
+                         if i != axis and n != 1]) or [views.Mode(1, (0, 0))]
+    rows = along.strides[0] == 1 or all(m.extent == 1 or m.strides[0] > along.strides[0] for m in kept)
+    modes = [along, *kept] if rows else [*kept, along]
+    plan = make_plan(along.extent, modes, (o, a), rows)
+    extents, sums = tuple(m.extent for m in kept), None
+    blocks = math.prod(extents) if rows else -(-(-(-extents[0] // plan.width) * math.prod(extents[1:])) // plan.threads)
+    if plan.splits > 1:
+        room = (plan.splits, blocks) if rows else (*extents, plan.splits)
+        sums = empty(out, plan.compute, room)
+    kernel, passes = rows_kernel if rows else columns_kernel, [plan]
+    if plan.splits > 1:
+        passes = [replace(plan, sums=True), plan]
+    for each in passes:
+        kernel[(blocks, plan.splits), plan.threads](views.view(out, modes, 0), views.view(x, modes, 1), sums, each)

@@ -1,0 +1,87 @@
+"""Has a source changed what judges it?  ``Snapshot`` of moye's, NumPy's and Python's functions, and who is running.
+
+In: a process before it runs the source.  Out: a sentence, or None.
+
+    untouched = Snapshot(); ...; untouched.changed()        # 'moye.runtime.simulate.run was replaced'
+
+It sees functions, classes and methods that were replaced, and threads and processes that are left.  It is no sandbox:
+what a program does to its own interpreter through ctypes, say, is not seen.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import threading
+import types
+from collections.abc import Iterator
+from pathlib import Path
+
+_OWN = ("moye", "numpy")
+_OTHERS = ("builtins", "json", "json.encoder", "json.decoder", "socket", "struct", "os", "importlib.util", "inspect",
+           "ctypes", "linecache", "contextlib", "dataclasses")
+_CODE = (types.FunctionType, type)
+Named = dict[str, object]
+
+
+class Snapshot:
+    """What modules and classes hold now."""
+
+    def __init__(self) -> None:
+        self.modules: dict[str, Named] = {name: _held(module) for name, module in sorted(sys.modules.items())
+                                          if name.partition(".")[0] in _OWN or name in _OTHERS}
+        self.codes = {id(f): (f, f.__code__, f.__defaults__)
+                      for held in self.modules.values() for f in _functions(held)}
+        self.callbacks = len(gc.callbacks)
+
+    def changed(self) -> str | None:
+        """What is not as it was, in a sentence."""
+        for name, before in self.modules.items():
+            module = sys.modules.get(name)
+            if module is None:
+                return f"{name} was removed"
+            now = _held(module)
+            for attribute, value in before.items():
+                if now.get(attribute) is not value:
+                    return f"{name}.{attribute} was replaced"
+        for function, code, defaults in self.codes.values():
+            if function.__code__ is not code or function.__defaults__ is not defaults:
+                return f"the code of {function.__module__}.{function.__qualname__} was replaced"
+        if threading.active_count() > 1:
+            return "a thread is left running"
+        if len(gc.callbacks) != self.callbacks:
+            return "a callback of the garbage collector was set"
+        if _children():
+            return "a process is left running"
+        return None
+
+
+def _held(module: types.ModuleType) -> Named:
+    """The functions and classes of a module by name, and what its own classes hold."""
+    found: Named = {}
+    for name, value in list(vars(module).items()):
+        if callable(value):
+            found[name] = value
+        if isinstance(value, type) and value.__module__ == module.__name__:
+            found.update({f"{name}.{inner}": held for inner, held in list(vars(value).items())
+                          if isinstance(held, (*_CODE, property, staticmethod, classmethod))})
+    return found
+
+
+def _functions(held: Named) -> Iterator[types.FunctionType]:
+    for value in held.values():
+        if isinstance(value, property):
+            value = value.fget
+        if isinstance(value, (staticmethod, classmethod)):
+            value = value.__func__
+        if isinstance(value, types.FunctionType):
+            yield value
+
+
+def _children() -> bool:
+    """Whether this process has children, as Linux tells."""
+    try:
+        return bool(Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())
+    except OSError:
+        return False

@@ -1,0 +1,228 @@
+"""Attention drawn by seed: lengths, heads, dimensions, windows, biases, strides; and its results in float64.
+
+In: a seed, a library of arrays (see ``random_products``).  Out: a ``Case``; ``run`` launches it and compares.
+
+>>> run(draw(random.Random(7), most=200), NumPy())
+
+All memory around and between the elements is NaN, and stays so around the results, which are NaN before.  With p the
+exact weights of a row and u the unit roundoff of the dtype, an element of the result may be off by u (p |v|) for the
+weights, which are rounded, u |result| for the result, and what rounding of the scores to float32 makes of both.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass
+from typing import Any
+
+import moye as mo
+from moye.kernels import attention
+from random_products import NumPy, Place, _Array, _filled, _made
+
+UNIT = {"bf16": 2.0 ** -8, "f16": 2.0 ** -11}
+DIMS = ((64, 64), (64, 64), (128, 128), (128, 128), (96, 96), (192, 128), (192, 192), (256, 256), (80, 80), (32, 16),
+        (40, 72), (50, 33), (1, 1), (64, 128), (96, 64))
+BATCH_FIRST, HEADS_FIRST = (3, 2, 1, 0), (3, 1, 2, 0)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call: extents, what its scores go through, where the arrays lie (q, k, v, out, bias)."""
+
+    seed: int
+    dtype: str
+    batch: int
+    queries: int
+    keys: int
+    heads: int
+    heads_K: int
+    dim: int
+    dim_v: int
+    places: tuple[Place, Place, Place, Place, Place]
+    causal: bool = False
+    window: tuple[int | None, int | None] = (None, None)
+    scale: float | None = None
+    softcap: float = 0.0
+    bias: str = ""
+    alibi: int = 0
+    sinks: bool = False
+    score: bool = False
+    lse: bool = True
+    peak: float = 1.0
+    arch: str = "sm_90a"
+    blocks: int = 132
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Of q, k, v, out and the bias."""
+        return ((self.batch, self.queries, self.heads, self.dim), (self.batch, self.keys, self.heads_K, self.dim),
+                (self.batch, self.keys, self.heads_K, self.dim_v), (self.batch, self.queries, self.heads, self.dim_v),
+                (self.batch, self.heads, self.queries, self.keys))
+
+
+@mo.jit
+def relative(s, row, column, head, batch, table):
+    """A score function of a user's: a learned value for each distance modulo 16, and less for later heads."""
+    return s + table[(row - column) % 16] - 0.125 * head + 0.0625 * batch
+
+
+# --- drawing ---------------------------------------------------------------------------------------------------------
+
+
+def draw(rng: random.Random, *, most: int, archs: tuple[str, ...] = ("sm_90a",), work: int = 1 << 24) -> Case:
+    """A case whose lengths are log-uniform up to ``most``, of at most ``work`` multiplications."""
+    dim, dim_v = rng.choice(DIMS)
+    heads_K = rng.choice((1, 1, 2, 3))
+    heads = heads_K * rng.choice((1, 1, 2, 4))
+    batch = rng.choice((1, 1, 2, 3))
+    while True:
+        queries, keys = _length(rng, most), _length(rng, most)
+        keys = queries if rng.random() < 0.3 else keys
+        if batch * heads * queries * keys * (dim + dim_v) <= work:
+            break
+    window = (None, None)
+    if rng.random() < 0.35:
+        window = tuple(rng.choice((None, 0, 1, rng.randint(0, most))) for _ in range(2))
+    modified = rng.random() < 0.4
+    return Case(rng.randrange(1 << 30), rng.choice(("bf16", "f16")), batch, queries, keys, heads, heads_K, dim, dim_v,
+                (*(_place(rng) for _ in range(4)), _bias_place(rng)), causal=rng.random() < 0.5, window=window,
+                scale=rng.choice((None, None, 0.25)), softcap=rng.choice((0.0, 0.0, 3.0, 30.0)) if modified else 0.0,
+                bias=rng.choice(("", "", "f32", "bf16")) if modified else "",
+                alibi=rng.choice((0, 0, 1, 2)) if modified else 0, sinks=rng.random() < 0.2,
+                score=modified and rng.random() < 0.25, lse=rng.random() < 0.8, peak=rng.choice((1.0, 1.0, 1.0, 8.0)),
+                arch=rng.choice(archs), blocks=rng.choice((132, 132, 3, 1)))
+
+
+def _length(rng: random.Random, most: int) -> int:
+    """Often around a multiple of 64, or 1."""
+    n = round(math.exp(rng.uniform(0, math.log(most))))
+    return max(1, round(n / 64) * 64 + rng.choice((-1, 0, 0, 1))) if rng.random() < 0.4 else n
+
+
+def _place(rng: random.Random) -> Place:
+    """Mostly what TMA takes: heads inside of sequences or outside; else lines that begin anywhere, or spread ones."""
+    modes = rng.choice((BATCH_FIRST, BATCH_FIRST, HEADS_FIRST))
+    how = rng.random()
+    if how < 0.7:
+        return Place(modes, part=8, slack=8 * rng.choice((0, 0, 1, 3)), first=8 * rng.choice((0, 1)))
+    if how < 0.9:
+        return Place(modes, slack=rng.choice((0, 1, 3)), first=rng.randint(0, 9))
+    return Place(rng.choice(((2, 3, 1, 0), (0, 1, 2, 3))), step=rng.choice((1, 2)), slack=1, first=1)
+
+
+def _bias_place(rng: random.Random) -> Place:
+    """Rows of any strides; the same for all batches or heads."""
+    return Place((3, 2, 1, 0), slack=rng.choice((0, 1)), first=rng.choice((0, 1)),
+                 repeated=rng.choice(((), (0,), (0, 1), (1,))))
+
+
+# --- arrays and results ----------------------------------------------------------------------------------------------
+
+
+def run(case: Case, library: Any) -> None:
+    """Launch, and AssertionError if anything is off."""
+    library.start(case.seed)
+    dense = [Place(tuple(reversed(range(rank)))) for rank in range(4)]
+    q, k, v = (_filled(library, case.dtype, case.shapes[i], case.places[i]) for i in range(3))
+    library.fill(q.x, q.x * case.peak)
+    arrays = {"q": q, "k": k, "v": v, "out": _made(library, case.dtype, case.shapes[3], case.places[3])}
+    if case.bias:
+        arrays["bias"] = _filled(library, case.bias, case.shapes[4], case.places[4])
+    if case.alibi:
+        shape = (case.batch, case.heads)[2 - case.alibi:]
+        arrays["alibi"] = _filled(library, "f32", shape, dense[len(shape)])
+    if case.sinks:
+        arrays["sinks"] = _filled(library, "f32", (case.heads,), dense[1])
+    if case.lse:
+        arrays["lse"] = _made(library, "f32", (case.batch, case.heads, case.queries), dense[3])
+    table = _filled(library, "f32", (16,), dense[1])
+    before = {name: library.copy(array.memory) for name, array in arrays.items()}
+    given = {name: arrays[name].x for name in ("bias", "alibi", "sinks", "lse") if name in arrays}
+    if case.score:
+        given |= {"score": relative, "tensors": (table.x,)}
+    attention(arrays["out"].x, arrays["q"].x, arrays["k"].x, arrays["v"].x, causal=case.causal, window=case.window,
+              scale=case.scale, softcap=case.softcap, **given)
+    for name in arrays.keys() - {"out", "lse"}:
+        assert library.same(arrays[name].memory, before[name]), f"{case}: {name} has changed"
+    _compare(case, library, arrays, table)
+    for name in ("out", "lse"):                         # nothing around the results was written
+        if name in arrays:
+            x, memory = arrays[name].x, arrays[name].memory
+            library.fill(x, math.nan)
+            _poisoned(library, x)
+            assert library.same(memory, before[name]), f"{case}: memory around {name} has changed"
+
+
+def _poisoned(library: Any, x: Any) -> None:
+    """The elements as they were made: all bits set."""
+    width = x.itemsize if isinstance(x.itemsize, int) else x.element_size()
+    if isinstance(library, NumPy):
+        x.view(f"u{width}")[...] = (1 << 8 * width) - 1
+    else:
+        import torch
+        x.view({2: torch.int16, 4: torch.int32}[width]).fill_(-1)
+
+
+def _compare(case: Case, library: Any, arrays: dict[str, _Array], table: _Array) -> None:
+    """Results against float64, within what the rounding of weights, results and scores allows."""
+    f = library.functions
+    q, k, v = (_wide(library, arrays[name].x) for name in "qkv")
+    k, v = (x[:, :, [h // (case.heads // case.heads_K) for h in range(case.heads)]] for x in (k, v))
+    s, size, seen = _scores(case, library, arrays, table, q, k)
+    sink = None
+    if case.sinks:
+        sink = _wide(library, arrays["sinks"].x)[None, :, None, None]
+    top = f.amax(f.where(seen, s, -1e300), -1)[..., None]
+    top = top if sink is None else f.maximum(top, sink + 0 * top)
+    weights = f.where(seen, f.exp(f.where(seen, s, top) - top), 0.0)
+    total = weights.sum(-1)[..., None] + (0.0 if sink is None else f.exp(sink - top))
+    empty = total == 0
+    p = weights / f.where(empty, 1.0, total)
+    exact, spread = (f.einsum("bhqk,bkhd->bqhd", p, x) for x in (v, abs(v)))
+    u = UNIT[case.dtype]
+    off = f.moveaxis((f.where(seen, size, 0.0) * 2.0 ** -22).max(-1) if isinstance(library, NumPy) else
+                     (f.where(seen, size, 0.0) * 2.0 ** -22).amax(-1), 1, 2)[..., None] + 2.0 ** -20
+    bound = (u + 2 * off) * spread + u * abs(exact) + case.keys * 2.0 ** -25 * abs(v).max() + 1e-6
+    out = _wide(library, arrays["out"].x)
+    wrong = ~(abs(out - exact) <= 1.05 * bound)
+    assert not wrong.any(), f"{case}: {int(wrong.sum())} results are off by up to {abs(out - exact).max()}"
+    if case.lse:
+        found = _wide(library, arrays["lse"].x)
+        none, ref = empty[..., 0], (f.log(f.where(empty, 1.0, total)) + top)[..., 0]
+        assert bool((found[none] == -math.inf).all()), f"{case}: lse of a row that sees nothing is not -inf"
+        apart = f.where(none, 0.0, abs(f.where(none, 0.0, found) - ref))
+        limit = 1e-5 + 2.0 ** -21 * (abs(ref) + f.moveaxis(off[..., 0], 1, 2) * 2.0 ** 22)
+        assert bool((apart <= limit).all()), f"{case}: lse is off by {apart.max()}"
+
+
+def _scores(case: Case, library: Any, arrays: dict[str, _Array], table: _Array, q: Any, k: Any) -> tuple[Any, ...]:
+    """(scores, sizes of the numbers they were summed from, which count), (batch, heads, queries, keys)."""
+    f, scale = library.functions, 1 / math.sqrt(case.dim) if case.scale is None else case.scale
+    s, size = (scale * f.einsum("bqhd,bkhd->bhqk", x, y) for x, y in ((q, k), (abs(q), abs(k))))
+    row, column = library.places(case.queries)[:, None], library.places(case.keys)[None, :]
+    stands = row + case.keys - case.queries
+    if case.softcap:
+        s = case.softcap * f.tanh(s / case.softcap)
+        size = size + case.softcap
+    if case.alibi:
+        slopes = _wide(library, arrays["alibi"].x)
+        slopes = (slopes[None] if case.alibi == 1 else slopes)[..., None, None]
+        s, size = s - slopes * abs(stands - column), size + abs(slopes * (stands - column))
+    if case.bias:
+        bias = _wide(library, arrays["bias"].x)
+        s, size = s + bias, size + abs(bias)
+    if case.score:
+        head, batch = library.places(case.heads)[:, None, None], library.places(case.batch)[:, None, None, None]
+        s = s + _wide(library, table.x)[(row - column) % 16] - 0.125 * head + 0.0625 * batch
+        size = size + 4
+    left, right = case.window[0], 0 if case.causal else case.window[1]
+    seen = column >= (stands - left if left is not None else 0 * stands)
+    if right is not None:
+        seen = seen & (column <= stands + right)
+    return s, size, seen & (s == s)
+
+
+def _wide(library: Any, x: Any) -> Any:
+    """In float64, modes as they are."""
+    return x.astype("float64") if isinstance(library, NumPy) else x.double()

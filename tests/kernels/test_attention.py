@@ -1,0 +1,153 @@
+"""Attention in the simulator against float64: drawn cases, what is refused, and the kernels as compiled."""
+
+from __future__ import annotations
+
+import random
+import re
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import moye as mo
+import random_attention
+from fuzz import attention as fuzz
+from moye.kernels import attention
+from moye.kernels.attention.parts.arguments import problem_of
+from moye.kernels.attention.parts.scores import Rules
+from moye.kernels.attention.sm80.forward import attention_sm80_kernel
+from moye.kernels.attention.sm80.host import arguments_sm80
+from moye.kernels.attention.sm90.config import SHARED, choose
+from moye.kernels.attention.sm90.forward import attention_sm90_kernel
+from moye.kernels.attention.sm90.host import arguments_sm90
+from random_attention import DIMS, draw
+
+# --- drawn -----------------------------------------------------------------------------------------------------------
+
+
+def right(seeds):
+    found = fuzz.judged(seeds, float("inf"))
+    assert not (wrong := [f"{seed}: {case}\n{why}" for seed, case, why in found if why is not None]), wrong[0]
+
+
+def test_a_few():
+    right(range(6))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(6, 36, 10))
+def test_more(first):
+    right(range(first, first + 10))
+
+
+def test_all_kinds_are_drawn():
+    cases = [draw(random.Random(seed), most=200, archs=fuzz.ARCHS) for seed in range(600)]
+    assert {(case.dim, case.dim_v) for case in cases} == set(DIMS)
+    for name in ("causal", "softcap", "bias", "alibi", "sinks", "score", "lse"):
+        assert len({bool(getattr(case, name)) for case in cases}) == 2, name
+    assert {case.heads // case.heads_K for case in cases} == {1, 2, 4}
+    assert any(case.queries > case.keys and case.causal for case in cases)
+
+
+def test_a_fault_is_found(monkeypatch):
+    """Weights that are a little off are seen by the bound of the comparison."""
+    case = draw(random.Random(3), most=100)
+    run = random_attention.attention
+    monkeypatch.setattr(random_attention, "attention", lambda *args, **given: run(
+        *args, **given | {"scale": 1.02 * (given["scale"] or case.dim ** -0.5)}))
+    assert "results are off" in str(fuzz.failure(case))
+
+
+# --- rows that see nothing, and what is refused ----------------------------------------------------------------------
+
+
+def arrays(queries=10, keys=20, heads=2, heads_K=1, dim=64, dim_v=64, dtype=ml_dtypes.bfloat16):
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.standard_normal((1, *shape)).astype(dtype) for shape in
+               ((queries, heads, dim), (keys, heads_K, dim), (keys, heads_K, dim_v)))
+    return np.full((1, queries, heads, dim_v), np.nan, dtype), q, k, v
+
+
+def test_no_keys_at_all():
+    out, q, k, v = arrays(keys=0)
+    lse = np.full((1, 2, 10), np.nan, np.float32)
+    attention(out, q, k, v, lse=lse)
+    assert (out == 0).all() and (lse == -np.inf).all()
+
+
+def test_no_queries():
+    out, q, k, v = arrays(queries=0)
+    assert attention(out, q, k, v) is out
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    ({"k": lambda k: k.astype(np.float16)}, "q bfloat16 and k float16"),
+    ({"q": lambda q: q[0]}, "q has 3 modes, not 4"),
+    ({"v": lambda v: v[:, 1:]}, r"k is \(1, 20, 1, 64\) where the others ask for \(1, 19, 1, 64\)"),
+    ({"out": lambda out: out[:, :, :1]}, r"out is \(1, 10, 1, 64\)"),
+    ({"window": (-1, 0)}, r"window=\(-1, 0\) is no pair"),
+    ({"softcap": float("nan")}, "softcap=nan is no finite number"),
+    ({"lse": np.zeros((1, 2, 9), np.float32)}, r"lse is \(1, 2, 9\) where the others ask for \(1, 2, 10\)"),
+    ({"lse": np.zeros((1, 2, 10))}, "lse is float64, not float32"),
+    ({"alibi": np.zeros(3, np.float32)}, r"alibi is \(3,\) where the others ask for \(2,\)"),
+    ({"tensors": (np.zeros(3, np.float32),)}, "tensors are handed to a score function, and there is none"),
+    ({"q": lambda q: q.tolist()}, "q is a list, no array"),
+])
+def test_refused(change, message):
+    out, q, k, v = arrays()
+    given = {name: value(x) for (name, x) in (("out", out), ("q", q), ("k", k), ("v", v))
+             if callable(value := change.get(name, lambda x: x))}
+    options = {name: value for name, value in change.items() if name not in given}
+    with pytest.raises(mo.ArgumentError, match=message):
+        attention(given["out"], given["q"], given["k"], given["v"], **options)
+
+
+def test_heads_that_cannot_share():
+    with pytest.raises(mo.ArgumentError, match="3 heads of queries cannot share 2 heads of keys"):
+        attention(*arrays(heads=3, heads_K=2))
+
+
+# --- as compiled -----------------------------------------------------------------------------------------------------
+
+
+def described(dim, dim_v, **options):
+    """A problem of 4096 queries and keys, and arrays like its."""
+    def like(heads, each):
+        return mo.TensorLike(mo.bfloat16, (2, 4096, heads, each), (4096 * heads * each, heads * each, each, 1))
+
+    out, q, k, v = like(8, dim_v), like(8, dim), like(4, dim), like(4, dim_v)
+    given = {"causal": False, "window": (None, None), "scale": None, "softcap": 0.0, "score": None} | options
+    return problem_of(out, q, k, v, **given), (out, q, k, v)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("dim", "dim_v", "options"), [
+    (128, 128, {}), (128, 128, {"causal": True}), (64, 64, {"causal": True}), (96, 96, {"causal": True}),
+    (192, 128, {"causal": True}), (256, 256, {}), (128, 128, {"window": (1024, 0), "softcap": 30.0})])
+def test_sm90_as_compiled(dim, dim_v, options):
+    _, block, given = arguments_sm90(*described(dim, dim_v, **options))
+    compiled = attention_sm90_kernel.compile(*given, block=block, arch="sm_90a")
+    assert compiled.spills == 0 and not re.search(r"\b(LDL|STL)\b", compiled.sass)
+    assert "HGMMA" in compiled.sass and not any("serializ" in str(note) for note in compiled.notes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("dim", "options"), [(64, {}), (128, {"causal": True})])
+def test_sm80_as_compiled(dim, options):
+    _, block, given = arguments_sm80(*described(dim, dim, **options))
+    compiled = attention_sm80_kernel.compile(*given, block=block, arch="sm_80")
+    assert compiled.spills == 0 and "HMMA.16816" in compiled.sass and "LDGSTS.E.BYPASS.128" in compiled.sass
+
+
+@pytest.mark.parametrize(("dim", "dim_v"), [(64, 64), (96, 96), (128, 128), (192, 128), (192, 192), (256, 256)])
+@pytest.mark.parametrize("balanced", [True, False])
+def test_stages_fit(dim, dim_v, balanced):
+    config = choose(dim, dim_v, balanced=balanced)
+    assert config.shared(dim, dim_v) + 1024 <= SHARED
+    sums = config.bN // 2 + config.bN // 4 + dim_v // 2         # registers of a thread: scores, weights, results
+    assert sums + 30 <= config.registers[1]
+
+
+def test_rules_say_what_is_masked():
+    assert not Rules(ragged=False).masks and Rules(ragged=True).masks and not Rules(ragged=True).windowed
+    assert Rules(left=True).windowed and Rules(right=True).masks

@@ -1,0 +1,89 @@
+"""Embedding in the checking simulator: rows bit by bit, gradients against float64 and the same in each order."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import moye as mo
+from drawn_arrays import FLOATS, clean, close, drawn, laid_out, poisoned, wide
+from moye.kernels import embedding, embedding_backward
+from moye.kernels.embedding import Plan, gather_kernel, gradient_kernel
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_drawn_rows(seed):
+    rng = np.random.default_rng(seed)
+    dtype = [np.float32, ml_dtypes.bfloat16, np.float64, np.int8, np.float16][seed % 5]
+    rows, columns = int(rng.integers(1, 40)), int(rng.choice([1, 3, 8, 40, 64, 130]))
+    shape = tuple(int(n) for n in rng.integers(1, 6, rng.integers(0, 4)))
+    table = laid_out(rng, rng.integers(-100, 100, (rows, columns)).astype(dtype))
+    ids = np.asarray(rng.integers(0, rows, shape)).astype([np.int32, np.int64][seed % 2])
+    ids = laid_out(rng, ids) if shape else ids
+    out = laid_out(rng, np.zeros((*shape, columns), dtype))
+    with clean():
+        embedding(out, table, ids)
+    assert np.array_equal(out, table[ids])
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_drawn_gradients(seed):
+    """Few rows and many ids, and the other way round."""
+    rng = np.random.default_rng([1, seed])
+    name = list(FLOATS)[seed % 4]
+    rows, count = int(rng.integers(1, 30)), int(rng.choice([0, 1, 7, 130, 300]))
+    columns = int(rng.choice([1, 5, 8, 40, 130, 520]))
+    ids = rng.integers(0, rows, count).astype([np.int32, np.int64][seed % 2])
+    dout, dtable = drawn(rng, (count, columns), name), poisoned(rng, (rows, columns), name)
+    padding = int(rng.integers(rows)) if seed % 3 == 0 else None
+    with clean():
+        embedding_backward(dtable, dout, ids, padding_idx=padding)
+    expected = np.zeros((rows, columns))
+    np.add.at(expected, ids, wide(dout))
+    if padding is not None:
+        expected[padding] = 0
+    close(dtable, expected, name)
+
+
+def test_gradients_are_the_same_bits_in_each_run():
+    """Sums that rounding makes depend on their order: it is that of ids."""
+    rng = np.random.default_rng(2)
+    ids = np.zeros(500, np.int32)
+    dout = (rng.standard_normal((500, 8)) * 10.0 ** rng.integers(-6, 6, (500, 1))).astype(np.float32)
+    dtable, expected = np.zeros((2, 8), np.float32), np.zeros(8, np.float32)
+    for row in dout:
+        expected += row
+    embedding_backward(dtable, dout, ids)
+    assert np.array_equal(dtable[0], expected) and not dtable[1].any()
+
+
+def test_ids_beyond_the_table():
+    table, out = np.zeros((4, 8), np.float32), np.zeros((3, 8), np.float32)
+    for ids in ([0, 4, 1], [0, -1, 1]):
+        with pytest.raises(mo.SimulationError, match="an id that is no row of the table"):
+            embedding(out, table, np.array(ids))
+        with pytest.raises(mo.SimulationError, match="an id that is no row of the table"):
+            embedding_backward(table, out, np.array(ids))
+
+
+def test_what_is_refused():
+    table, ids = np.zeros((4, 8), np.float32), np.zeros((2, 3), np.int32)
+    for arguments, text in [((table, table, ids), r"out has shape \(4, 8\).* make it \(2, 3, 8\)"),
+                            ((np.zeros((2, 3, 8)), table, ids), "out holds float64, and table float32"),
+                            ((table, table[0], ids), r"table has shape \(8,\)"),
+                            ((table, table, ids.astype(np.float32)), "ids holds float32")]:
+        with pytest.raises(mo.ArgumentError, match=text):
+            embedding(*arguments)
+    with pytest.raises(mo.ArgumentError, match="padding_idx 4 is none of the 4 rows"):
+        embedding_backward(table, np.zeros((2, 3, 8), np.float32), ids, padding_idx=4)
+
+
+def test_accesses_are_16_bytes():
+    x, ids = mo.TensorLike(mo.bfloat16, (4096, 16384)), mo.TensorLike(mo.int32, (16384,))
+    gather = gather_kernel.compile(x, x, ids, Plan(8, 128, 4, True, None), block=256, arch="sm_90a")
+    moves = [line for line in gather.sass.splitlines() if " LDG" in line or " STG" in line]
+    assert sum(".128" in line for line in moves) == 2 and len(moves) == 3              # and the id
+    plan = Plan(8, 128, 4, True, None)
+    gradient = gradient_kernel.compile(x, x, ids, ids, ids, mo.float32, plan, block=128, arch="sm_90a")
+    assert gradient.spills == gather.spills == 0

@@ -1,0 +1,115 @@
+"""Transposes and permutations in the checking simulator, bit by bit: any rank, strides, dtypes; tiles and vectors."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import moye as mo
+from drawn_arrays import clean, laid_out, shape_of
+from moye.kernels import permute, transpose
+from moye.kernels.moves import TilePlan, make_plan, tile_kernel
+
+DTYPES = [np.uint8, ml_dtypes.bfloat16, np.float32, np.float64, ml_dtypes.float8_e4m3fn, np.int32, np.int16, np.int64]
+BY_SIZE = {1: mo.uint8, 2: mo.bfloat16, 4: mo.float32, 8: mo.float64}
+
+
+def random_bits(rng, shape, dtype):
+    return rng.integers(0, 256, (*shape, np.dtype(dtype).itemsize), np.uint8).view(dtype)[..., 0]
+
+
+def bits(x):
+    return np.ascontiguousarray(x).view(f"u{x.dtype.itemsize}")
+
+
+def check(out, x, axes=None):
+    with clean() as reports:
+        permute(out, x, axes)
+    assert np.array_equal(bits(out), bits(np.transpose(x, axes)))
+    return reports
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_drawn(seed):
+    """Any rank up to five, any order and strides of both arrays."""
+    rng = np.random.default_rng(seed)
+    dtype = DTYPES[seed % len(DTYPES)]
+    rank = int(rng.integers(1, 6))
+    x = laid_out(rng, random_bits(rng, shape_of(rng, rank, most=4000), dtype))
+    axes = tuple(int(i) for i in rng.permutation(rank))
+    out = laid_out(rng, random_bits(rng, tuple(x.shape[i] for i in axes), dtype))
+    check(out, x, axes)
+
+
+@pytest.mark.parametrize("dtype", DTYPES[:4])
+@pytest.mark.parametrize("shape", [(256, 256), (130, 71)])
+def test_matrices(dtype, shape):
+    """Whole tiles and ragged ones."""
+    rng = np.random.default_rng(0)
+    x = random_bits(rng, shape, dtype)
+    report, = check(np.zeros(shape[::-1], dtype), x)
+    assert report.kernel == "tile_kernel"
+
+
+def test_tiles_meet_no_bank_conflict():
+    for dtype in DTYPES[:4]:
+        x = random_bits(np.random.default_rng(0), (256, 256), dtype)
+        with clean() as reports:
+            transpose(np.zeros((256, 256), dtype), x)
+        assert not reports[0].lints, str(reports[0])
+
+
+def test_the_attention_order():
+    """(batch, seq, heads, dim) to (batch, heads, seq, dim): rows of dim elements stay whole, so vectors are copied."""
+    x = random_bits(np.random.default_rng(1), (2, 33, 4, 64), ml_dtypes.bfloat16)
+    report, = check(np.zeros((2, 4, 33, 64), x.dtype), x, (0, 2, 1, 3))
+    assert report.kernel == "map_kernel"
+
+
+def test_channels_last_and_back():
+    """Three channels are too few for tiles; 32 are not."""
+    for channels, kernel in ((3, "map_kernel"), (32, "tile_kernel")):
+        x = random_bits(np.random.default_rng(2), (2, channels, 8, 9), np.float32)
+        report, = check(np.zeros((2, 8, 9, channels), x.dtype), x, (0, 2, 3, 1))
+        assert report.kernel == kernel
+        check(np.zeros_like(x), random_bits(np.random.default_rng(3), (2, 8, 9, channels), np.float32), (0, 3, 1, 2))
+
+
+def test_repeated_elements():
+    x = random_bits(np.random.default_rng(4), (5, 40), np.float32)
+    check(np.zeros((40, 5, 3), np.float32), np.broadcast_to(x, (3, 5, 40)))
+
+
+def test_nothing_and_single_elements():
+    for shape in ((), (1,), (1, 1), (0, 3), (3, 0)):
+        x = random_bits(np.random.default_rng(5), shape, np.float32)
+        out = np.zeros(shape[::-1], np.float32)
+        permute(out, x)
+        assert np.array_equal(bits(out), bits(x.T))
+
+
+def test_what_is_refused():
+    x = np.zeros((4, 6), np.float32)
+    for out, axes, text in [(x.copy(), None, r"out has shape \(4, 6\), and x in the order \(1, 0\)"),
+                            (np.zeros((6, 4), np.float64), None, "out holds float64, and x holds float32"),
+                            (x, (0, 0), r"axes \(0, 0\) are no order of the 2 axes"),
+                            (x[::-1].T, None, "out has a negative stride"),
+                            (x, (0, 2), "axis 2 is none of the 2 axes"),
+                            (np.broadcast_to(x[0, 0], (6, 4)), None, "out")]:
+        with pytest.raises(mo.ArgumentError, match=text):
+            permute(out, x, axes)
+    with pytest.raises(mo.ArgumentError, match="x is a list"):
+        transpose(x, [1, 2])
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 8])
+def test_every_access_is_16_bytes(size):
+    """Global and shared memory, in whole tiles; no local memory, and registers for 1024 threads (1-byte: 768)."""
+    plan = make_plan(size, (8192, 16384))
+    assert plan == TilePlan((1, 2) if size == 1 else (2, 2), (True, True))
+    x, out = (mo.TensorLike(BY_SIZE[size], (8192, 16384), strides) for strides in ((1, 8192), (16384, 1)))
+    program = tile_kernel.compile(out, x, plan, block=plan.threads, arch="sm_90a")
+    moves = [line for line in program.sass.splitlines() if any(op in line for op in (" LDG", " STG", " LDS", " STS"))]
+    assert len(moves) == 4 * 16 // size and all(".128" in line for line in moves)
+    assert program.spills == 0 and program.registers <= (84 if size == 1 else 64)

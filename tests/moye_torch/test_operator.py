@@ -1,0 +1,324 @@
+"""``moye.torch.op``: what it registers, which way calls go, and what is refused."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import Tensor  # noqa: E402
+from torch.autograd import forward_ad  # noqa: E402
+from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
+
+import moye as mo  # noqa: E402
+from moye.errors import ArgumentError, UnsupportedError  # noqa: E402
+from moye.torch import calls, op  # noqa: E402
+from operators import (  # noqa: E402
+    check_compiled,
+    check_one_graph,
+    check_operator,
+    check_reference,
+    outcome,
+    same,
+)
+
+THREADS = 128
+ran: list[str] = []
+
+
+@mo.kernel
+def add_kernel(out, x, y, alpha):
+    i = mo.block_idx().x * THREADS + mo.thread_idx().x
+    if i < mo.size(out):
+        out[i] = x[i] + alpha * y[i]
+
+
+def added(out, x, y, alpha):
+    add_kernel[mo.ceil_div(out.numel(), THREADS), THREADS](out.view(-1), x.reshape(-1), y.reshape(-1), alpha)
+
+
+@op("testing::scaled_add", autocast=torch.float16)
+def scaled_add(x: Tensor, y: Tensor, alpha: float = 1.0) -> Tensor:
+    """x + alpha * y, shapes alike."""
+    ran.append("scaled_add")
+    out = torch.empty_like(x, memory_format=torch.contiguous_format)
+    added(out, x, y, alpha)
+    return out
+
+
+def _keep_alpha(ctx, inputs, output):
+    ctx.alpha = inputs[2]
+
+
+@scaled_add.backward(setup=_keep_alpha, differentiable=True)
+def _(ctx, gradient):
+    return gradient, scaled_add(torch.zeros_like(gradient), gradient, ctx.alpha), None
+
+
+@op("testing::square")
+def square(x: Tensor) -> Tensor:
+    out = torch.zeros_like(x)
+    multiply_into(out, x, x)
+    return out
+
+
+@square.backward(setup=lambda ctx, inputs, output: ctx.save_for_backward(*inputs))
+def _(ctx, gradient):
+    out = torch.zeros_like(gradient)
+    multiply_into(out, gradient, 2 * ctx.saved_tensors[0])
+    return out
+
+
+@mo.kernel
+def multiply_kernel(out, x, y):
+    i = mo.block_idx().x * THREADS + mo.thread_idx().x
+    if i < mo.size(out):
+        out[i] += x[i] * y[i]
+
+
+@op("testing::multiply_into", mutates=("out",))
+def multiply_into(out: Tensor, x: Tensor, y: Tensor, *, times: int = 1) -> None:
+    for _ in range(times):
+        multiply_kernel[mo.ceil_div(out.numel(), THREADS), THREADS](out.view(-1), x.reshape(-1), y.reshape(-1))
+
+
+@op("testing::parts", fake=lambda xs, of, negate, name, dtype: (xs[0].new_empty(xs[0].shape[0], dtype=dtype),
+                                                               xs[0].new_empty(of)))
+def parts(xs: list[Tensor], of: int, negate: bool = False, name: str = "", dtype: torch.dtype = torch.float32
+          ) -> tuple[Tensor, Tensor]:
+    first, second = (torch.zeros(n, dtype=kind) for n, kind in ((xs[0].shape[0], dtype), (of, xs[0].dtype)))
+    for x in xs:
+        added(first, first.clone(), x.to(dtype), -1.0 if negate else 1.0)
+    return first, second
+
+
+def numbers(*shape, dtype=torch.float64, grad=True):
+    generator = torch.Generator().manual_seed(sum(shape))
+    return torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype).requires_grad_(grad)
+
+
+def test_all_of_it():
+    check_operator(scaled_add, (numbers(3, 50), numbers(3, 50), 0.5), lambda x, y, alpha: x + alpha * y, twice=True)
+
+
+def test_float32_of_other_strides():
+    x, y = numbers(5, 7, dtype=torch.float32).t().detach().requires_grad_(), numbers(7, 5, dtype=torch.float32)
+    check_reference(scaled_add, (x, y, 2.0), lambda x, y, alpha: x + alpha * y)
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_one_graph_for_all_shapes(grad):
+    calls = [(numbers(rows, 50, grad=grad), numbers(rows, 50, grad=grad), 2.0) for rows in (3, 4, 7, 40)]
+    check_one_graph(scaled_add, calls, backward=grad)
+    with pytest.raises(Exception, match=r"[Rr]ecompil"):
+        check_one_graph(lambda x: x * x.shape[0] if x.shape[0] > 3 else x, [(numbers(n),) for n in (3, 4)])
+
+
+def test_many_kinds_of_arguments():
+    xs = [numbers(6, dtype=torch.float32, grad=False) for _ in range(3)]
+    check_operator(parts, (xs, 4, True, "a", torch.float64),
+                   lambda xs, of, negate, name, dtype: (-sum(xs), torch.zeros(of, dtype=torch.float64)))
+    assert str(parts.schema) == ("(Tensor[] xs, SymInt of, bool negate=False, str name=\"\", ScalarType dtype=float32) "
+                                 "-> (Tensor, Tensor)")
+
+
+def test_the_in_place_variant():
+    x = numbers(20, grad=False)
+    check_operator(multiply_into, (torch.ones_like(x), x, x))
+    assert square(x).equal(x * x)
+    out = torch.ones(20, dtype=torch.float64)
+    before = out._version
+    multiply_into(out, x, x, times=2)
+    assert out.allclose(1 + 2 * x * x) and out._version == before + 2
+
+    def into_a_view(x):
+        whole = torch.zeros(40, dtype=x.dtype)
+        multiply_into(whole[20:], x, x)
+        return whole * 1
+    check_compiled(into_a_view, (x,))
+    assert into_a_view(x)[20:].equal(x * x)
+
+
+def test_what_is_written_does_not_require_grad():
+    x, out = numbers(20), torch.zeros(20, dtype=torch.float64, requires_grad=True)
+    for call in (multiply_into, multiply_into.overload):
+        with pytest.raises(ArgumentError, match=r"writes argument 'out', .*requires grad"):
+            call(out, x, x)
+    with pytest.raises(Exception, match="testing::multiply_into writes an argument that requires grad"):
+        torch.compile(multiply_into, fullgraph=True, backend="eager")(out, x, x)
+    with torch.no_grad():
+        multiply_into(out, x, x)
+    assert out.detach().equal((x * x).detach())
+    with pytest.raises(ArgumentError, match="writes out, and an operator that writes its arguments has no backward"):
+        multiply_into.backward(lambda ctx, gradient: None)
+
+
+def test_a_second_gradient_is_refused_where_the_first_has_none():
+    x = numbers(20)
+    check_operator(square, (x,), lambda x: x * x)
+    for way in (square, square.overload):
+        first, = torch.autograd.grad(way(x).sum(), x, create_graph=True)
+        assert first.equal(2 * x)
+        with pytest.raises(UnsupportedError, match="the backward of testing::square is not differentiable, and a "):
+            (first.sum() + x.sum()).backward()
+
+
+def test_without_a_backward():
+    x = numbers(20)
+    no_gradient = op("testing::no_gradient")(square.function)
+    for way in (no_gradient, no_gradient.overload):
+        with pytest.raises(UnsupportedError, match="no_gradient has no backward, and a gradient goes through it"):
+            way(x).sum().backward()
+    assert no_gradient(x.detach()).equal((x * x).detach())
+
+
+def test_each_way_is_taken_where_it_should(monkeypatch):
+    """The short way is past the dispatcher: what the dispatcher calls is told here."""
+    told: list[str] = []
+    carry_out = scaled_add._carry_out
+    monkeypatch.setattr(scaled_add, "_carry_out", lambda *args: told.append("long") or carry_out(*args))
+    again = op("testing::scaled_add_told")(scaled_add.function)
+    again._library._destroy()
+    library = torch.library.Library("testing", "FRAGMENT")
+    library.define(f"told{scaled_add.schema}")
+    library.impl("told", scaled_add._carry_out, "CPU")
+    again.overload = torch.ops.testing.told.default
+    call = calls.eager(again, None)
+    x = numbers(8, grad=False)
+
+    def ways(expected, function):
+        told.clear()
+        function()
+        assert told == expected
+    ways([], lambda: call(x, x, 1.0))
+    ways([], lambda: call(x, x))
+    ways([], lambda: call(y=x, x=torch.nn.Parameter(x, requires_grad=False)))
+    with torch.inference_mode():
+        ways([], lambda: call(x, x))
+    with torch.no_grad():
+        ways([], lambda: call(x, x))
+    ways(["long"], lambda: call(x, x, 1))                           # an integer becomes a float there
+    with torch.autocast("cpu", torch.bfloat16):
+        ways(["long"], lambda: call(x, x))
+    with torch.profiler.profile():
+        ways(["long"], lambda: call(x, x))
+    for mode in (torch.device("cpu"), FlopCounterMode(display=False)):
+        with mode:
+            ways(["long"], lambda: call(x, x))
+
+
+def test_without_the_private_functions_of_torch(monkeypatch):
+    """Calls go through the dispatcher then, and mean the same."""
+    monkeypatch.setattr(calls, "_watchers", dict)
+    plain = op("testing::plain_add")(scaled_add.function)
+    plain.backward(scaled_add._gradient, setup=_keep_alpha, differentiable=True)
+    assert "_function" not in plain._call.__code__.co_freevars
+    arguments = (numbers(9), numbers(9), 2.0)
+    same(outcome(plain, arguments), outcome(scaled_add, arguments), "through the dispatcher")
+
+
+def test_autocast():
+    x, y = (numbers(12, dtype=torch.float32) for _ in range(2))
+    with torch.autocast("cpu", torch.bfloat16):
+        found = scaled_add(x, y, 2.0)
+        assert found.dtype == torch.float16
+        found.sum().backward()
+        assert multiply_into(torch.zeros(12), x.detach(), y.detach()) is None
+    assert x.grad.dtype == torch.float32 and scaled_add(x, y, 2.0).dtype == torch.float32
+
+    def region(x, y):
+        with torch.autocast("cpu", torch.bfloat16):
+            return scaled_add(x, y, 2.0)
+    check_compiled(region, (x.detach().requires_grad_(), y.detach().requires_grad_()))
+
+
+def test_transforms_are_refused():
+    x = numbers(3, 4, grad=False)
+    for transform in (torch.vmap(scaled_add), torch.vmap(scaled_add.overload),
+                      torch.func.grad(lambda x, y: scaled_add(x, y).sum())):
+        with pytest.raises(UnsupportedError, match=r"scaled_add has no rule for torch.vmap and the transforms"):
+            transform(x, x)
+    with forward_ad.dual_level():
+        assert scaled_add(x, x).equal(2 * x)
+        with pytest.raises(UnsupportedError, match="scaled_add has no rule for forward-mode differentiation"):
+            scaled_add(x, forward_ad.make_dual(x, x))
+
+
+def test_meta_tensors():
+    found = scaled_add(torch.empty(3, 4, device="meta"), torch.empty(3, 4, device="meta"))
+    assert found.is_meta and found.shape == (3, 4)
+
+
+def test_launches_do_nothing_while_shapes_are_asked_for():
+    """Not even with a grid of symbols, and a product inside is asked for its shape, too."""
+    @op("testing::product")
+    def product(A: Tensor, B: Tensor) -> Tensor:
+        C = A.new_empty(A.shape[0], B.shape[0])
+        mo.kernels.gemm(A, B, C)
+        add_kernel.launch(C, A, B, 1.0, grid=(C.shape[0], 1), block=(C.shape[1],), smem=C.shape[0]) if C.is_meta else 0
+        return C
+    assert product(torch.empty(3, 4, device="meta"), torch.empty(5, 4, device="meta")).shape == (3, 5)
+    A, B = numbers(3, 4, grad=False), numbers(5, 4, grad=False)
+    assert product(A, B).allclose(A @ B.T)
+
+
+def test_a_function_that_asks_for_memory_needs_a_fake():
+    @op("testing::described")
+    def described(x: Tensor) -> Tensor:
+        return torch.empty(mo.describe(x).shape)
+    x = torch.empty(3)
+    with pytest.raises(Exception, match=r"described needs a fake function, .*FakeTensor has no memory"):
+        torch.compile(described, fullgraph=True, backend="eager")(x)
+    described.fake(torch.empty_like)
+    assert torch.compile(described, fullgraph=True, backend="eager")(x).shape == (3,)
+
+
+def test_a_result_is_a_new_tensor():
+    @op("testing::same")
+    def itself(x: Tensor) -> Tensor:
+        return x
+    with pytest.raises(ArgumentError, match="testing::same returns one of its arguments"):
+        itself.overload(torch.ones(3))
+
+
+def test_an_operator_is_made_anew():
+    """As a notebook does when a cell runs again."""
+    for factor in (2.0, 3.0):
+        @op("testing::again")
+        def again(x: Tensor, factor: float = factor) -> Tensor:
+            return x * factor
+        assert again(torch.ones(2)).tolist() == torch.ops.testing.again(torch.ones(2)).tolist() == [factor] * 2
+
+
+def test_an_operator_as_an_object():
+    assert scaled_add.__name__ == "scaled_add" and scaled_add.__doc__ == "x + alpha * y, shapes alike."
+    assert repr(scaled_add) == ("<moye.torch.op testing::scaled_add(Tensor x, Tensor y, float alpha=1.0) -> Tensor>")
+    assert copy.copy(scaled_add) is copy.deepcopy(scaled_add) is scaled_add
+    assert pickle.loads(pickle.dumps(mo.torch.linear)) is mo.torch.linear
+    assert mo.torch_op is op
+
+
+def odd(x) -> Tensor:
+    """A function without an annotation."""
+
+
+def starred(x: Tensor, *, n: int) -> Tensor:
+    """A functional one with a parameter that has no place."""
+
+
+@pytest.mark.parametrize(("make", "told"), [
+    (lambda: op("scaled_add"), "as 'library::name', not 'scaled_add'"),
+    (lambda: op("testing::odd")(3), "decorates Python functions, not 3"),
+    (lambda: op("testing::odd")(odd), "testing::odd: Parameter x must have a type annotation"),
+    (lambda: op("testing::odd")(starred), "n can be passed by name alone"),
+    (lambda: op("testing::odd", mutates=("z",))(starred), "mutates names z, and the parameters are x, n"),
+    (lambda: op("testing::odd", autocast="half")(square.function), "a torch.dtype of floating point or 'region', not"),
+    (lambda: op("testing::odd", schema="(Tensor x")(starred), r"torch does not read the schema '\(Tensor x'"),
+    (lambda: op("testing::odd", schema="(Tensor _x) -> Tensor")(starred), "parameter _x begins with an underscore"),
+])
+def test_declarations_that_are_refused(make, told):
+    with pytest.raises(ArgumentError, match=told):
+        make()

@@ -1,0 +1,78 @@
+"""docs/learn: each page is what its script shows when it runs, and each notebook has the cells of its script."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SPEC = importlib.util.spec_from_file_location("make_learn", ROOT / "docs" / "make_learn.py")
+make_learn = sys.modules["make_learn"] = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(make_learn)
+CHAPTERS = make_learn.chapters()
+SCRIPT = '''# %% [markdown]
+# # A title
+#
+# Words.
+
+# %%
+import moye as mo
+
+print("said")
+mo.make_layout((2, 2))
+
+# %%
+1 + 1
+'''
+
+
+@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
+def test_the_page_is_what_the_script_shows(path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    made = make_learn.page(path)
+    assert path.with_suffix(".md").read_text() == made.markdown, f"python docs/make_learn.py {path.stem[:2]}"
+    assert {each.name: each.read_text() for each in (path.parent / "images").glob(f"{path.stem}_*.svg")} == made.images
+
+
+@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
+def test_the_notebook_has_the_cells_of_the_script(path):
+    made = json.loads(make_learn.notebook(path))
+    cells = make_learn.cells(path.read_text())
+    assert [("".join(cell["source"]), cell["cell_type"]) for cell in made["cells"]] == [
+        (cell.text, "markdown" if cell.markdown else "code") for cell in cells]
+    assert len({cell["id"] for cell in made["cells"]}) == len(cells)
+    assert all(re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", cell["id"]) for cell in made["cells"])
+
+
+def test_there_are_pages_for_chapters_alone():
+    assert {path.stem for path in CHAPTERS} == {path.stem for path in make_learn.FOLDER.glob("[0-9]*.md")}
+
+
+def test_a_cell_shows_what_it_prints_and_what_it_ends_with(tmp_path):
+    path = tmp_path / "99_example.py"
+    path.write_text(SCRIPT)
+    made = make_learn.page(path)
+    assert "# A title\n\nWords.\n" in made.markdown
+    assert "```text\nsaid\n```\n\n![(2,2):(1,2)](images/99_example_1.svg)" in made.markdown
+    assert "```text\n2\n```" in made.markdown
+    assert list(made.images) == ["99_example_1.svg"] and "<svg" in made.images["99_example_1.svg"]
+
+
+def test_a_failing_cell_names_its_line(tmp_path):
+    path = tmp_path / "99_example.py"
+    path.write_text(SCRIPT.replace("1 + 1", "1 // 0"))
+    with pytest.raises(ZeroDivisionError) as caught:
+        make_learn.page(path)
+    assert caught.traceback[-1].lineno + 1 == SCRIPT.splitlines().index("1 + 1") + 1
+
+
+@pytest.mark.parametrize(("script", "why"), [("x = 1\n# %%\n", "before the first cell"),
+                                             ("# %% [markdown]\nx = 1\n", "no comment")])
+def test_what_is_no_chapter_is_refused(script, why):
+    with pytest.raises(ValueError, match=why):
+        make_learn.cells(script)
