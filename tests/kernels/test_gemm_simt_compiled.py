@@ -65,7 +65,8 @@ def test_operands_along_k_are_turned_round(config, extent):
     assert program.spills == 0
     assert any(text.startswith("LDG.E.128") for text in code) == (extent % 4 == 0)
     assert len(of_products) >= (0.89 if extent % 4 == 0 else 0.8) * len(loop)
-    assert conflicts(loop) <= 0.25 * len(of_products)
+    # NVRTC does not give one program for one source each time: 128 x 128 x 8 at 6140 has 235, at times 257 of 1024.
+    assert conflicts(loop) <= 0.27 * len(of_products)
 
 
 @pytest.mark.slow
