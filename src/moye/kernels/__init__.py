@@ -22,11 +22,12 @@ from moye.kernels.pack import packed
 from moye.kernels.reductions import reduce
 from moye.kernels.rope import rope
 from moye.kernels.rows.norm import layer_norm, rms_norm
+from moye.kernels.rows.norm_backward import layer_norm_backward, rms_norm_backward
 from moye.kernels.scans import cumsum
 
 __all__ = [
     "TensorConfig", "TileConfig", "WarpgroupConfig", "attention", "cumsum", "embedding", "embedding_backward",
     "geglu", "geglu_backward", "gemm", "gemm_simt", "gemm_sm80", "gemm_sm90", "grouped_gemm_sm90", "layer_norm",
-    "packed", "permute", "reduce", "rms_norm", "rope", "swiglu", "swiglu_backward", "transpose", "tuned_gemm_simt",
-    "tuned_gemm_sm90",
+    "layer_norm_backward", "packed", "permute", "reduce", "rms_norm", "rms_norm_backward", "rope", "swiglu",
+    "swiglu_backward", "transpose", "tuned_gemm_simt", "tuned_gemm_sm90",
 ]
