@@ -93,7 +93,7 @@ def test_labels_that_are_no_columns(label, monkeypatch):
     x, labels, _ = problem(4, 7)
     labels[2] = label
     loss, dx = np.zeros(4, np.float32), np.zeros_like(x)
-    with pytest.raises(mo.SimulationError, match="thread 2 of block .* the label of a row is none of the columns"):
+    with pytest.raises(mo.SimulationError, match=r"thread 2 of block .* the label of a row is none of the columns"):
         cross_entropy(loss, x, labels, dlogits=dx, reduction="none")
     monkeypatch.setenv("MOYE_CHECK", "0")
     cross_entropy(loss, x, labels, dlogits=dx, reduction="none")

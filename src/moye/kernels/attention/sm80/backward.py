@@ -110,7 +110,8 @@ def weigh_turned(plan, how, S, dP, sRows, where):
         log_sum, product = sRows[own, 0], sRows[own, 1]
         for i in mo.static_range(mo.size(rows, 0)):
             rows[i, k], gradients[i, k] = weight_and_gradient(
-                how, rows[i, k], gradients[i, k], log_sum, product, m * plan.step + own, first_key + row_offset(i), place)
+                how, rows[i, k], gradients[i, k], log_sum, product, m * plan.step + own, first_key + row_offset(i),
+                place)
 
 
 # --- the gradient of queries -----------------------------------------------------------------------------------------
