@@ -134,7 +134,7 @@ _HOME: dict[str, tuple[str, str]] = {
     "torch_op": ("moye.torch.declare", "op"),
     "resident_clusters": ("moye.runtime.compile", "resident_clusters"),
 }
-_MODULES = ("env", "errors", "hardware", "kernels", "layout", "mma", "schedulers", "testing")
+_MODULES = ("env", "errors", "hardware", "jax", "kernels", "layout", "mma", "schedulers", "testing")
 
 __all__ = ["__version__", *sorted(_HOME), *_MODULES]
 
