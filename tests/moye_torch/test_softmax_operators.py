@@ -122,7 +122,7 @@ def test_one_graph_for_all_shapes():
 
 
 def test_refused():
-    with pytest.raises(ArgumentError, match="scale=0.0, and must be a number above 0"):
+    with pytest.raises(ArgumentError, match=r"scale=0\.0, and must be a number above 0"):
         moye.torch.softmax(drawn(2, 3), scale=0.0)
     with pytest.raises(ArgumentError, match="labels has shape"):
         moye.torch.cross_entropy(drawn(4, 7), LABELS[:3])

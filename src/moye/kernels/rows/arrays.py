@@ -106,9 +106,12 @@ class Rows:
             self._checked(name, x, dtypes, (self.columns,))
         return x
 
-    def of_rows(self, name: str, x: Any, dtypes: Sequence[Any] = (mo.float32, mo.float64)) -> Any:
-        """An array of one number a row, in the shape of ``x`` without its last mode; None stays None."""
-        return None if x is None else merged_column(x, self._checked(name, x, dtypes, self.info.shape[:-1]))
+    def of_rows(self, name: str, x: Any, dtypes: Sequence[Any] = (mo.float32, mo.float64), *,
+                needed: bool = False) -> Any:
+        """An array of one number a row, of the shape of ``x`` but its last mode; None stays None, or is refused."""
+        if x is None and not needed:
+            return None
+        return merged_column(x, self._checked(name, x, dtypes, self.info.shape[:-1]))
 
     def of_blocks(self, name: str, x: Any, block: int) -> Any:
         """A float32 array of one number for each ``block`` columns of each row, as a matrix."""

@@ -17,7 +17,7 @@ _WARP, _THREADS = 32, 1024
 _BLOCK = 128
 """Threads of a block that has several rows."""
 _SHORT = 128
-"""Vectors of the longest row that a warp takes by itself: four for each lane."""
+"""Vectors of the longest row that a warp takes by itself: four for each lane; fewer where several arrays are held."""
 _PART, _MOST = 1 << 16, 1 << 17
 """Bytes of a row that a block of a cluster holds, and the most that a block can hold."""
 _SPLIT = 1 << 14
@@ -110,7 +110,7 @@ def row_plan(shape: Shape, *, multiprocessors: int = 132, clusters: bool = True)
     inner = shape.columns if shape.masked else shape.columns - (width - 1) * shape.shifted
     vectors = max(1, -(-shape.columns // width) if shape.masked else shape.columns // width)
     words = max(1, width * shape.bits // 32) * shape.held
-    if vectors <= _SHORT and vectors * words <= _SHORT * 4 * shape.held:
+    if vectors <= (_SHORT if shape.held == 1 else _WARP * max(1, _WORDS // words)):
         lanes, cluster, most = min(_WARP, _power(vectors)), 1, _MOST_WORDS
     else:
         few = shape.rows <= multiprocessors
