@@ -104,6 +104,16 @@ def layer_norm(p: Place) -> Case:
     return mt.layer_norm, operands, lambda x, weight, bias: F.layer_norm(x, weight.shape, weight, bias, 1e-5)
 
 
+def attention(p: Place) -> Case:
+    p = p if p.dtype.itemsize == 2 else p._replace(dtype=torch.bfloat16)       # it takes 16 bits alone
+    operands = p.numbers(1, 4 * p.times, 2, 16), p.numbers(1, 5 * p.times, 1, 16), p.numbers(1, 5 * p.times, 1, 16)
+
+    def exact(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+        return F.scaled_dot_product_attention(q, k, v, enable_gqa=True).transpose(1, 2)
+    return mt.attention, operands, exact
+
+
 CASES: dict[str, Callable[[Place], Case]] = {made.__name__: made for made in (
-    cross_entropy, cumsum, embedding, geglu, layer_norm, linear, linear_cross_entropy, log_softmax, permute, reduce,
-    rms_norm, rope, softmax, swiglu, top_k) if made.__name__ in mt.__all__}
+    attention, cross_entropy, cumsum, embedding, geglu, layer_norm, linear, linear_cross_entropy, log_softmax, permute,
+    reduce, rms_norm, rope, softmax, swiglu, top_k) if made.__name__ in mt.__all__}

@@ -84,8 +84,8 @@ def test_each_operator_that_comes_with_moye(name, dtype):
     """Right, compiled and captured, forward and backward."""
     op, arguments, reference = CASES[name](Place("cuda", dtype, 24))
     check_reference(op, arguments, reference)
-    check_compiled(op, arguments)
-    check_captured(op, arguments)
+    check_compiled(op, arguments, near=name == "attention")             # its gradients are added by atomics
+    check_captured(op, arguments, near=name == "attention")
 
 
 def test_autocast():
