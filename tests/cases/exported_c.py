@@ -97,10 +97,11 @@ class Built:
         return [tuple(each) for each in json.loads(done.stdout)], notes
 
 
-def build(exported, folder: Path) -> Built:
-    """A shared library of exported C, with all warnings as errors."""
+def build(exported, folder: Path, sanitize: bool = False) -> Built:
+    """A shared library of exported C, with all warnings as errors; undefined behaviour ends one that is sanitized."""
     require_compiler()
     library = folder / f"lib{exported.source.stem}.so"
-    subprocess.run(["gcc", "-std=c99", "-pedantic", *FLAGS, "-shared", "-fPIC", "-o", library, exported.source,
+    more = ("-fsanitize=undefined", "-fno-sanitize-recover=all") if sanitize else ()
+    subprocess.run(["gcc", "-std=c99", "-pedantic", *FLAGS, *more, "-shared", "-fPIC", "-o", library, exported.source,
                     "-ldl", "-lpthread"], check=True)
     return Built(library, folder)

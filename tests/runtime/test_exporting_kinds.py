@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import struct
+import subprocess
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,6 +14,9 @@ import moye as mo
 from export_kernels import BOXES, across, boxes, meet
 from exported_c import array, i64, stream
 from moye.cuda.device.tensor_maps import NUMBERS
+from moye.cuda.export import header, source
+from moye.runtime import compile, exporting, kernel
+from ops_kernels_tiles import CASES
 
 
 def like(shape, strides=None, dtype=mo.float32, **how):
@@ -158,7 +163,18 @@ def test_scalars_of_every_kind(tmp_path):
     assert notes[-1].split()[6:] == [struct.pack("Q", 0x10000).hex(), "003c", "803f", "01",
                                      struct.pack("q", -5).hex(), "07", struct.pack("d", 2.5).hex()]
     text = (tmp_path / "numbers.h").read_text()
-    assert "uint16_t a, uint16_t b" in text and "uint8_t grid_," in text and "double double_," in text
+    assert "uint16_t a, uint16_t b" in text and "uint8_t grid_," in text and "double arg_double," in text
+
+
+def test_names_that_c_or_the_file_has_are_changed(tmp_path):
+    @mo.kernel
+    def named(int, moye_x, ld_y, stream, x, x_shape):
+        int[0] = moye_x + ld_y + stream + x[0] + x_shape
+
+    built(tmp_path, named, mo.Specialisation(like((4,)), 1.0, 1.0, 1.0, like((4,)), 1.0, block=32))
+    text = " ".join((tmp_path / "named.h").read_text().split())
+    assert "float *arg_int, const int64_t *arg_int_shape, const int64_t *arg_int_strides, float arg_moye_x" in text
+    assert "float arg_ld_y, float stream_, const float *x, const int64_t *x_shape" in text and "float x_shape_," in text
 
 
 def test_static_extents_containers_and_rank_0(tmp_path):
@@ -198,3 +214,39 @@ def test_promises_about_numbers(tmp_path):
     y = array(0x10000, (4,), (1,))
     told, _ = it.run([("whole", [*grid(), y, ("c_int32", n), stream()]) for n in (8, 6, -4)])
     assert [code == 0 for code, _ in told] == [True, False, True] and "n counts fours" in told[1][1]
+
+
+# --- every kind of kernel --------------------------------------------------------------------------------------------
+
+
+class Exporting:
+    """In place of a kernel: its launches become functions of C, of code that is not compiled."""
+
+    def __init__(self, kernel, functions):
+        self.kernel, self.functions = kernel, functions
+
+    def __getitem__(self, config):
+        return lambda *arguments: self.launch(*arguments, grid=config[0], block=config[1])
+
+    def launch(self, *arguments, grid, block, cluster=(1, 1, 1)):
+        asked = mo.Export(self.kernel, [mo.Specialisation(*arguments, block=block, cluster=cluster)],
+                          f"kernel_{len(self.functions)}", arch="sm_90a")
+        self.functions.append(exporting._function(asked))
+
+
+def test_kernels_of_every_kind_become_c(tmp_path, monkeypatch):
+    """A sample of the kernels that together have every operation; the rest is as good, and takes a minute."""
+    exported_c.require_compiler()
+    functions = []
+    empty = SimpleNamespace(cubin=b"\x7fELF" + bytes(60), log="", registers=168)
+    monkeypatch.setattr(compile, "_compiled", lambda *_: empty)
+    monkeypatch.setattr(kernel.Kernel, "__getitem__", lambda self, config: Exporting(self, functions)[config])
+    monkeypatch.setattr(kernel.Kernel, "launch", lambda self, *a, **k: Exporting(self, functions).launch(*a, **k))
+    sample = [case for number, case in enumerate(CASES.values()) if number % 16 == 0 and case.name != "hopper-ring"]
+    for case in sample:
+        case.launch(case.arguments(case.sizes[-1]), case.sizes[-1])
+    assert len(functions) == len(sample) > 25
+    (tmp_path / "all.h").write_text(header(functions, "all"))
+    (tmp_path / "all.c").write_text(source(functions, "all"))
+    subprocess.run(["gcc", "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "all.c"],
+                   cwd=tmp_path, check=True)

@@ -219,7 +219,9 @@ def _kind(spec: Spec | None) -> str:
 def _c_name(leaf: str, taken: set[str]) -> str:
     """A C identifier for a parameter; its extents and strides have names made from it."""
     own = identifier(leaf)
-    while not is_free(own) or own.startswith("moye_") or {own, f"{own}_shape", f"{own}_strides"} & taken:
+    if not is_free(own) or own.startswith("moye_"):
+        own = f"arg_{own}"
+    while {own, f"{own}_shape", f"{own}_strides"} & taken:
         own += "_"
     taken |= {own, f"{own}_shape", f"{own}_strides"}
     return own
