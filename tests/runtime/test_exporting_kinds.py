@@ -72,6 +72,25 @@ def test_a_map_of_merged_modes_is_for_one_array(tmp_path):
     assert "strides[0] is not 128" in told[2][1]
 
 
+def test_a_map_of_images(tmp_path):
+    """The fake notes extent:stride:number for each dimension; the numbers are box, corners and a step."""
+    from tma_im2col import BLOCK
+    from tma_im2col import read_kernel as of_images
+
+    x = like((2, 9, 10, 8), (720, 80, 8, 1))
+    op = mo.TmaLoadIm2col(filter=(3, 3), padding=(1, 2), stride=2)
+    copy = mo.make_tma_copy(op, x, mo.make_layout((16, 8), (8, 1)))
+    it = built(tmp_path, of_images, mo.Specialisation(copy, like((128, 1, 1, 9)), block=BLOCK))
+    (told,), notes = it.run([("read_kernel", [*grid(1, 1, 9), array(0x10000, x.shape, x.strides),
+                                              array(0x90000, (128, 1, 1, 9), (1, 128, 128, 128)), stream()])])
+    window = op.window
+    assert told[0] == 0, told
+    assert (window.lower, window.upper, window.strides) == ((-2, -1), (0, -1), (2, 2))
+    kind = NUMBERS["DATA_TYPE_FLOAT32"]
+    assert notes[1] == (f"im2col {kind} 4 0 {NUMBERS['L2_PROMOTION_L2_128B']} 0 8:0:8 10:32:16 9:320:{(1 << 32) - 2} "
+                        "2:2880:0")
+
+
 def test_the_numbers_of_the_driver():
     from cuda.bindings import driver
     for name, number in NUMBERS.items():
