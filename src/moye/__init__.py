@@ -140,7 +140,7 @@ __all__ = ["__version__", *sorted(_HOME), *_MODULES]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
+    if name in _MODULES or name == "torch":            # not in __all__: import * would hide torch itself
         return importlib.import_module(f"moye.{name}")
     home = _HOME.get(name)
     if home is None:

@@ -4,8 +4,8 @@ In: the address of an XLA_FFI_CallFrame.  Out: arrays, an attribute, the stream,
 
     frame = Frame(address); frame.arguments(), frame.results(), frame.attribute("key"), frame.stream()
 
-Source: the C API of XLA's FFI (c_api in xla/ffi/api, version 0.x), whose structures only grow at their ends and carry
-their sizes.
+Source: the C API of XLA's FFI (c_api in xla/ffi/api, version 0.x), whose structures only grow at their
+ends and carry their sizes.
 """
 
 from __future__ import annotations

@@ -214,9 +214,11 @@ def _torch(obj: Any) -> ArrayInfo:
             raise RuntimeError("its pointer is null")
         return _new(ArrayInfo, (pointer, shape, obj.stride(), dtype, device, True, "torch"))
     except RuntimeError as error:                       # sparse, fake and functional tensors have no memory to point to
-        kind = "a nested tensor" if getattr(obj, "is_nested", False) else str(error).splitlines()[0]
+        kind = "a nested tensor" if getattr(obj, "is_nested", False) else str(error).splitlines()[0].partition(". ")[0]
+        traced = type(obj).__name__ in ("FakeTensor", "FunctionalTensor")
         raise ArgumentError(f"a torch tensor of class {type(obj).__name__} has no memory that a kernel could use "
-                            f"({kind})") from error
+                            f"({kind})", hint="@mo.torch_op makes an operator of the function that launches, and "
+                            "torch.compile takes it" if traced else None) from error
 
 
 def _torch_dtype(obj: Any) -> DType:
