@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import struct
-import subprocess
 from types import SimpleNamespace
 
 import pytest
@@ -15,8 +14,15 @@ from export_kernels import BOXES, across, boxes, meet
 from exported_c import array, i64, stream
 from moye.cuda.device.tensor_maps import NUMBERS
 from moye.cuda.export import header, source
+from moye.dtypes import bits_of
 from moye.runtime import compile, exporting, kernel
+from moye.runtime.arguments import classify
+from moye.runtime.arrays import ArrayInfo
+from moye.runtime.launch import dim3, slot_value
 from ops_kernels_tiles import CASES
+
+EVERY = 16
+NOT_NAMED = ("hopper-ring",)                            # it asks how many registers the compiler took
 
 
 def like(shape, strides=None, dtype=mo.float32, **how):
@@ -239,33 +245,64 @@ def test_promises_about_numbers(tmp_path):
 
 
 class Exporting:
-    """In place of a kernel: its launches become functions of C, of code that is not compiled."""
+    """In place of a kernel: its launches become functions of C (of code that is not compiled), and calls of them.
 
-    def __init__(self, kernel, functions):
-        self.kernel, self.functions = kernel, functions
+    ``expected`` has the bytes of each parameter of the launch from Python; a tensor map begins with its pointer here.
+    """
+
+    def __init__(self, kernel, made):
+        self.kernel, self.made = kernel, made
 
     def __getitem__(self, config):
         return lambda *arguments: self.launch(*arguments, grid=config[0], block=config[1])
 
     def launch(self, *arguments, grid, block, cluster=(1, 1, 1)):
-        asked = mo.Export(self.kernel, [mo.Specialisation(*arguments, block=block, cluster=cluster)],
-                          f"kernel_{len(self.functions)}", arch="sm_90a")
-        self.functions.append(exporting._function(asked))
+        name = f"kernel_{len(self.made)}"
+        asked = mo.Specialisation(*arguments, block=block, cluster=cluster)
+        function = exporting._function(mo.Export(self.kernel, [asked], name, arch="sm_90a"))
+        leaves = classify(self.kernel.signature, arguments, {}).leaves
+        given = [self.given(argument, leaf) for argument, leaf in zip(function.arguments, leaves, strict=True)]
+        expected = [leaves[slot.param].ptr.to_bytes(8, "little") if slot.kind == "map" else
+                    struct.pack(f"@{slot.format}", slot_value(slot, SimpleNamespace(leaves=leaves)))
+                    for slot in function.cases[0].printed.slots]
+        self.made.append((function, (name, [*map(i64, dim3(grid, "grid")), *given, stream()]), expected))
+
+    @staticmethod
+    def given(argument, leaf):
+        if isinstance(leaf, ArrayInfo):
+            return array(leaf.ptr, tuple(map(int, leaf.shape)), tuple(map(int, leaf.strides)))
+        dtype = argument.dtype
+        if dtype.is_float and dtype.bits < 32:
+            return f"c_uint{dtype.bits}", bits_of(float(leaf), dtype)
+        name = {"float32": "float", "tfloat32": "float", "float64": "double", "bool": "int"}.get(dtype.name, dtype.name)
+        return f"c_{name}", leaf
 
 
-def test_kernels_of_every_kind_become_c(tmp_path, monkeypatch):
-    """A sample of the kernels that together have every operation; the rest is as good, and takes a minute."""
-    exported_c.require_compiler()
-    functions = []
+def test_kernels_of_every_kind_are_launched_as_python_launches_them(tmp_path, monkeypatch):
+    """A sample of the kernels that together have every operation: no precondition fails, each parameter is the same."""
+    made = []
     empty = SimpleNamespace(cubin=b"\x7fELF" + bytes(60), log="", registers=168)
-    monkeypatch.setattr(compile, "_compiled", lambda *_: empty)
-    monkeypatch.setattr(kernel.Kernel, "__getitem__", lambda self, config: Exporting(self, functions)[config])
-    monkeypatch.setattr(kernel.Kernel, "launch", lambda self, *a, **k: Exporting(self, functions).launch(*a, **k))
-    sample = [case for number, case in enumerate(CASES.values()) if number % 16 == 0 and case.name != "hopper-ring"]
-    for case in sample:
-        case.launch(case.arguments(case.sizes[-1]), case.sizes[-1])
+    with monkeypatch.context() as patch:
+        patch.setattr(compile, "_compiled", lambda *_: empty)
+        patch.setattr(kernel.Kernel, "__getitem__", lambda self, config: Exporting(self, made)[config])
+        patch.setattr(kernel.Kernel, "launch", lambda self, *a, **k: Exporting(self, made).launch(*a, **k))
+        sample = [case for number, case in enumerate(CASES.values()) if number % EVERY == 0 and
+                  case.name not in NOT_NAMED]
+        kept = []
+        for case in sample:
+            kept.append(case.arguments(case.sizes[-1]))
+            case.launch(kept[-1], case.sizes[-1])
+    functions = [function for function, _, _ in made]
     assert len(functions) == len(sample) > 25
     (tmp_path / "all.h").write_text(header(functions, "all"))
     (tmp_path / "all.c").write_text(source(functions, "all"))
-    subprocess.run(["gcc", "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "all.c"],
-                   cwd=tmp_path, check=True)
+    it = exported_c.build(mo.Exported(tmp_path / "all.h", tmp_path / "all.c", ()), tmp_path)
+    sizes = ";".join(",".join("128" if slot.kind == "map" else str(len(part)) for slot, part in zip(
+        function.cases[0].printed.slots, expected, strict=True)) or "0" for function, _, expected in made)
+    told, notes = it.run([call for _, call, _ in made], SIZES=sizes)
+    assert [(call[0], *each) for (_, call, _), each in zip(made, told, strict=True) if each[0]] == []
+    launches = [note for note in notes if note.startswith("launch")]
+    for (function, _, expected), launch in zip(made, launches, strict=True):
+        found = [part for part in launch.split()[6:] if "=" not in part]
+        assert [part[: 2 * len(exact)] for part, exact in zip(found, expected, strict=True)] == [
+            exact.hex() for exact in expected], function.kernel
