@@ -11,13 +11,11 @@ import pytest
 import exported_c
 import moye as mo
 from export_kernels import BOXES, across, boxes, meet
-from exported_c import array, i64, stream
+from exported_c import array, i64, passed, stream
 from moye.cuda.device.tensor_maps import NUMBERS
 from moye.cuda.export import header, source
-from moye.dtypes import bits_of
 from moye.runtime import compile, exporting, kernel
 from moye.runtime.arguments import classify
-from moye.runtime.arrays import ArrayInfo
 from moye.runtime.launch import dim3, slot_value
 from ops_kernels_tiles import CASES
 
@@ -261,21 +259,11 @@ class Exporting:
         asked = mo.Specialisation(*arguments, block=block, cluster=cluster)
         function = exporting._function(mo.Export(self.kernel, [asked], name, arch="sm_90a"))
         leaves = classify(self.kernel.signature, arguments, {}).leaves
-        given = [self.given(argument, leaf) for argument, leaf in zip(function.arguments, leaves, strict=True)]
+        given = [passed(argument, leaf) for argument, leaf in zip(function.arguments, leaves, strict=True)]
         expected = [leaves[slot.param].ptr.to_bytes(8, "little") if slot.kind == "map" else
                     struct.pack(f"@{slot.format}", slot_value(slot, SimpleNamespace(leaves=leaves)))
                     for slot in function.cases[0].printed.slots]
         self.made.append((function, (name, [*map(i64, dim3(grid, "grid")), *given, stream()]), expected))
-
-    @staticmethod
-    def given(argument, leaf):
-        if isinstance(leaf, ArrayInfo):
-            return array(leaf.ptr, tuple(map(int, leaf.shape)), tuple(map(int, leaf.strides)))
-        dtype = argument.dtype
-        if dtype.is_float and dtype.bits < 32:
-            return f"c_uint{dtype.bits}", bits_of(float(leaf), dtype)
-        name = {"float32": "float", "tfloat32": "float", "float64": "double", "bool": "int"}.get(dtype.name, dtype.name)
-        return f"c_{name}", leaf
 
 
 def test_kernels_of_every_kind_are_launched_as_python_launches_them(tmp_path, monkeypatch):

@@ -26,6 +26,7 @@ from moye.errors import ArgumentError, UnsupportedError
 from moye.ir.nodes import TensorParam
 from moye.lang.signature import ScalarSpec, Spec, StaticSpec, TensorSpec, TmaSpec, TreeSpec
 from moye.runtime.arguments import Call, classify
+from moye.runtime.boundary import boundary
 from moye.runtime.compile import Specialised, compile_program, default_arch, require_room
 from moye.runtime.launch import check_written, dim3, more_smem, overlaps
 from moye.runtime.preconditions import conditions
@@ -82,6 +83,7 @@ class Exported:
     functions: tuple[str, ...]
 
 
+@boundary
 def export(path: str | Path, *exports: Export) -> Exported:
     """Write the C header and source of kernels, with their code inside.
 
