@@ -13,6 +13,7 @@ from __future__ import annotations
 import ast
 import re
 import runpy
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -120,7 +121,7 @@ class Page:
         """The verdict on an answer."""
         if judge is not None:
             return self.puzzle.judge(text, judge)
-        with Judge() as one:
+        with Judge(inside=sys.platform == "emscripten") as one:         # a browser has no processes
             return self.puzzle.judge(text, one)
 
 
