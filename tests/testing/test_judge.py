@@ -279,8 +279,10 @@ def test_whole_blocks(judge, name):
 @pytest.mark.parametrize("name", CHEATS)
 def test_cheats(judge, name):
     start = time.monotonic()
-    expect(judge(CHEATS[name][0], doubled, VECTORS[:3], limits=Limits(seconds=2, cpu=1)), CHEATS[name][1])
-    assert time.monotonic() - start < 20, "the limit on wall time holds"
+    endless = name in ("loops", "sleeps", "endless kernel")
+    limits = Limits(seconds=2, cpu=1) if endless else Limits()          # a busy machine is no cheat
+    expect(judge(CHEATS[name][0], doubled, VECTORS[:3], limits=limits), CHEATS[name][1])
+    assert not endless or time.monotonic() - start < 20, "the limits hold"
 
 
 def test_after_all_cheats_the_judge_judges(judge):

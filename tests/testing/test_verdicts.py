@@ -184,6 +184,7 @@ def test_goals_are_judged_where_they_are_asked_for(one):
     met = status(degree=1, conflicts=0, sectors=1.0, launches=1, at_most={"global_load_requests": 2},
                  at_least={"Load": 1})
     assert met.ok and met.results[0].numbers["counters"]["global_load_requests"] == 2
+    assert met.results[0].numbers["sectors_per_request"] == 4
     few = status(at_most={"global_load_requests": 1})
     assert (few.status, few.message) == (
         "costly", "size 64, seed 0: global_load_requests is 2, and at most 1 is asked for")

@@ -80,9 +80,9 @@ def _next(progress: Progress) -> int:
 
 def show(number: int) -> None:
     """What a puzzle asks for, with its picture."""
+    console, one = _console(), page(number)
     from rich.markdown import Markdown
 
-    console, one = _console(), page(number)
     console.rule(f"{one.number}. {one.title}", align="left")
     console.print(Markdown(one.statement))
     if one.puzzle.picture is not None:

@@ -500,10 +500,11 @@ def totals(reports: Sequence[Mapping[str, Any]], operations: Mapping[str, int]) 
                 counters[name] = counters.get(name, 0) + value
         lines += [{**line, "kernel": report["kernel"]} for line in report["counters"]["lines"]]
     ours = [line for line in lines if line["space"] == "global" and "sectors" in line]
-    moved, ideal = sum(line["sectors"] for line in ours), sum(line["ideal"] for line in ours)
+    moved, ideal, requests = (sum(line[name] for line in ours) for name in ("sectors", "ideal", "requests"))
     told = [report["overlap"] for report in reports if report["overlap"] is not None]
     products = sum(total for _, total in told)
     return {"launches": len(reports), "counters": counters, "operations": dict(operations), "lines": lines,
             "degree": max((line["degree"] for line in lines if line["space"] == "shared"), default=1),
             "conflicts": counters.get("shared_conflicts", 0), "sector_ratio": moved / ideal if ideal else 1.0,
+            "sectors_per_request": moved / requests if requests else 0.0,
             "overlap": sum(hidden for hidden, _ in told) / products if products else None}
