@@ -118,6 +118,15 @@ def test_the_notebook_is_one(tmp_path, monkeypatch):
     assert "".join(one[-2]["source"]).partition("\n")[2] == PAGES[0].code
 
 
+@pytest.mark.parametrize("number", [2, 15, 28, 38])
+def test_without_processes_the_verdicts_are_the_same(number):
+    """As in a browser."""
+    page = PAGES[number - 1]
+    with Judge(inside=True) as here:
+        assert page.check(page.solution, here).ok
+        assert page.check(page.holes, here).status == page.puzzle.given
+
+
 def test_an_answer_in_python(tmp_path):
     assert puzzles.check(1, PAGES[0].solution).ok
     (tmp_path / "answer.py").write_text(PAGES[0].holes)
