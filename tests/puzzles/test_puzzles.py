@@ -95,6 +95,12 @@ def test_what_is_refused(tmp_path, monkeypatch, args, said):
     assert said in str(run(*args))
 
 
+def test_a_file_that_is_no_text(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("p02_mine.py").write_bytes(b"\xff\xfe\xff")
+    assert "cannot read p02_mine.py" in str(run("check", "p02_mine.py"))
+
+
 def test_a_spoiled_record_is_told(tmp_path):
     (tmp_path / "progress.json").write_text("[]")
     with pytest.raises(mo.MoyeError, match="no record of puzzles"):

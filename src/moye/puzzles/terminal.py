@@ -15,7 +15,7 @@ from typing import Any
 
 from moye.errors import MoyeError
 from moye.origin import pip_install
-from moye.puzzles.catalogue import Page, number_of, page, pages
+from moye.puzzles.catalogue import Page, number_of, page, pages, text_of
 from moye.puzzles.notebook import notebook
 from moye.puzzles.progress import Progress
 from moye.testing.verdicts import STATUSES, Verdict
@@ -111,7 +111,7 @@ def check_answer(file: Path) -> None:
         raise MoyeError(f"there is no file {file}", hint=f"moye puzzles start {one.number}")
     console, progress = _console(), Progress(FOLDER)
     with console.status(f"checking {file} ..."):
-        verdict = one.check(file.read_text(encoding="utf-8"))
+        verdict = one.check(text_of(file))
     progress.add(one.number, verdict.status)
     _tell(console, one, verdict, progress)
     if not verdict.ok:
