@@ -100,7 +100,7 @@ def permute(out: Any, x: Any, axes: Sequence[int] | None = None) -> None:
     Elements of 1, 2, 4 or 8 bytes, of any dtype, any strides; x may repeat elements (stride 0).  ``out`` must not share
     memory with x.  ArgumentError if dtypes, shapes or devices do not match.
     """
-    _permute("permute", out, x, axes)
+    _permute("permute", out, x, *(() if axes is None else axes))
 
 
 def transpose(out: Any, x: Any, first: int = -2, second: int = -1) -> None:
@@ -109,13 +109,14 @@ def transpose(out: Any, x: Any, first: int = -2, second: int = -1) -> None:
     axes = list(range(rank))
     i, j = (views.axis_of("transpose", axis, rank) for axis in (first, second))
     axes[i], axes[j] = axes[j], axes[i]
-    _permute("transpose", out, x, axes)
+    _permute("transpose", out, x, *axes)
 
 
-def _permute(who: str, out: Any, x: Any, axes: Sequence[int] | None) -> None:
+@mo.replayed
+def _permute(who: str, out: Any, x: Any, *axes: int) -> None:
     a, b = views.described(who, "x", x, None), views.described(who, "out", out, None)
     rank = len(a.shape)
-    order = [views.axis_of(who, axis, rank) for axis in (reversed(range(rank)) if axes is None else axes)]
+    order = [views.axis_of(who, axis, rank) for axis in (axes or reversed(range(rank)))]
     if sorted(order) != list(range(rank)):
         raise mo.ArgumentError(f"{who}: axes {tuple(order)} are no order of the {rank} axes of x")
     shape = tuple(a.shape[axis] for axis in order)

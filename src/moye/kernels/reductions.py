@@ -211,13 +211,18 @@ def reduce(out: Any, x: Any, kind: str = "sum", *, axis: int | Sequence[int] | N
     argmin take one axis or all (the index then counts in C order), write int32 or int64, and of equals take the lowest
     index.  Over no elements, sums and norms are 0, mean is NaN, logsumexp is -inf; the others are refused.
     """
+    _reduce(out, x, kind, *(() if axis is None else (axis,) if isinstance(axis, int) else axis))
+
+
+@mo.replayed
+def _reduce(out: Any, x: Any, kind: str, *given: int) -> None:
     fold = FOLDS.get(kind)
     if fold is None:
         raise mo.ArgumentError(f"reduce: kind {kind!r} is none of {', '.join(FOLDS)}")
     a = views.described("reduce", "x", x)
     o = views.described("reduce", "out", out, (mo.int32, mo.int64) if fold.indexed else views.FLOATS)
     rank = len(a.shape)
-    axes = _axes(axis, rank, fold)
+    axes = _axes(given or range(rank), rank, fold)
     rest = [i for i in range(rank) if i not in axes]
     strides = _strides(a, o, axes, rest)
     views.writable("reduce", "out", o)
@@ -235,8 +240,7 @@ def reduce(out: Any, x: Any, kind: str = "sum", *, axis: int | Sequence[int] | N
     _launch(fold, out, x, reduced or [views.Mode(1, (0, 0))], kept or [views.Mode(1, (0, 0))], count, rows)
 
 
-def _axes(axis: int | Sequence[int] | None, rank: int, fold: Fold) -> list[int]:
-    given = range(rank) if axis is None else [axis] if isinstance(axis, int) else axis
+def _axes(given: Sequence[int], rank: int, fold: Fold) -> list[int]:
     axes = sorted(views.axis_of("reduce", i, rank) for i in given)
     if len(set(axes)) < len(axes):
         raise mo.ArgumentError(f"reduce: axis {tuple(given)} names an axis twice")

@@ -157,6 +157,7 @@ def columns_kernel(out, x, sums, plan: mo.Constexpr):
 # --- host ------------------------------------------------------------------------------------------------------------
 
 
+@mo.replayed
 def cumsum(out: Any, x: Any, *, axis: int = -1) -> None:
     """out = the inclusive prefix sums of x along an axis.  Any strides; ``out`` may be x.
 
