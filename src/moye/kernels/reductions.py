@@ -32,7 +32,7 @@ _BLOCKS = 8 * 132
 class Plan:
     """``width``: elements of a vector; ``each``: vectors that a thread has on their way; ``whole``: whether vectors
     divide the lines; ``lanes``: threads of an output, or along the outputs where these are contiguous; ``splits``:
-    blocks that share an output; ``modes``: how many modes are reduced."""
+    blocks that share an output; ``modes``: how many modes are reduced; ``rising``: a thread meets rising indices."""
 
     fold: Fold
     width: int
@@ -42,6 +42,7 @@ class Plan:
     splits: int
     modes: int
     compute: Any
+    rising: bool = False
 
 
 def make_plan(fold: Fold, reduced: Sequence[views.Mode], kept: Sequence[views.Mode], info: Any, rows: bool) -> Plan:
@@ -65,7 +66,8 @@ def make_plan(fold: Fold, reduced: Sequence[views.Mode], kept: Sequence[views.Mo
         blocks, share = -(-outputs // (width * lanes)), THREADS // lanes * 16
     splits = max(1, min(_BLOCKS // max(blocks, 1), vectors // share, 1 << 12)) if blocks < _BLOCKS // 2 else 1
     each = 4 // len(fold.parts)                           # states of two parts are longer to join, and take registers
-    return Plan(fold, width, each, contiguous[0].extent % width == 0, lanes, splits, len(reduced), compute)
+    whole, rising = contiguous[0].extent % width == 0, [m.strides[1] for m in reduced]
+    return Plan(fold, width, each, whole, lanes, splits, len(reduced), compute, rising == sorted(rising))
 
 
 @mo.jit
@@ -74,7 +76,10 @@ def begun(plan):
     none = mo.fragment((plan.width,), plan.compute), mo.fragment((plan.width,), mo.int32)
     none[0].fill(plan.fold.fill)
     none[1].fill(LAST)
-    return plan.fold.join(plan.fold.take(*none), plan.fold.take(*none))
+    state = plan.fold.take(*none)
+    if plan.fold.indexed:                               # below all elements, infinities among them
+        state[0].fill(-(1 << (state[0].dtype.bits - 1)))
+    return state
 
 
 @mo.jit
@@ -91,13 +96,13 @@ def take_in(plan, state, x, weights, places):
         held.append((at, inside, part, index))
     for at, inside, part, index in held:
         if plan.fold.indexed:
+            place = at[0] * plan.width * weights[0]     # of what is not there, too: index 0 comes before it
+            for i in mo.static_range(1, len(weights)):
+                place = place + at[i] * weights[i]
             for j in mo.static_range(plan.width):
-                place = (at[0] * plan.width + j) * weights[0]
-                for i in mo.static_range(1, len(weights)):
-                    place = place + at[i] * weights[i]
-                index[j] = mo.int32(place)
-            index[...] = mo.where(inside, index, LAST)
-        joined = plan.fold.join(state, plan.fold.take(part.to(plan.compute), index))
+                index[j] = mo.int32(place + j * weights[0])
+        join = plan.fold.follow if plan.rising and plan.fold.follow is not None else plan.fold.join
+        joined = join(state, plan.fold.take(part.to(plan.compute), index))
         for old, new in zip(state, joined, strict=True):
             old[...] = new
 
