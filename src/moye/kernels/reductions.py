@@ -94,7 +94,7 @@ def take_in(plan, state, x, weights, places):
         part, index = mo.fragment((plan.width,), x.dtype), mo.fragment((plan.width,), mo.int32)             # (width)
         mo.copyto(part, mo.tile(x[:, *at[1:]], (plan.width,), at[:1], ragged=True), pred=inside, other=plan.fold.fill)
         held.append((at, inside, part, index))
-    for at, inside, part, index in held:
+    for at, _, part, index in held:
         if plan.fold.indexed:
             place = at[0] * plan.width * weights[0]     # of what is not there, too: index 0 comes before it
             for i in mo.static_range(1, len(weights)):
