@@ -42,7 +42,8 @@ class Plan:
 
 
 def make_plan(n: int, modes: Sequence[views.Mode], infos: tuple[Any, Any], rows: bool) -> Plan:
-    """The rule.  Vectors of 16 bytes, four a thread along rows, and as many threads as have them up to 256.
+    """The rule.  Vectors of 16 bytes, four a thread along rows, and as many warps as have them up to 8; along rows that
+    begin anywhere two vectors, which take more registers there, and up to 16 warps.
 
     Down columns a thread has a vector of columns and eight elements of each on their way.  Where this makes fewer
     threads than half of what fills the device, up to 1024 blocks share a row and 256 a column, with four parts or 32
@@ -54,8 +55,8 @@ def make_plan(n: int, modes: Sequence[views.Mode], infos: tuple[Any, Any], rows:
     width = full if shifted else width
     whole, wide = modes[0].extent % width == 0 and not shifted, any(info.dtype is mo.float64 for info in infos)
     if rows:
-        each, vectors = 4, -(-n // width)
-        threads = min(256, max(32, 1 << (-(-vectors // each) - 1).bit_length()))
+        each, vectors = (2, -(-(n + width - 1) // width)) if shifted else (4, -(-n // width))
+        threads = min(1024 // each, 32 * -(-vectors // (32 * each)))
         running, most = lines * threads, min(1024, -(-vectors // (threads * each)) // 4)
     else:
         each, threads = 8, 128
