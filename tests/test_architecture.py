@@ -22,7 +22,8 @@ ROOMS = ["errors", "env", "depth", "origin", "dtypes", "display", "hardware", "l
          "cuda.printing", "cuda.compiler", "cuda.device", "cuda.export",
          "sim.findings", "sim.values", "sim.flow", "sim.costs", "sim.checks", "sim.operations", "sim.timeline",
          "sim.generate", "sim.machine",
-         "runtime", "runtime.check", "runtime.tuning", "pictures", "testing", "puzzles", "pytest_plugin", "cli", "kernels",
+         "runtime", "runtime.check", "runtime.tuning", "pictures", "testing", "puzzles", "pytest_plugin", "cli",
+         "kernels",
          "kernels.gemm.parts", "kernels.gemm.simt", "kernels.gemm.sm80", "kernels.gemm.sm90", "kernels.gemm",
          "kernels.attention.parts", "kernels.attention.sm80", "kernels.attention.sm90", "kernels.attention", "torch",
          "torch.operators"]
@@ -78,8 +79,8 @@ ALONE = {
         "tensor.async_stores", "tensor.smem_atoms", "torch.operators.linear", "testing.host_arrays"),
 }
 
-TOP = {".ci", ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "NOTICE", "README.md", "mkdocs.yml",
-       "benchmarks", "docs", "examples", "pyproject.toml", "src", "tests"}
+TOP = {".ci", ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "NOTICE", "README.md",
+       "benchmarks", "docs", "examples", "mkdocs.yml", "pyproject.toml", "src", "tests"}
 
 BOOK = "puzzles/book"                                   # programs for users, which are data of the package
 

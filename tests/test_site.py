@@ -90,7 +90,7 @@ def test_links_to_files_outside_of_docs_lead_to_their_pages():
 
 def test_lists_are_indented_as_python_markdown_wants_them():
     assert hooks.indented("1. a\n\n   ```py\n   x\n   ```\n2. b") == "1. a\n\n    ```py\n    x\n    ```\n2. b"
-    assert hooks.indented("* one\n  more\n  - inner\n\nafter\n  text") == "* one\n    more\n    - inner\n\nafter\n  text"
+    assert hooks.indented("* a\n  more\n  - inner\n\nb\n  text") == "* a\n    more\n    - inner\n\nb\n  text"
 
 
 def test_sessions_in_docstrings_become_code():
