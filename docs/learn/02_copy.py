@@ -136,6 +136,8 @@ except mo.PreconditionError as error:
 #
 # **Try:** make `src` row-major (`np.ascontiguousarray`). Which of the two thread layouts is now the good one? Which
 # `val` layout must the wide copy have?
+#
+# [Puzzles 6 to 9](../puzzles.md) go with this chapter: `moye puzzles start 6`.
 
 # %%
 row_major, out = np.ascontiguousarray(src), np.full(src.shape, np.nan, np.float32)

@@ -136,6 +136,8 @@ print(mo.check(shifted)[1, 256](np.arange(256, dtype=np.float32)).details()[0])
 #
 # **Try:** mend `rounds` once with a barrier and once with two buffers, `staged = mo.shared_array(mo.float32, (256,
 # 2))`. Count barriers.
+#
+# [Puzzles 15 to 18](../puzzles.md) go with this chapter: `moye puzzles start 15`.
 
 # %%
 @mo.kernel

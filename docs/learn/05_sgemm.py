@@ -369,6 +369,9 @@ for name, (sectors, requests, wavefronts, overlap) in SHEET.items():
 # * The kernel is a few verbs. Steps 3 to 7 changed arguments alone.
 # * Count what a multiply-add costs: sectors first, then requests to shared memory, then what overlaps.
 #
-# **Try:** give step 7 a tile of 64 x 64 and `mo.make_layout((8, 8))` threads. What happens to the sectors, and why?
+# **Try:** give step 7 a tile of 64 x 64 and `mo.make_layout((8, 8))` threads. The tiled copy must have 64 threads then,
+# too; what does the report say if it has not? What happens to the sectors, and why?
+#
+# [Puzzles 19 to 23](../puzzles.md) go with this chapter: `moye puzzles start 19`.
 #
 # Next: [tensor cores](06_tensor_cores.md).
