@@ -1,0 +1,164 @@
+"""What host functions of row kernels ask of arrays: rows merged where strides allow it, shapes, dtypes, alignment.
+
+In: arrays of any library.  Out: the same as matrices (rows, columns) where they can be viewed so, and a plan for them.
+
+    given = Rows("rms_norm", x=x); given.like(out=out, residual=residual); plan = given.plan()
+
+Arrays whose rows have no single stride are passed as they are; the kernel groups their modes (``parts.as_rows``).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import moye as mo
+from moye.kernels.rows.plan import RowPlan, Shape, row_plan, widest
+
+FLOATS = (mo.float32, mo.bfloat16, mo.float16, mo.float64)
+VIEWED = ("numpy", "torch", "cupy", "spec")
+"""The kinds of arrays whose modes are merged here; of others the kernel groups them."""
+
+
+def described(what: str, name: str, x: Any, dtypes: Sequence[Any] = FLOATS) -> Any:
+    """What ``x`` is; ArgumentError unless it is an array of one of these dtypes."""
+    info = mo.describe(x)
+    if info is None:
+        raise mo.ArgumentError(f"{what}: {name} is a {type(x).__name__}, and must be an array")
+    if info.dtype not in dtypes:
+        raise mo.ArgumentError(f"{what}: {name} holds {info.dtype}, and may hold {', '.join(map(str, dtypes))}")
+    return info
+
+
+def one_stride(shape: Sequence[int], strides: Sequence[int]) -> int | None:
+    """The distance of neighbours if these modes are merged into one, the last going fastest; None if they cannot be."""
+    kept = [(n, step) for n, step in zip(shape, strides, strict=True) if n > 1]
+    if any(step != below * n for (_, step), (n, below) in itertools.pairwise(kept)):
+        return None
+    return kept[-1][1] if kept else 0
+
+
+def merged(x: Any, info: Any) -> Any:
+    """A view with all modes but the last merged into one, if their strides allow it; else ``x`` itself."""
+    pitch = one_stride(info.shape[:-1], info.strides[:-1])
+    if len(info.shape) <= 2 or 0 in info.shape or info.kind not in VIEWED or pitch is None:
+        return x
+    rows, columns = math.prod(info.shape[:-1]), info.shape[-1]
+    if info.kind == "spec":
+        return replace(x, shape=(rows, columns), strides=(pitch, info.strides[-1]))
+    return x.reshape(rows, columns)
+
+
+def merged_column(x: Any, info: Any) -> Any:
+    """The same of an array of one number a row: all modes merged into one."""
+    step = one_stride(info.shape, info.strides)
+    if len(info.shape) <= 1 or 0 in info.shape or info.kind not in VIEWED or step is None:
+        return x
+    if info.kind == "spec":
+        return replace(x, shape=(math.prod(info.shape),), strides=(step,))
+    return x.reshape(-1)
+
+
+@dataclass
+class Rows:
+    """The arrays of a call.  ``x`` gives the shape; ``what`` is the function's name in errors."""
+
+    what: str
+    x: Any
+    name: str = "x"
+    dtypes: Sequence[Any] = FLOATS
+    info: Any = None
+    infos: list[Any] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.info = described(self.what, self.name, self.x, self.dtypes)
+        if not self.info.shape:
+            raise mo.ArgumentError(f"{self.what}: {self.name} is a single number, and must have rows")
+        self.infos = [self.info]
+
+    @property
+    def columns(self) -> int:
+        return int(self.info.shape[-1])
+
+    @property
+    def rows(self) -> int:
+        return math.prod(self.info.shape[:-1])
+
+    @property
+    def matrix(self) -> Any:
+        """``x`` as (rows, columns) if its strides allow it."""
+        return merged(self.x, self.info)
+
+    def alike(self, name: str, x: Any, dtypes: Sequence[Any] = FLOATS) -> Any:
+        """An array of the shape of ``x``, as a matrix; None stays None."""
+        if x is None:
+            return None
+        info = self._checked(name, x, dtypes, self.info.shape)
+        self.infos.append(info)
+        return merged(x, info)
+
+    def of_columns(self, name: str, x: Any, dtypes: Sequence[Any] = FLOATS) -> Any:
+        """An array of one number a column; None stays None."""
+        if x is not None:
+            self._checked(name, x, dtypes, (self.columns,))
+        return x
+
+    def of_rows(self, name: str, x: Any, dtypes: Sequence[Any] = (mo.float32, mo.float64), *,
+                needed: bool = False) -> Any:
+        """An array of one number a row, of the shape of ``x`` but its last mode; None stays None, or is refused."""
+        if x is None and not needed:
+            return None
+        return merged_column(x, self._checked(name, x, dtypes, self.info.shape[:-1]))
+
+    def of_blocks(self, name: str, x: Any, block: int) -> Any:
+        """A float32 array of one number for each ``block`` columns of each row, as a matrix."""
+        shape = (*self.info.shape[:-1], -(-self.columns // block))
+        return merged(x, self._checked(name, x, (mo.float32,), shape))
+
+    def _checked(self, name: str, x: Any, dtypes: Sequence[Any], shape: Sequence[int]) -> Any:
+        info = described(self.what, name, x, dtypes)
+        if tuple(info.shape) != tuple(shape):
+            raise mo.ArgumentError(f"{self.what}: {name} has shape {tuple(info.shape)}, and must have {tuple(shape)}, "
+                                   f"as {self.name} has {tuple(self.info.shape)}")
+        if info.device != self.info.device and "spec" not in (info.kind, self.info.kind):
+            raise mo.ArgumentError(f"{self.what}: {name} lies on device {info.device}, and {self.name} on "
+                                   f"{self.info.device}")
+        return info
+
+    def plan(self, *, held: int = 1, block: int | None = None) -> RowPlan:
+        """The plan for these rows: as wide as all arrays of their shape allow.
+
+        ``held``: so many arrays of rows at a time.  ``block``: so many columns belong together, by whole vectors that
+        the lanes of a warp share.
+        """
+        bits = self.info.dtype.bits
+        width, shifted = self._width()
+        masked = block is not None and (shifted or self.columns % width != 0 or 32 * width < block)
+        if masked:
+            width, shifted = max(128 // bits, (block or 0) // 32), False
+        arch = mo.arch_of(self.x)
+        clusters = arch is None or int(arch.removeprefix("sm_").rstrip("a")) >= 90
+        return row_plan(Shape(self.rows, self.columns, bits, width, shifted, masked, held),
+                        multiprocessors=self.multiprocessors, clusters=clusters)
+
+    def _width(self) -> tuple[int, bool]:
+        """The widest access that begins at whole vectors in all arrays, and whether rows are shifted."""
+        alike = True
+        starts: list[int] = []
+        pitches: list[int] = []
+        for info in self.infos:
+            if info.strides[-1] != 1 and self.columns > 1:
+                return 1, False
+            starts.append(info.ptr % 16 // info.dtype.bytes)
+            mine = [s for n, s in zip(info.shape[:-1], info.strides[:-1], strict=True) if n > 1]
+            pitch = one_stride(info.shape[:-1], info.strides[:-1]) if info.kind in VIEWED or len(mine) <= 1 else None
+            alike = alike and pitch is not None and (len(info.shape) <= 2 or info.kind in VIEWED)
+            pitches += mine if pitch is None else [pitch] * (len(mine) > 0)
+        return widest(self.info.dtype.bits, tuple(starts), tuple(pitches), alike=alike)
+
+    @property
+    def multiprocessors(self) -> int:
+        return mo.multiprocessors(self.info)

@@ -1,0 +1,267 @@
+"""The gradients of RMSNorm and LayerNorm: of x by rows, of weight and bias by sums that each block keeps in registers.
+
+In: the gradient of the result, what was normed, rstd and mean of the forward pass.  Out: gradients, written in place.
+
+    rms_norm_backward(dx, dout, x, weight, rstd, dweight=dweight)
+
+Blocks take rows in turn and have the same columns in each, so the sums over rows stay with the threads; each block
+writes its own to a workspace, and a second kernel folds these.  Every order is fixed: each run gives the same bits.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import moye as mo
+from moye.kernels.rows import parts
+from moye.kernels.rows.arrays import Rows
+from moye.kernels.rows.norm_kernels import affine, optional_row, stays, sums
+from moye.kernels.rows.plan import RowPlan
+from moye.kernels.workspace import empty
+
+_SLICES = 64
+"""Groups of rows that are summed apart where rows are streamed."""
+
+
+@mo.jit
+def number(tensor, where, row, turn):
+    """The number of a row in an array that has one for each; None stays None."""
+    if tensor is None:
+        return None
+    return parts.as_column(tensor)[turn + where.slot] if row.there else tensor.dtype(0)
+
+
+@mo.jit
+def terms(x, dout, scale, middle, weight, offset):
+    """(x normed, gradient of the result, the same times the weight) of a piece."""
+    x, dout = x.to(scale.dtype), dout.to(scale.dtype)
+    hat = x * scale if middle is None else (x - middle) * scale
+    return hat, dout, dout if weight is None else dout * (weight.to(scale.dtype) + offset)
+
+
+@mo.jit
+def gradient(hat, weighted, scale, means):
+    """The gradient of x, of a piece: what changes the mean, or the length, of its row is taken away."""
+    along, across = means
+    inner = weighted - hat * along if across is None else weighted - across - hat * along
+    return inner * scale
+
+
+@mo.jit
+def zeros(piece, dtype):
+    """Registers for the sums of a piece."""
+    found = mo.fragment((piece.width,), dtype)
+    found.fill(0)
+    return found
+
+
+@mo.kernel
+def norm_backward_kernel(dx, dout, x, weight, rstd, mean, dsummed, partial, offset: mo.Constexpr, plan: mo.Constexpr,
+                         wanted: mo.Constexpr):
+    """dx by rows; this block's sums of dout * x normed, and of dout, go to ``partial`` (columns, blocks, sums)."""
+    mo.min_blocks(plan.resident)
+    gD, gG, gX = (parts.as_rows(t) for t in (dx, dout, x))                  # (rows, columns)
+    gS = None if dsummed is None else parts.as_rows(dsummed)
+    where, acc = parts.place(plan, gX), sums(x.dtype)
+    room = parts.scratch(plan, acc, 2 * plan.at_once)
+    kept = stays(plan, weight)
+    gains = [affine(piece, weight, None)[0] for piece in where.pieces] if kept else []
+    totals = [[zeros(piece, acc) for piece in where.pieces] if want else [] for want in wanted]
+    for first in mo.range(where.first, where.rows, where.step * plan.at_once):
+        turns, held, folded = [first + k * where.step for k in range(plan.at_once)], [], []
+        for turn in turns:
+            rX, rG = parts.row(plan, where, gX, turn), parts.row(plan, where, gG, turn)
+            held.append([(parts.read(piece, rX), parts.read(piece, rG)) for piece in where.pieces])
+        for turn, pairs in zip(turns, held, strict=True):
+            at = parts.row(plan, where, gX, turn)
+            scale, middle = number(rstd, where, at, turn), number(mean, where, at, turn)
+            along, across = acc(0), acc(0)
+            for i in mo.static_range(len(pairs)):
+                gain = gains[i] if kept else affine(where.pieces[i], weight, None)[0]
+                hat, _, weighted = terms(*pairs[i], scale, middle, gain, offset)
+                along, across = along + (hat * weighted).reduce("add"), across + weighted.reduce("add")
+            folded += [along, across] if mean is not None else [along]
+        folded = [total / where.columns for total in parts.fold(plan, folded, "add", room)]
+        for k in mo.static_range(plan.at_once):
+            rD, rS = parts.row(plan, where, gD, turns[k]), optional_row(plan, where, gS, turns[k])
+            scale, middle = number(rstd, where, rD, turns[k]), number(mean, where, rD, turns[k])
+            means = (folded[2 * k], folded[2 * k + 1]) if mean is not None else (folded[k], None)
+            for i in mo.static_range(len(where.pieces)):
+                piece = where.pieces[i]
+                gain = gains[i] if kept else affine(piece, weight, None)[0]
+                hat, plain, weighted = terms(*held[k][i], scale, middle, gain, offset)
+                result = gradient(hat, weighted, scale, means)
+                parts.write(piece, rD, result if rS is None else result + parts.read(piece, rS).to(acc))
+                if wanted[0]:
+                    totals[0][i] += hat * plain
+                if wanted[1]:
+                    totals[1][i] += plain
+    hand_over(plan, where, totals, wanted, partial)
+
+
+@mo.jit
+def hand_over(plan, where, totals, wanted, partial):
+    """Write this block's sums over its rows; blocks that have rows side by side sum these first."""
+    group, kind = mo.block_idx().x // plan.cluster, 0
+    for k in mo.static_range(2):
+        if wanted[k]:
+            target = partial[None, group, kind]                             # (columns)
+            if plan.rows == 1:
+                for piece, total in zip(where.pieces, totals[k], strict=True):
+                    parts.write(piece, target, total)
+            else:
+                side_by_side(plan, where, totals[k], target)
+            kind += 1
+
+
+@mo.jit
+def side_by_side(plan, where, totals, target):
+    """The sums of a block's slots, through shared memory."""
+    room = plan.lanes * plan.rounds * plan.width + plan.edges
+    sT = mo.shared_array(target.dtype, (room, plan.rows))                   # (columns, slots)
+    for piece, total in zip(where.pieces, totals, strict=True):
+        parts.write(piece, sT[None, where.slot], total)
+    mo.sync_threads()
+    for column in mo.range(mo.thread_idx().x, where.columns, plan.threads):
+        found = sT[column, 0]
+        for slot in mo.static_range(1, plan.rows):
+            found += sT[column, slot]
+        target[column] = found
+
+
+@mo.kernel
+def norm_backward_streamed_kernel(dx, dout, x, weight, rstd, mean, dsummed, offset: mo.Constexpr, plan: mo.Constexpr):
+    """dx of rows longer than all registers: x and dout are read for the means, and again for the result."""
+    gD, gG, gX = (parts.as_rows(t) for t in (dx, dout, x))                  # (rows, columns)
+    gS = None if dsummed is None else parts.as_rows(dsummed)
+    where, acc = parts.place(plan, gX), sums(x.dtype)
+    room = parts.scratch(plan, acc, 2)
+    for turn in mo.range(where.first, where.rows, where.step):
+        rD, rG, rX, rS = (optional_row(plan, where, t, turn) for t in (gD, gG, gX, gS))
+        scale, middle = number(rstd, where, rD, turn), number(mean, where, rD, turn)
+        streamed_row(plan, where, (rD, rG, rX, rS), weight, scale, middle, offset, room)
+
+
+@mo.jit
+def streamed_row(plan, where, rows, weight, scale, middle, offset, room):
+    """One row: two sweeps."""
+    rD, rG, rX, rS = rows
+
+    @mo.jit
+    def here(piece):
+        gain = affine(piece, weight, None)[0]
+        hat, _, weighted = terms(parts.read(piece, rX), parts.read(piece, rG), scale, middle, gain, offset)
+        return hat, weighted
+
+    @mo.jit
+    def add(piece, state):
+        hat, weighted = here(piece)
+        return state[0] + (hat * weighted).reduce("add"), state[1] + weighted.reduce("add")
+
+    start = (scale.dtype(0), scale.dtype(0))
+    found = parts.fold(plan, list(parts.swept(plan, where, add, start)), "add", room)
+    along, across = found[0] / where.columns, found[1] / where.columns
+
+    @mo.jit
+    def finish(piece, state):
+        hat, weighted = here(piece)
+        result = gradient(hat, weighted, scale, (along, None if middle is None else across))
+        parts.write(piece, rD, result if rS is None else result + parts.read(piece, rS).to(scale.dtype))
+        return state
+
+    parts.swept(plan, where, finish, 0)
+
+
+@mo.kernel
+def columns_kernel(dout, x, rstd, mean, partial, wanted: mo.Constexpr):
+    """Sums over rows of dout * x normed, and of dout, where no thread keeps columns: a thread has one, rows in turn."""
+    gG, gX = parts.as_rows(dout), parts.as_rows(x)                          # (rows, columns)
+    column = mo.block_idx().x * mo.block_dim().x + mo.thread_idx().x
+    slice_, slices = mo.block_idx().y, mo.grid_dim().y
+    scales = parts.as_column(rstd)
+    along, across = partial.dtype(0), partial.dtype(0)
+    if column < mo.size(gX, 1):
+        for row in mo.range(slice_, mo.size(gX, 0), slices, unroll=4):
+            g, value = gG[row, column].to(partial.dtype), gX[row, column].to(partial.dtype)
+            middle = partial.dtype(0) if mean is None else parts.as_column(mean)[row]
+            along, across = along + g * (value - middle) * scales[row], across + g
+        found = [total for total, want in zip((along, across), wanted, strict=True) if want]
+        for k in mo.static_range(len(found)):
+            partial[column, slice_, k] = found[k]
+
+
+@mo.kernel
+def fold_partial_kernel(partial, first, second):
+    """first and second (columns) = the sums of partial (columns, blocks, sums) over blocks; 32 columns a block here."""
+    lane, warp, kind = mo.lane_idx(), mo.warp_idx(), mo.block_idx().y
+    column, warps = mo.block_idx().x * 32 + lane, mo.block_dim().x // 32
+    sT = mo.shared_array(partial.dtype, (32, 32))                           # (columns, warps)
+    total = partial.dtype(0)
+    if column < mo.size(partial, 0):
+        for block in mo.range(warp, mo.size(partial, 1), warps, unroll=4):
+            total += partial[column, block, kind]
+    sT[lane, warp] = total
+    mo.sync_threads()
+    if warp == 0 and column < mo.size(partial, 0):
+        for w in mo.range(1, warps):
+            total += sT[lane, w]
+        if kind == 0:
+            first[column] = total
+        elif second is not None:
+            second[column] = total
+
+
+def norm_backward(what: str, dx: Any, dout: Any, x: Any, weight: Any, rstd: Any, mean: Any, dweight: Any, dbias: Any,
+                  dsummed: Any, offset: float, plan: RowPlan | None, *, centred: bool) -> None:
+    """Check the arguments, and launch."""
+    given = Rows(what, x)
+    dx, dout, dsummed = (given.alike(name, t) for name, t in (("dx", dx), ("dout", dout), ("dsummed", dsummed)))
+    weight, dweight, dbias = (given.of_columns(name, t) for name, t in
+                              (("weight", weight), ("dweight", dweight), ("dbias", dbias)))
+    acc = sums(given.info.dtype)
+    needed = [("rstd", rstd), ("mean", mean)][:1 + centred]
+    rstd, mean = [*(given.of_rows(name, t, (acc,), needed=True) for name, t in needed), None][:2]
+    if not given.columns:
+        return
+    wanted = (dweight is not None, dbias is not None)
+    plan = plan or given.plan(held=3 if any(wanted) else 2)
+    grid = plan.blocks(given.rows, given.multiprocessors) if given.rows else 0
+    slices = min(given.rows, _SLICES) if plan.streamed else grid // plan.cluster
+    partial = empty(given.x, acc, (given.columns, slices, sum(wanted))) if any(wanted) else None
+    where: dict[str, Any] = {"grid": grid, "block": plan.threads, "cluster": plan.cluster}
+    if grid and plan.streamed:
+        norm_backward_streamed_kernel.launch(dx, dout, given.matrix, weight, rstd, mean, dsummed, float(offset), plan,
+                                             **where)
+        if any(wanted):
+            columns_kernel[(-(-given.columns // 256), slices), 256](dout, given.matrix, rstd, mean, partial, wanted)
+    elif grid:
+        norm_backward_kernel.launch(dx, dout, given.matrix, weight, rstd, mean, dsummed, partial, float(offset), plan,
+                                    wanted, **where)
+    if any(wanted):
+        first, second = [*(t for t in (dweight, dbias) if t is not None), None][:2]
+        fold_partial_kernel[(-(-given.columns // 32), sum(wanted)), 1024](partial, first, second)
+
+
+@mo.replayed
+def rms_norm_backward(dx: Any, dout: Any, x: Any, weight: Any, rstd: Any, *, dweight: Any = None, dbias: Any = None,
+                      dsummed: Any = None, offset: float = 0.0, plan: RowPlan | None = None) -> None:
+    """The gradients of ``rms_norm`` for ``dout``, the gradient of its result: dx, and dweight and dbias if given.
+
+    ``x`` is what was normed: with a residual the sum, and ``dx`` is then the gradient of both.  ``dsummed``, a gradient
+    of the sum itself, is added to it.  dx, dout, x and dsummed are (..., columns), of any strides; weight, dweight and
+    dbias (columns); ``rstd`` (...) is what the forward pass wrote, float32, or float64 for float64.  dx may take the
+    place of dout, x or dsummed.  Sums are float32, of float64 float64, in an order that every run repeats.
+    Rows longer than all registers are read twice, and once more for dweight and dbias.  ArgumentError for arrays that
+    do not fit.
+    """
+    norm_backward("rms_norm_backward", dx, dout, x, weight, rstd, None, dweight, dbias, dsummed, offset, plan,
+                  centred=False)
+
+
+@mo.replayed
+def layer_norm_backward(dx: Any, dout: Any, x: Any, weight: Any, rstd: Any, mean: Any, *, dweight: Any = None,
+                        dbias: Any = None, dsummed: Any = None, offset: float = 0.0,
+                        plan: RowPlan | None = None) -> None:
+    """The gradients of ``layer_norm``, with the ``mean`` (...) of the forward pass; else as ``rms_norm_backward``."""
+    norm_backward("layer_norm_backward", dx, dout, x, weight, rstd, mean, dweight, dbias, dsummed, offset, plan,
+                  centred=True)

@@ -1,0 +1,242 @@
+"""The device side of RMSNorm and LayerNorm: rows that are held in registers, rows that are streamed, 8-bit results.
+
+In: matrices (rows, columns) and a plan.  Out: the normed rows, written; kernels/rows/norm.py says what is what.
+
+    norm_kernel[grid, plan.threads](out, x, weight, None, None, None, rstd, None, None, eps, 0.0, plan, False, False)
+
+A kernel holds its pieces of each row in registers from the one read to the one write, in the dtype of memory.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import moye as mo
+from moye.kernels.rows import parts
+from moye.kernels.rows.plan import RowPlan
+
+BLOCK = 128
+"""Columns that share a factor, where rows do not."""
+_KEPT = 16
+"""Registers of a thread for weights."""
+_TOP, _LEAST = 448.0, 2.0 ** -126
+"""The largest float8_e4m3fn, and the least factor that does not count as zero: the inverse of others is infinite."""
+
+
+def sums(dtype: Any) -> Any:
+    """What is summed in: float64 for float64, else float32."""
+    return mo.float64 if dtype == mo.float64 else mo.float32
+
+
+def stays(plan: RowPlan, *vectors: Any) -> bool:
+    """Whether a thread keeps its parts of these vectors in registers, 64 bytes at most, from row to row."""
+    words = [max(1, plan.width * t.dtype.bits // 32) for t in vectors if t is not None]
+    return bool(plan.rounds * sum(words) <= _KEPT)
+
+
+@mo.jit
+def affine(piece, weight, bias):
+    """Weights and biases of a piece, or None."""
+    return (None if weight is None else parts.read(piece, weight), None if bias is None else parts.read(piece, bias))
+
+
+@mo.jit
+def load(piece, rX, rR, rS):
+    """x, or the sum of x and the residual as it is rounded to ``summed``, which is written."""
+    held = parts.read(piece, rX)
+    if rR is not None:
+        acc = sums(held.dtype)
+        held = (held.to(acc) + parts.read(piece, rR).to(acc)).to(held.dtype if rS is None else rS.tensor.dtype)
+        if rS is not None:
+            parts.write(piece, rS, held)
+    return held
+
+
+@mo.jit
+def optional_row(plan, where, matrix, number):
+    """A row of a matrix that may be None."""
+    return None if matrix is None else parts.row(plan, where, matrix, number)
+
+
+@mo.jit
+def statistics(plan, where, rows, eps, centred, room, acc):
+    """(mean or None, 1 / sqrt(variance + eps)) of each of some rows that are held; without a mean of the squares."""
+    means = [None for _ in rows]
+    if centred:
+        sums = [parts.total([held.to(acc) for held in row]) for row in rows]
+        means = [total / where.columns for total in parts.fold(plan, sums, "add", room)]
+    squares = []
+    for row, mean in zip(rows, means, strict=True):
+        each = [held.to(acc) for held in row]
+        if centred:
+            each = [parts.only(piece, values - mean) for piece, values in zip(where.pieces, each, strict=True)]
+        squares.append(parts.total([values * values for values in each]))
+    return means, [mo.rsqrt(total / where.columns + eps) for total in parts.fold(plan, squares, "add", room)]
+
+
+@mo.jit
+def normed(values, middle, scale, gain, offset):
+    """A piece of the result: what is held, less the mean, times 1 / sqrt(...), weighted."""
+    values = values.to(scale.dtype) if middle is None else values.to(scale.dtype) - middle
+    weight, bias = gain
+    values = values * scale
+    if weight is not None:
+        values = values * (weight.to(scale.dtype) + offset)
+    if bias is not None:
+        values = values + bias.to(scale.dtype)
+    return values
+
+
+@mo.jit
+def largest(pieces, values):
+    """The largest magnitude among register tensors, as float32; NaN counts as zero."""
+    found = mo.float32(0)
+    for piece, each in zip(pieces, values, strict=True):
+        found = mo.max(found, parts.only(piece, mo.abs(each.to(mo.float32))).reduce("max"))
+    return found
+
+
+@mo.jit
+def put(plan, where, row, values, factor, by_row, number, room):
+    """Write a row.  With ``factor``, divided by largest / 448 of the row or of 128 columns, which is written there."""
+    if factor is not None and by_row:
+        top, = parts.fold(plan, [largest(where.pieces, values)], "max", room)
+        share = quotient(top)
+        parts.note(where, row, number, ((factor, share),))
+        inverse = inverted(share)
+        values = [each * inverse for each in values]
+    elif factor is not None:
+        gF = parts.as_rows(factor)                                          # (rows, blocks of columns)
+        values = [by_block(plan, where, piece, row, each, gF, number)
+                  for piece, each in zip(where.pieces, values, strict=True)]
+    for piece, each in zip(where.pieces, values, strict=True):
+        parts.write(piece, row, each)
+
+
+@mo.jit
+def by_block(plan, where, piece, row, values, factors, number):
+    """A piece divided by its block's factor, which the first of the block's lanes writes."""
+    lanes = min(BLOCK // plan.width, plan.lanes)
+    share = quotient(mo.warp_reduce(largest([piece], [values]), "max", lanes))
+    column = piece.at * plan.width
+    if (where.lane % lanes == 0) & row.there & (column < where.columns):
+        factors[number + where.slot, column // BLOCK] = share
+    return values * inverted(share)
+
+
+@mo.jit
+def quotient(top):
+    """The factor of numbers up to ``top``."""
+    share = top / _TOP
+    return mo.where(share < _LEAST, 0.0, share)
+
+
+@mo.jit
+def inverted(share):
+    """What numbers are multiplied by: the inverse of their factor, and 0 where all are zero."""
+    return mo.where(share > 0, 1.0 / mo.where(share > 0, share, 1.0), 0.0)
+
+
+@mo.kernel
+def norm_kernel(out, x, weight, bias, residual, summed, rstd, mean, factor, eps: mo.Constexpr, offset: mo.Constexpr,
+                plan: mo.Constexpr, centred: mo.Constexpr, by_row: mo.Constexpr):
+    """out = (x - mean) * rstd * (weight + offset) + bias; ``plan.at_once`` rows are on their way together."""
+    mo.min_blocks(plan.resident)
+    gO, gX = parts.as_rows(out), parts.as_rows(x)                           # (rows, columns)
+    gR, gS = (None if t is None else parts.as_rows(t) for t in (residual, summed))
+    where = parts.place(plan, gX)
+    acc = sums(x.dtype)
+    room = parts.scratch(plan, acc, plan.at_once)
+    kept = stays(plan, weight, bias)
+    gains = [affine(piece, weight, bias) for piece in where.pieces] if kept else []
+    for first in mo.range(where.first, where.rows, where.step * plan.at_once):
+        turns = [first + k * where.step for k in range(plan.at_once)]
+        held = []
+        for turn in turns:
+            rX, rR, rS = (optional_row(plan, where, t, turn) for t in (gX, gR, gS))
+            held.append([load(piece, rX, rR, rS) for piece in where.pieces])
+        means, scales = statistics(plan, where, held, eps, centred, room, acc)
+        for turn, row, middle, scale in zip(turns, held, means, scales, strict=True):
+            rO = parts.row(plan, where, gO, turn)
+            parts.note(where, rO, turn, ((rstd, scale), (mean, middle)))
+            results = []
+            for i in mo.static_range(len(where.pieces)):
+                gain = gains[i] if kept else affine(where.pieces[i], weight, bias)
+                results.append(normed(row[i], middle, scale, gain, offset))
+            put(plan, where, rO, results, factor, by_row, turn, room)
+
+
+@mo.jit
+def streamed_moments(plan, where, rX, rR, rS, eps, centred, room):
+    """(mean or None, 1 / sqrt(...)) of a row, which is read once for each; the sum with the residual is written."""
+    acc, middle = sums(rX.tensor.dtype), None
+
+    @mo.jit
+    def add(piece, total):
+        return total + load(piece, rX, rR, rS).to(acc).reduce("add")
+
+    if centred:
+        middle = parts.fold(plan, [parts.swept(plan, where, add, acc(0))], "add", room)[0] / where.columns
+
+    @mo.jit
+    def add_square(piece, total):
+        values = again(piece, rX, rR, rS) if centred else load(piece, rX, rR, rS)
+        values = parts.only(piece, values.to(acc) - middle) if centred else values.to(acc)
+        return total + (values * values).reduce("add")
+
+    square, = parts.fold(plan, [parts.swept(plan, where, add_square, acc(0))], "add", room)
+    return middle, mo.rsqrt(square / where.columns + eps)
+
+
+@mo.jit
+def again(piece, rX, rR, rS):
+    """What was normed, once more: the sum if it was written."""
+    return load(piece, rX, rR, None) if rS is None else parts.read(piece, rS)
+
+
+@mo.kernel
+def norm_streamed_kernel(out, x, weight, bias, residual, summed, rstd, mean, factor, eps: mo.Constexpr,
+                         offset: mo.Constexpr, plan: mo.Constexpr, centred: mo.Constexpr, by_row: mo.Constexpr):
+    """The same for rows longer than all registers, which are read for the mean, the variance, and the result."""
+    gO, gX = parts.as_rows(out), parts.as_rows(x)                           # (rows, columns)
+    gR, gS = (None if t is None else parts.as_rows(t) for t in (residual, summed))
+    where = parts.place(plan, gX)
+    room = parts.scratch(plan, sums(x.dtype))
+    for turn in mo.range(where.first, where.rows, where.step):
+        rO, rX, rR, rS = (optional_row(plan, where, t, turn) for t in (gO, gX, gR, gS))
+        middle, scale = streamed_moments(plan, where, rX, rR, rS, eps, centred, room)
+        parts.note(where, rO, turn, ((rstd, scale), (mean, middle)))
+        terms = (middle, scale, weight, bias, offset)
+        finish_streamed(plan, where, (rO, rX, rR, rS), terms, factor, by_row, turn, room)
+
+
+@mo.jit
+def finish_streamed(plan, where, rows, terms, factor, by_row, turn, room):
+    """Write the result of a row; a factor of the whole row takes one more read."""
+    rO, rX, rR, rS = rows
+    middle, scale, weight, bias, offset = terms
+
+    @mo.jit
+    def result(piece):
+        return normed(again(piece, rX, rR, rS), middle, scale, affine(piece, weight, bias), offset)
+
+    @mo.jit
+    def add_largest(piece, top):
+        return mo.max(top, largest([piece], [result(piece)]))
+
+    share = mo.float32(0)
+    if factor is not None and by_row:
+        share = quotient(parts.fold(plan, [parts.swept(plan, where, add_largest, share)], "max", room)[0])
+        parts.note(where, rO, turn, ((factor, share),))
+
+    @mo.jit
+    def finish(piece, inverse):
+        values = result(piece)
+        if factor is not None and by_row:
+            values = values * inverse
+        elif factor is not None:
+            values = by_block(plan, where, piece, rO, values, parts.as_rows(factor), turn)
+        parts.write(piece, rO, values)
+        return inverse
+
+    parts.swept(plan, where, finish, inverted(share))

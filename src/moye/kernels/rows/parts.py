@@ -1,0 +1,283 @@
+"""What kernels of rows are made of, on the device: which parts of a row a thread has, reading, writing, folding.
+
+In: a ``RowPlan`` and tensors.  Out: fragments of registers, and folds that every thread of a row gets.
+
+    place = parts.place(plan, gX)                                       # gX = parts.as_rows(x): (rows, columns)
+    for first in mo.range(place.first, place.rows, place.step):
+        row = parts.row(plan, place, gX, first)
+        held = [parts.read(piece, row) for piece in place.pieces]
+        total, = parts.fold(plan, [parts.total(held)], "add", scratch)
+
+All of it is public: kernels of one's own are written with the same parts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import moye as mo
+from moye.kernels.rows.plan import RowPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A place of this thread in each of its rows: ``width`` elements, or none where ``has`` is false.
+
+    ``at`` counts vectors from the row's first whole one; of an edge, whose width is 1, elements of the row.  ``lead``
+    elements lie before that first vector.  ``has`` is a predicate, or one for each element, or True.
+    """
+
+    width: int
+    at: Any
+    has: Any
+    lead: Any
+    edge: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of a matrix.  ``flat`` is all its memory, of which the row's whole vectors begin at vector ``begin``."""
+
+    tensor: Any
+    flat: Any
+    begin: Any
+    there: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a thread works: rows ``first + slot``, ``first + slot + step`` and so on, while they are below ``rows``.
+
+    Loops run over ``first`` alone, which is the same for a whole block, so that all threads meet in its folds.
+    """
+
+    lane: Any
+    slot: Any
+    rank: Any
+    first: Any
+    step: Any
+    rows: Any
+    columns: Any
+    lead: Any
+    pitch: Any
+    pieces: list[Piece]
+
+    @property
+    def leader(self) -> Any:
+        """Whether this thread writes what a row has once, such as its sum."""
+        return (self.lane == 0) & (self.rank == 0)
+
+
+@mo.jit
+def as_rows(tensor):
+    """A tensor of any rank as (rows, columns): the last mode is the row, and of the others the last goes fastest."""
+    layout = tensor.layout
+    last = mo.rank(layout) - 1
+    modes = [layout.mode(i) for i in range(last)][::-1]
+    if last == 0:
+        return tensor.with_layout(mo.make_layout(mo.make_layout(1), layout.mode(0)))
+    if last == 1:
+        return tensor
+    return tensor.with_layout(mo.make_layout(mo.make_layout(*modes), layout.mode(last)))
+
+
+@mo.jit
+def as_column(tensor):
+    """A tensor of one number a row, of any rank, with one mode: rows are counted as ``as_rows`` counts them."""
+    layout = tensor.layout
+    modes = [layout.mode(i) for i in range(mo.rank(layout))][::-1]
+    if len(modes) == 1:
+        return tensor
+    return tensor.with_layout(mo.make_layout(mo.make_layout(*modes)) if modes else mo.make_layout(1))
+
+
+@mo.jit
+def place(plan, matrix):
+    """This thread's rows, and its pieces of each of them.  ``matrix`` (rows, columns) says where rows begin."""
+    tid, block, n = mo.thread_idx().x, mo.block_idx().x, mo.size(matrix, 1)
+    split, shared = plan.cluster > 1, plan.rows > 1
+    rank = mo.cluster_rank() if split else 0
+    group, groups = (x // plan.cluster if split else x for x in (block, mo.grid_dim().x))
+    lane, slot = (tid % plan.lanes, tid // plan.lanes) if shared else (tid, 0)
+    first, step = group * plan.rows, groups * plan.rows
+    lead, pitch = 0, None
+    rows = mo.size(matrix, 0)
+    if plan.shifted:
+        pitch = mo.stride(matrix, 0)
+        mo.assume((rows <= step) | (step * pitch % plan.width == 0), "all rows of a block begin at one alignment")
+        lead = mo.min(-((first + slot) * pitch) % plan.width, n)
+    where = Place(lane, slot, rank, first, step, rows, n, lead, pitch, [])
+    if not plan.streamed:
+        where.pieces.extend([vector(plan, where, j) for j in range(plan.rounds)] + edges(plan, where))
+    return where
+
+
+@mo.jit
+def vector(plan, where, j):
+    """The piece of round ``j``, which may be a value of the kernel: a vector."""
+    at = (j * plan.cluster + where.rank) * plan.lanes + where.lane
+    if plan.masked:
+        coordinates = mo.tile(mo.identity_tensor((where.columns,)), (plan.width,), (at,), ragged=True)
+        return Piece(plan.width, at, mo.elem_less(coordinates, (where.columns,)), 0)
+    if isinstance(j, int) and j < plan.full:
+        return Piece(plan.width, at, True, where.lead)
+    return Piece(plan.width, at, at < (where.columns - where.lead) // plan.width, where.lead)
+
+
+@mo.jit
+def edges(plan, where):
+    """The elements before the first and behind the last whole vector, one a thread and piece."""
+    found = []
+    body = (where.columns - where.lead) // plan.width * plan.width
+    for first in mo.static_range(0, plan.edges, plan.lanes):
+        i = where.lane + first
+        column = i + body
+        if plan.shifted:
+            column = mo.where(i < where.lead, i, i + body)
+        has = column < where.columns
+        if plan.cluster > 1:
+            has = has & (where.rank == 0)
+        found.append(Piece(1, column, has, 0, True))
+    return found
+
+
+@mo.jit
+def row(plan, where, matrix, number):
+    """Row ``number + slot`` of a matrix (rows, columns); it need not be there where a block has several in turn."""
+    index = number + where.slot
+    there = True
+    if plan.rows > 1 or plan.at_once > 1:
+        there = index < where.rows
+    if not plan.shifted:
+        return Row(matrix[index, None], None, 0, there)
+    pitch = mo.stride(matrix, 0)
+    mo.assume((pitch - where.pitch) % plan.width == 0, "rows of all arrays begin alike")
+    begin = index * pitch
+    return Row(matrix[index, None], matrix.with_layout(mo.make_layout(mo.cosize(matrix.layout))),
+               (begin + plan.width - 1) // plan.width, there)
+
+
+@mo.jit
+def _view(piece, source):
+    """(tensor of the piece's elements, whether they are there)."""
+    if not isinstance(source, Row):                     # a vector of one element a column
+        tensor = source if piece.edge or isinstance(piece.lead, int) else mo.with_lead(source, -piece.lead)
+        return mo.tile(tensor, (piece.width,), (piece.at,), ragged=True), piece.has
+    has = piece.has
+    if source.there is not True:
+        has = source.there if has is True else has & source.there
+    if piece.edge or source.flat is None:
+        return mo.tile(source.tensor, (piece.width,), (piece.at,), ragged=True), has
+    return mo.tile(source.flat, (piece.width,), (source.begin + piece.at,), ragged=True), has
+
+
+@mo.jit
+def read(piece, source, fill=0):
+    """A piece of a row, or of a vector of one element a column, in registers; ``fill`` where it has no elements."""
+    view, has = _view(piece, source)
+    held = mo.fragment((piece.width,), view.dtype)
+    if has is True:
+        mo.copyto(held, view)
+    else:
+        mo.copyto(held, view, pred=has, other=fill)
+    return held
+
+
+@mo.jit
+def write(piece, target, values):
+    """Write a piece of a row from registers, converted to the row's dtype."""
+    view, has = _view(piece, target)
+    if has is True:
+        mo.copyto(view, values.to(view.dtype))
+    else:
+        mo.copyto(view, values.to(view.dtype), pred=has)
+
+
+def scratch(plan: RowPlan, dtype: Any, count: int = 1) -> Any:
+    """Shared memory for folds of ``count`` values; None where shuffles do.  Folds of one loop may share it."""
+    if plan.warps == 1 and plan.cluster == 1:
+        return None
+    parts = mo.shared_array(dtype, (plan.warps, count))
+    return parts, (mo.shared_array(dtype, (count,)) if plan.cluster > 1 else None)
+
+
+@mo.jit
+def fold(plan, values, kind, room):
+    """Each of the values folded over all threads of its row, by lanes, then warps, then blocks of the cluster.
+
+    The order of the sum is fixed, and every thread gets the results.  ``room`` is ``scratch(plan, dtype, len(values))``
+    and may be used again at once.  All threads of the block, or of the cluster, call it.
+    """
+    found = [mo.warp_reduce(x, kind, min(plan.lanes, 32)) for x in values]
+    if room is None:
+        return found
+    mine, ours = room
+    if plan.warps > 1:
+        if mo.lane_idx() == 0:
+            for k in mo.static_range(len(found)):
+                mine[mo.warp_idx(), k] = found[k]
+        mo.sync_threads()
+        found = [of_warps(plan, mine[None, k], kind) for k in range(len(found))]
+    if plan.cluster == 1:
+        mo.sync_threads()
+        return found
+    if mo.thread_idx().x == 0:
+        for k in mo.static_range(len(found)):
+            ours[k] = found[k]
+    mo.cluster_sync()
+    theirs = [mo.map_shared_rank(ours, p) for p in range(plan.cluster)]
+    found = [chained([part[k] for part in theirs], kind) for k in range(len(found))]
+    mo.cluster_sync()
+    return found
+
+
+@mo.jit
+def of_warps(plan, found, kind):
+    """What the warps of a block found (warps), folded: one after the other, or by the lanes where they are many."""
+    if plan.warps <= 8:
+        return chained([found[w] for w in range(plan.warps)], kind)
+    lane = mo.lane_idx()
+    return mo.warp_reduce(found[mo.where(lane < plan.warps, lane, 0)] if kind != "add" else
+                          mo.where(lane < plan.warps, found[mo.min(lane, plan.warps - 1)], 0), kind)
+
+
+def chained(values: list[Any], kind: str) -> Any:
+    """Values folded one after the other."""
+    result = values[0]
+    for x in values[1:]:
+        result = {"add": lambda a, b: a + b, "max": mo.max, "min": mo.min}[kind](result, x)
+    return result
+
+
+@mo.jit
+def swept(plan, where, visit, state):
+    """``state = visit(piece, state)`` for all pieces of a row that is streamed: a loop, and the edges behind it."""
+    for j in mo.range(plan.rounds):
+        state = visit(vector(plan, where, j), state)
+    for piece in edges(plan, where):
+        state = visit(piece, state)
+    return state
+
+
+@mo.jit
+def only(piece, values):
+    """Values of a piece, and zeros where it has no elements."""
+    if piece.has is True:
+        return values
+    return mo.where(piece.has, values, 0)
+
+
+def total(fragments: list[Any], start: Any = 0.0) -> Any:
+    """The sum of all elements of some register tensors, each summed by itself first."""
+    for x in fragments:
+        start = start + x.reduce("add")
+    return start
+
+
+@mo.jit
+def note(where, at, number, numbers):
+    """Write numbers of a row, as (tensor or None, value): one thread, to element ``number + slot`` of each tensor."""
+    for tensor, value in numbers:
+        if tensor is not None and where.leader & at.there:
+            as_column(tensor)[number + where.slot] = value

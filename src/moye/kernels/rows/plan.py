@@ -1,0 +1,165 @@
+"""How threads share rows: a rule of the length of a row and the number of rows, no search.
+
+In: what a row is.  Out: a ``RowPlan``, which kernels take as a constant.
+
+    row_plan(Shape(rows=16384, columns=4096, bits=16))      # a block of 256 threads a row, two vectors of 16 bytes each
+
+docs/rows.md has the rule with its reasons.  This module knows no arrays; rows/arrays.py reads shapes from them.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+
+_WARP, _THREADS = 32, 1024
+_BLOCK = 128
+"""Threads of a block that has several rows."""
+_SHORT = 128
+"""Vectors of the longest row that a warp takes by itself: four for each lane; fewer where several arrays are held."""
+_PART, _MOST = 1 << 16, 1 << 17
+"""Bytes of a row that a block of a cluster holds, and the most that a block can hold."""
+_SPLIT = 1 << 14
+"""Bytes that each block has at least if a row is split because there are few rows."""
+_WORDS, _MOST_WORDS = 16, 32
+"""Registers of a thread for what it holds of rows: 64 bytes, and up to 128 where a block has no more threads."""
+_ON_THE_WAY = 64
+"""Bytes that a thread asks for at once, if rows are short."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Rows as a plan sees them.  ``bits`` are of the widest element that is held; ``held`` so many rows at a time.
+
+    ``width`` elements at most are one access (all strides and addresses allow it).  ``shifted``: rows begin at any
+    element, all arrays' rows alike.  ``masked``: every vector has a predicate for each element; no edges apart.
+    """
+
+    rows: int
+    columns: int
+    bits: int
+    width: int = 0
+    shifted: bool = False
+    masked: bool = False
+    held: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class RowPlan:
+    """What a kernel of rows is specialised on.
+
+    A row is ``rounds`` vectors of ``width`` elements for each of ``lanes`` threads of each of ``cluster`` blocks; the
+    first ``full`` rounds are whole whatever a row's alignment.  ``edges`` elements at most lie beside the vectors, one
+    a thread of the cluster's first block.  A block has ``rows`` rows side by side (more than one only if ``lanes`` is
+    at most 32), and ``at_once`` of them one behind the other are on their way together.  ``resident`` blocks fit on a
+    multiprocessor.  ``streamed``: a row is longer than all registers and is read again; ``rounds`` is then a loop.
+    """
+
+    width: int
+    lanes: int
+    rows: int = 1
+    rounds: int = 1
+    cluster: int = 1
+    full: int = 0
+    edges: int = 0
+    shifted: bool = False
+    masked: bool = False
+    at_once: int = 1
+    resident: int = 1
+    streamed: bool = False
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return self.lanes * self.rows
+
+    @property
+    def warps(self) -> int:
+        """Warps of a block that share a row; 1 where a warp has a row or more."""
+        return max(1, self.lanes // _WARP)
+
+    @property
+    def whole(self) -> bool:
+        """Whether every thread has elements in every round, so that no access needs a predicate."""
+        return self.full == self.rounds and not self.edges and not self.masked
+
+    def blocks(self, rows: int, multiprocessors: int, *, most: int | None = None) -> int:
+        """The blocks of a persistent grid: no more than there is work for, or than fit on the device (or ``most``).
+
+        Where rows begin at any element and blocks take several in turn, a multiple of ``width``: then all rows of a
+        block begin at one alignment.
+        """
+        wanted = -(-rows // self.rows)
+        groups = max(1, (most or self.resident * multiprocessors) // self.cluster)
+        if wanted > groups and self.shifted:
+            groups = max(self.width, groups // self.width * self.width)
+        return min(wanted, groups) * self.cluster
+
+
+@functools.lru_cache(maxsize=1024)
+def row_plan(shape: Shape, *, multiprocessors: int = 132, clusters: bool = True) -> RowPlan:
+    """The plan for rows of this shape on a device with so many multiprocessors, with or without clusters (sm_90).
+
+    Short rows (up to 128 vectors) have a warp or a part of it, longer ones a block of about 256 threads, those beyond
+    64 KB a cluster of 2, 4 or 8 blocks.  Where rows are few, a row has more threads.  What even a cluster cannot hold
+    (1 MB; 128 KB without clusters) is streamed.
+    """
+    width = shape.width or max(1, 128 // shape.bits)
+    edges = 0 if shape.masked else 2 * (width - 1) if shape.shifted else min(width - 1, shape.columns % width)
+    inner = shape.columns if shape.masked else shape.columns - (width - 1) * shape.shifted
+    vectors = max(1, -(-shape.columns // width) if shape.masked else shape.columns // width)
+    words = max(1, width * shape.bits // 32) * shape.held
+    if vectors <= (_SHORT if shape.held == 1 else _WARP * max(1, _WORDS // words)):
+        lanes, cluster, most = min(_WARP, _power(vectors)), 1, _MOST_WORDS
+    else:
+        few = shape.rows <= multiprocessors
+        cluster = _cluster(shape, vectors * words * 4, multiprocessors) if clusters else 1
+        most = max(1, _MOST_WORDS // words)
+        lanes = _threads(-(-vectors // cluster), max(1, _WORDS // words), few)
+    rounds = -(-vectors // (lanes * cluster))
+    streamed = lanes > _WARP and rounds > most
+    rows = max(1, _BLOCK // lanes) if lanes <= _WARP else 1
+    threads = lanes * rows
+    full = 0 if shape.masked else min(rounds, max(0, inner) // width // (lanes * cluster))
+    many = shape.rows >= 4 * multiprocessors * max(1, _THREADS // threads) * rows
+    at_once = 2 if many and not streamed and cluster == 1 and 2 * rounds * words * 4 <= _ON_THE_WAY else 1
+    return RowPlan(width, lanes, rows, rounds, cluster, full, edges, shape.shifted, shape.masked, at_once,
+                   max(1, _THREADS // threads), streamed)
+
+
+def _power(n: int) -> int:
+    """The least power of two that is not below n."""
+    return 1 << max(0, n - 1).bit_length()
+
+
+def _threads(vectors: int, most: int, few: bool) -> int:
+    """Whole warps for the vectors of one block: about 256 threads, more where rows are few, or too long for these."""
+    rounds = -(-vectors // _THREADS) if few else max(1, round(vectors / 256))
+    rounds = min(rounds, most)
+    return min(_THREADS, _WARP * -(-vectors // (_WARP * rounds)))
+
+
+def _cluster(shape: Shape, size: int, multiprocessors: int) -> int:
+    """Blocks that share a row of ``size`` bytes of registers: as few as can hold it, more where rows are few."""
+    needed = next((n for n in (1, 2, 4, 8) if size <= n * _PART), 8)
+    room = multiprocessors // max(1, shape.rows)
+    spread = 1
+    while spread < 8 and 2 * spread <= room and size >= 2 * spread * _SPLIT * 2:
+        spread *= 2
+    return max(needed, spread)
+
+
+def widest(bits: int, starts: tuple[int, ...], pitches: tuple[int, ...], *, alike: bool) -> tuple[int, bool]:
+    """(elements of one access, whether rows are shifted) for rows that begin at these places, in elements.
+
+    ``starts``: of each array, elements from a multiple of 16 bytes to its first.  ``pitches``: the distances of rows.
+    ``alike``: each array has one distance, in the order of the arrays.  Rows may begin anywhere if all begin alike.
+    """
+    most = max(1, 128 // bits)
+    whole = math.gcd(most, *starts, *pitches)
+    if whole == most or not alike:
+        return whole, False
+    first = pitches[0] if pitches else 0
+    shifted = math.gcd(most, *starts, *(p - first for p in pitches))
+    return (shifted, True) if shifted > whole else (whole, False)

@@ -1,0 +1,118 @@
+"""Gradients of RMSNorm and LayerNorm in the simulator: against float64, clean, into poison, the same bits again."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import moye as mo
+from cases.row_arrays import DTYPES, Layouts, drawn_shape
+from moye.kernels import layer_norm_backward, rms_norm_backward
+from moye.kernels.rows import RowPlan
+
+bf16 = ml_dtypes.bfloat16
+BOUND = {np.dtype(np.float64): 1e-13, np.dtype(np.float32): 2e-6, np.dtype(np.float16): 2e-3, np.dtype(bf16): 1e-2}
+
+
+def wide(x):
+    return np.asarray(x).astype(np.float64)
+
+
+def close(found, want):
+    assert np.abs(wide(found) - want).max() <= BOUND[found.dtype] * max(1, np.abs(want).max())
+
+
+def backward(rng, where, dtype, *, centred, plan=None, wanted=(True, True), weighted=True, summed=True, kind=None):
+    """One call with all checks on, each gradient compared; gives the gradients."""
+    columns, acc = Layouts(where.shape[-1:]), np.float64 if dtype == np.float64 else np.float32
+    x, dout, dsummed = (where.normal(rng, dtype, kind) for _ in range(3))
+    weight, dx = columns.normal(rng, dtype), where.make(rng, dtype, kind)
+    dweight, dbias = (columns.make(rng, dtype) if want else None for want in wanted)
+    h = wide(x)
+    mean = h.mean(-1, keepdims=True) if centred else np.zeros_like(h[..., :1])
+    rstd = 1 / np.sqrt(((h - mean) ** 2).mean(-1, keepdims=True) + 0.01)
+    statistics = [t[..., 0].astype(acc) for t in ((rstd, mean) if centred else (rstd,))]
+    with mo.checking() as reports:
+        (layer_norm_backward if centred else rms_norm_backward)(
+            dx, dout, x, weight if weighted else None, *statistics, dweight=dweight, dbias=dbias,
+            dsummed=dsummed if summed else None, offset=0.5, plan=plan)
+    for report in reports:
+        assert report.ok, report
+    hat, g = (h - mean) * rstd, wide(dout)
+    inner = g * (wide(weight) + 0.5) if weighted else g
+    across = inner.mean(-1, keepdims=True) if centred else 0
+    want = rstd * (inner - across - hat * (inner * hat).mean(-1, keepdims=True))
+    close(dx, want + wide(dsummed) if summed else want)
+    rows = tuple(range(h.ndim - 1))
+    for found, wanted_sum in ((dweight, (g * hat).sum(rows)), (dbias, g.sum(rows))):
+        if found is not None:
+            close(found, wanted_sum)
+    return [t for t in (dx, dweight, dbias) if t is not None]
+
+
+@pytest.mark.parametrize("centred", [False, True])
+@pytest.mark.parametrize("columns", [1, 37, 520, 1101])
+@pytest.mark.parametrize("dtype", [np.float32, bf16])
+def test_lengths(dtype, columns, centred):
+    backward(np.random.default_rng(columns), Layouts((9, columns)), dtype, centred=centred, kind="C")
+
+
+SHIFTED = {"edges": 6, "shifted": True}
+PLANS = {"a cluster": (RowPlan(4, 64, cluster=2, rounds=2, **SHIFTED), (19, 777)),
+         "two at once": (RowPlan(4, 32, rounds=2, at_once=2, full=2), (33, 256)),
+         "side by side": (RowPlan(4, 4, rows=8, rounds=3, **SHIFTED), (100, 45)),
+         "streamed": (RowPlan(4, 64, cluster=2, rounds=2, streamed=True, **SHIFTED), (70, 777))}
+
+
+@pytest.mark.parametrize("centred", [False, True])
+@pytest.mark.parametrize("kind", PLANS)
+def test_plans(kind, centred, monkeypatch):
+    """Every way to share a row, with blocks that take several; and twice the same bits."""
+    monkeypatch.setattr(mo, "multiprocessors", lambda _: 4)
+    plan, shape = PLANS[kind]
+    found, again = (backward(np.random.default_rng(1), Layouts(shape), np.float32, centred=centred, plan=plan, kind="C")
+                    for _ in range(2))
+    assert all(np.array_equal(x, y) for x, y in zip(found, again, strict=True))
+
+
+def drawn(seed):
+    """A call with arrays of drawn layouts and dtypes, and with or without each of its options."""
+    rng = np.random.default_rng(seed)
+    where, dtype = Layouts(drawn_shape(rng)), DTYPES[rng.integers(4)]
+    backward(rng, where, dtype, centred=bool(rng.integers(2)), wanted=(rng.integers(2) > 0, rng.integers(2) > 0),
+             weighted=bool(rng.integers(4)), summed=bool(rng.integers(2)))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_drawn(seed):
+    drawn(seed)
+
+
+def test_no_rows():
+    """Sums of nothing are zero."""
+    x, rstd, dweight = np.zeros((0, 40), np.float32), np.zeros(0, np.float32), np.full(40, np.nan, np.float32)
+    rms_norm_backward(x, x, x, None, rstd, dweight=dweight)
+    assert (dweight == 0).all()
+
+
+def test_in_place_and_repeated():
+    """dx takes the place of dout; the third call is a repeated one."""
+    rng = np.random.default_rng(0)
+    for _ in range(4):
+        x, dout = (rng.standard_normal((5, 64)).astype(np.float32) for _ in range(2))
+        rstd, dweight = np.ones(5, np.float32), np.full(64, np.nan, np.float32)
+        want = dout - x * (x * dout).mean(1, keepdims=True)
+        sums = (dout * x).sum(0)
+        rms_norm_backward(dout, dout, x, None, rstd, dweight=dweight)
+        assert np.allclose(dout, want, atol=1e-5) and np.allclose(dweight, sums, atol=1e-5)
+
+
+def test_refused():
+    x, rstd = np.zeros((4, 8), np.float32), np.zeros(4, np.float32)
+    with pytest.raises(mo.ArgumentError, match="rstd holds float64, and may hold float32"):
+        rms_norm_backward(x, x, x, None, rstd.astype(np.float64))
+    with pytest.raises(mo.ArgumentError, match=r"rms_norm_backward: dweight has shape \(4,\), and must have \(8,\)"):
+        rms_norm_backward(x, x, x, None, rstd, dweight=rstd)
+    with pytest.raises(mo.ArgumentError, match="layer_norm_backward: mean is a NoneType, and must be an array"):
+        layer_norm_backward(x, x, x, None, rstd, None)

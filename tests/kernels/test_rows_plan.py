@@ -1,0 +1,58 @@
+"""The rule by which threads share rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from moye.kernels.rows import Shape, row_plan
+from moye.kernels.rows.plan import widest
+
+
+@pytest.mark.parametrize("rows, columns, bits, lanes, side, rounds, cluster, at_once", [
+    (16384, 64, 16, 8, 16, 1, 1, 1), (16384, 1024, 16, 32, 4, 4, 1, 1), (16384, 4096, 16, 256, 1, 2, 1, 2),
+    (16384, 8192, 16, 256, 1, 4, 1, 1), (16384, 4096, 32, 256, 1, 4, 1, 1), (16384, 32768, 16, 1024, 1, 4, 1, 1),
+    (1024, 131072, 16, 1024, 1, 4, 4, 1), (128, 262144, 32, 1024, 1, 8, 8, 1), (1, 8192, 16, 1024, 1, 1, 1, 1),
+    (1, 65536, 16, 1024, 1, 2, 4, 1)])
+def test_the_rule(rows, columns, bits, lanes, side, rounds, cluster, at_once):
+    plan = row_plan(Shape(rows, columns, bits))
+    assert (plan.lanes, plan.rows, plan.rounds, plan.cluster, plan.at_once) == (lanes, side, rounds, cluster, at_once)
+    assert plan.whole and not plan.streamed
+
+
+@pytest.mark.parametrize("columns, clusters, streamed", [
+    (262144, True, False), (262148, True, True), (32768, False, False), (32772, False, True)])
+def test_what_no_registers_hold_is_streamed(columns, clusters, streamed):
+    assert row_plan(Shape(64, columns, 32), clusters=clusters).streamed is streamed
+
+
+def test_every_element_has_a_thread():
+    """Drawn shapes: the vectors of all rounds and the edges cover a row of any alignment, and blocks are legal."""
+    rng = np.random.default_rng(0)
+    for _ in range(3000):
+        bits = int(rng.choice([16, 32, 64]))
+        width = int(2 ** rng.integers(0, 8 - int(np.log2(bits)) + 1))
+        columns, shifted = int(2 ** rng.uniform(0, 20)), bool(rng.integers(2) and width > 1)
+        masked = bool(rng.integers(2)) and not shifted
+        shape = Shape(int(2 ** rng.uniform(0, 16)), columns, bits, width, shifted, masked, int(rng.integers(1, 4)))
+        plan = row_plan(shape, clusters=bool(rng.integers(2)))
+        assert plan.threads <= 1024 and plan.threads % 32 == 0 and plan.cluster in (1, 2, 4, 8)
+        assert plan.rows == 1 or plan.lanes in (1, 2, 4, 8, 16, 32)
+        each = plan.lanes * plan.cluster
+        for lead in range(width if shifted else 1):
+            vectors = -(-columns // width) if masked else max(0, columns - lead) // width
+            assert vectors <= plan.rounds * each and plan.full * each <= vectors
+            assert masked or columns - vectors * width <= plan.edges or plan.edges >= columns
+        blocks = plan.blocks(shape.rows, 132)
+        assert blocks % plan.cluster == 0
+        turns = -(-shape.rows // (plan.rows * (blocks // plan.cluster)))
+        assert turns == 1 or not shifted or (blocks // plan.cluster) % width == 0
+
+
+@pytest.mark.parametrize("starts, pitches, alike, expected", [
+    ((0, 0), (4096, 4096), True, (8, False)), ((0, 0), (4097, 4097), True, (8, True)),
+    ((0, 0), (4097, 4105), True, (8, True)), ((0, 0), (4097, 4096), True, (1, False)),
+    ((0, 4), (4096, 4096), True, (4, False)), ((0, 0), (4100, 4100), True, (8, True)),
+    ((0,), (4100, 8200), False, (4, False)), ((1,), (4097,), True, (1, False)), ((0,), (), True, (8, False))])
+def test_the_widest_access(starts, pitches, alike, expected):
+    assert widest(16, starts, pitches, alike=alike) == expected
