@@ -636,8 +636,9 @@ def explanation(code: str) -> str:
               if owner == found.code and kind == ">" and "{" not in text]
     groups = [name for name, codes in GROUPS.items() if found.code in codes]
     lines += [f"MOYE_CHECK={','.join(groups)} looks for it"] if groups else []
-    return "\n".join([*lines, f"a kernel that has it, and the line that mends it: docs/checker.md, {found.code}; in the "
-                              f"site {page_of(found.code)}"])
+    lines.append(f"a kernel that has it, and the line that mends it: docs/checker.md, {found.code}; "
+                 f"in the site {page_of(found.code)}")
+    return "\n".join(lines)
 
 
 GROUPS: dict[str, frozenset[str]] = {
