@@ -32,6 +32,10 @@ copy_kernel[(2, 3), 256](dst, src, threads)
 print("equal:", np.array_equal(dst, src))
 
 # %% [markdown]
+# The grid is 2 x 3 blocks, and `mo.block_idx()` says which one this is, as `tl.program_id` does. Each block has 256
+# threads, and the same code runs in each of them; `mo.thread_idx().x` is its number. The hardware runs threads in
+# groups of 32, the *warps*: an instruction is carried out for all 32 at once, a load too.
+#
 # Three verbs do the work, and two of them move nothing:
 #
 # * `mo.tile(src, (32, 32), (bx, by))` is a **view**: the tile of this block. It is `tensor[32*bx : 32*bx+32, ...]`,
@@ -101,6 +105,10 @@ print("clean:", report.ok, " equal:", np.array_equal(dst, src))
 print(report.table())
 
 # %% [markdown]
+# `get_slice(thread)` is the part of a thread; `partition_S` and `partition_D` give its elements of the source and of
+# the destination. In the comments, `CPY` is what one instruction moves, and `CPY_M` and `CPY_N` say how often it is
+# repeated along each mode.
+#
 # `UniversalCopy(mo.uint128)` is the *atom*, one instruction of 16 bytes. A tiled copy repeats it over threads and
 # values. A warp now moves 512 bytes with a request, in 16 sectors: still the ideal.
 #

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 4. Races, and how they are found
 #
-# Threads of a block run in any order. If one writes what another one reads, and nothing orders the two, the result
+# The warps of a block run in any order. If one writes what another one reads, and nothing orders the two, the result
 # depends on luck. That is a *race*. In Triton you rarely meet one, because the compiler places the barriers. Here you
 # place them, so you need to know when one is missing. On a GPU the wrong kernel often gives the right result, until it
 # does not.

@@ -123,6 +123,11 @@ def step_3(A, B, C, run):
     return run(tiled)[(A.shape[0] // 32, B.shape[0] // 32), 1024](A, tile, copy, B, tile, copy, C, mma)
 
 # %% [markdown]
+# What is new in the kernel: `partition_A`, `partition_B` and `partition_C` give a thread the rows of A, the rows of B
+# and the elements of C that it multiplies, as `partition_S` did for copies. `make_fragment_C` makes registers of that
+# shape: the sums. `mo.gemm(mma_C, tCsA, tCsB, tCrC)` adds the products to them. In the comments, `MMA` is one
+# instruction, here one multiply-add.
+#
 # Global memory is asked for a sixteenth of what it was. But each multiply-add still reads two numbers, from shared
 # memory now. A multiprocessor can start four multiply-adds for one request to shared memory, so shared memory is what
 # it waits for.
