@@ -75,6 +75,16 @@ def test_the_kernels_of_the_manual_are_those_of_the_examples(name, example):
         ROOT / "examples" / f"{example}.py", "matmul_kernel")
 
 
+def test_each_chapter_names_its_puzzles():
+    """The sections of docs/puzzles.md are in the order of the chapters."""
+    sections = re.split(r"^## ", (ROOT / "docs" / "puzzles.md").read_text(), flags=re.MULTILINE)[1:]
+    numbers = [[int(number) for number in re.findall(r"^### (\d+)\.", text, re.MULTILINE)] for text in sections]
+    assert len(sections) == len(CHAPTERS)
+    for path, (first, *rest) in zip(CHAPTERS, numbers, strict=True):
+        named = f"[Puzzles {first} to {rest[-1]}]" if rest else f"[Puzzle {first}]"
+        assert named in path.with_suffix(".md").read_text() and f"`moye puzzles start {first}`" in path.read_text()
+
+
 def test_there_are_pages_for_chapters_alone():
     assert {path.stem for path in CHAPTERS} == {path.stem for path in make_learn.FOLDER.glob("[0-9]*.md")}
 
