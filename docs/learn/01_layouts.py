@@ -79,6 +79,16 @@ mo.draw(rows, thr="(2,4):(4,1)", val="(1,1)")
 # %% [markdown]
 # `T5` is thread 5. Each thread has an element in each (2, 4) tile: four in all, `V0` to `V3` in the picture.
 #
+# For a kernel, the same is written down as a *tiled copy*: an instruction, the threads, and the values that each has
+# side by side. Chapter 2 uses one. With two values below each other for each of 2 x 4 threads, the tile is 4 x 4:
+
+# %%
+atom = mo.CopyAtom(mo.UniversalCopy(mo.float32), mo.float32)
+copy = mo.make_tiled_copy(atom, mo.make_layout((2, 4)), mo.make_layout((2, 1)))
+print(copy)
+mo.draw(rows, thr="(2,4)", val="(2,1)")
+
+# %% [markdown]
 # ## Composition
 #
 # All of this is one operation underneath: composition, `composition(A, B)(c) == A(B(c))`. A second layout picks

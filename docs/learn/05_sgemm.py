@@ -160,6 +160,9 @@ def step_5(A, B, C, run):
     return run(tiled)[(A.shape[0] // 128, B.shape[0] // 128), 256](A, tile, copy, B, tile, copy, C, mma)
 
 # %% [markdown]
+# By hand, `mo.fragment((8, 8), mo.float32)` makes such registers, and `mo.make_fragment_like(t)` those for a tensor
+# `t`; two loops of `mo.static_range(8)` would be the products.
+#
 # This is the largest step. The accumulators take 64 registers of each thread, and that is why no larger tile is used.
 #
 # ## Step 6: copies of 16 bytes

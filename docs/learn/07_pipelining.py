@@ -255,6 +255,10 @@ report.timeline()
 # A stage that is not switched, a wait that is too weak, a copy into a stage that is still being read: these are D2, D4
 # and V1 of [the checker](../checker.md). Each has an example that is made of this kernel.
 #
+# With three stages and more, a thread has several tiles under way, and must not wait for all of them.
+# `mo.cp_async_commit()` ends a *group* of copies, and `mo.cp_async_wait(1)` waits until at most one group is left, the
+# newest.
+#
 # `mo.Pipeline(stages)` keeps the indices and the waits for you, as in step 9 of [the SGEMM](05_sgemm.md).
 #
 # ## What you have now
