@@ -80,7 +80,7 @@ print(report.lints[0])
 
 # %% [markdown]
 # The result is the same, and each request touches 32 sectors: an eighth of each is used. On a GPU this copy would be
-# about as many times slower. The kernel did not change. Only a layout did, and the checker says so without a GPU.
+# several times slower. The kernel did not change. Only a layout did, and the checker says so without a GPU.
 #
 # ## Wider copies
 #

@@ -163,7 +163,8 @@ def step_5(A, B, C, run):
 # By hand, `mo.fragment((8, 8), mo.float32)` makes such registers, and `mo.make_fragment_like(t)` those for a tensor
 # `t`; two loops of `mo.static_range(8)` would be the products.
 #
-# This is the largest step. The accumulators take 64 registers of each thread, and that is why no larger tile is used.
+# This is the largest step. The sums take 64 registers of each thread, of 255 at most, so tiles cannot grow much
+# further.
 #
 # ## Step 6: copies of 16 bytes
 #
