@@ -52,6 +52,7 @@ from moye.passes.wgmma_registers import settle
 from moye.runtime.arguments import Call
 from moye.runtime.arrays import ArrayInfo, describe
 from moye.runtime.guards import Check, compile_guards, leaves_32_bits
+from moye.runtime.shown import program_html
 
 if TYPE_CHECKING:
     from moye.cuda.compiler.nvrtc import Compiled
@@ -102,6 +103,9 @@ class Program:
         with suppress(MoyeError):                       # where ptxas would have to be asked again, and cannot be
             told += [f"{self.registers} registers", f"{self.spills} bytes spilled" if self.spills else ""]
         return f"{', '.join(filter(None, [*told, f'{self.smem} bytes of shared memory']))}>"
+
+    def _repr_html_(self) -> str:
+        return program_html(self.printed.name, self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Everything except the trace and what is loaded on devices, because these belong to their process."""
