@@ -75,7 +75,7 @@ ALONE = {
         "kernels.attention.sm80.host", "kernels.attention.sm90.host", "kernels.attention.sm90.plan"),
     "the home of public names": (
         "kernels.attention.dispatch", "kernels.gemm.dispatch", "kernels.gemm.tuned", "kernels.rows.norm",
-        "schedulers.quantisation", "tensor.async_stores", "tensor.smem_atoms", "torch.operators.linear",
+        "schedulers.quantisation", "tensor.async_stores", "tensor.smem_atoms", "torch.operators.linear", "torch.operators.norms",
         "testing.host_arrays"),
 }
 

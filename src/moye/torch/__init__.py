@@ -15,7 +15,7 @@ from typing import Any
 
 from moye.torch.declare import op
 
-_SHIPPED = {"linear": "linear"}
+_SHIPPED = {"layer_norm": "norms", "linear": "linear", "rms_norm": "norms"}
 """The operators that come with moye, by name: the module of ``moye.torch.operators`` that has them."""
 
 __all__ = ["op", *_SHIPPED]
