@@ -5,6 +5,9 @@
 # make gpu-test  the tests that need a GPU, GPU_JOBS at a time; then, one by one, those that time it
 # make bench     the benchmarks that this machine can run
 # make pictures  draw docs/images and write docs/checker.md anew
+# make docs      serve the site of docs/ at http://127.0.0.1:8000, built anew when a page changes
+# make site      build it into site/; a warning is an error
+# make notebooks write the chapters of docs/learn as notebooks into build/notebooks
 # make wheel     build dist/moye-*.whl
 # make lint      ruff and mypy alone
 # make clean     remove everything that make made
@@ -18,6 +21,7 @@ GPU_JOBS ?= 15
 # A stamp is older than pyproject.toml exactly when the dependencies may have changed.
 DEMO_STAMP := $(VENV)/.stamp-demo
 TEST_STAMP := $(VENV)/.stamp-test
+SITE_STAMP := $(VENV)/.stamp-site
 # GPU machines usually bring their own torch: use the python that has it, else the venv's.
 ifneq (,$(filter gpu-test bench,$(MAKECMDGOALS)))
 GPU_PY := $(shell $(PYTHON) -c 'import torch' 2>/dev/null && echo $(PYTHON) || echo $(PY))
@@ -27,7 +31,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Some 40 tests start a Python of their own: each would compile every module of moye again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo check test gpu-test bench pictures wheel lint clean
+.PHONY: demo check test gpu-test bench pictures docs site notebooks wheel lint clean
 .DEFAULT_GOAL := test
 
 $(PY):
@@ -44,6 +48,10 @@ $(DEMO_STAMP): pyproject.toml | $(PY)
 $(TEST_STAMP): pyproject.toml | $(PY)
 	$(PY) -m pip install --quiet -e '.[test]'
 	@touch $@ $(DEMO_STAMP)
+
+$(SITE_STAMP): pyproject.toml | $(PY)
+	$(PY) -m pip install --quiet -e '.[docs]'
+	@touch $@
 
 demo: $(DEMO_STAMP)
 	$(PY) $(DEMO)
@@ -77,9 +85,18 @@ pictures: $(DEMO_STAMP)
 	$(PY) docs/make_architecture.py
 	$(PY) docs/make_checker.py
 
+docs: $(SITE_STAMP)
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs serve
+
+site: $(SITE_STAMP)
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build
+
+notebooks: | $(PY)
+	$(PY) docs/make_learn.py --notebooks build/notebooks
+
 wheel: | $(PY)
 	$(PY) -m pip wheel --quiet --no-deps --wheel-dir dist .
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

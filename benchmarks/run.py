@@ -40,6 +40,7 @@ def main():
         "gemm.py": on_hopper(),
         "pack.py": on_gpu(),
         "launch.py": on_gpu(),
+        "torch_ops.py": "" if installed("torch") else "torch is not installed",
     }
     failed = []
     for name, obstacle in obstacles.items():

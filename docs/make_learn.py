@@ -76,7 +76,8 @@ def _cell(markdown: bool, line: int, lines: list[str]) -> Cell:
 def page(path: Path) -> Page:
     """Run a chapter, in a namespace of its own, and write down what its cells show."""
     namespace: dict[str, Any] = {"__name__": "__main__", "__file__": str(path)}
-    parts, images = [f"<!-- docs/make_learn.py makes this page of {path.name}. -->"], {}
+    parts: list[str] = []
+    images: dict[str, str] = {}
     for cell in cells(path.read_text()):
         if cell.markdown:
             parts.append(cell.text)
@@ -92,6 +93,7 @@ def page(path: Path) -> Page:
             parts.append(f"```text\n{_plain(printed)}\n```")
         if picture:
             parts.append(f"![{_words_for(value)}](images/{name})")
+    parts.append(f"<!-- docs/make_learn.py makes this page of {path.name}. -->")
     return Page("\n\n".join(parts) + "\n", images)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 
 from moye.puzzles import Page, pages
@@ -28,8 +27,8 @@ moye puzzles notebook                           # all of them as puzzles.ipynb
 ```
 
 Progress is kept in `puzzles/progress.json`, in the folder where you work. In Python,
-`moye.puzzles.check(6, "puzzles/p06_first_copy.py")` gives the verdict.
-It is made by [`mo.testing.judge`](judge.md), which judges any kernel.
+`moye.puzzles.check(6, "puzzles/p06_first_copy.py")` gives the verdict. It is made by
+[`mo.testing.judge`](judge.md), which judges any kernel.
 """
 
 
@@ -55,11 +54,7 @@ def picture(page: Page) -> str | None:
     drawn = page.picture
     if drawn is None:
         return None
-    if hasattr(drawn, "render"):
-        return str(drawn.render("svg"))
-    with tempfile.TemporaryDirectory() as folder:       # a timeline
-        drawn.save(path := Path(folder, "timeline.svg"))
-        return path.read_text(encoding="utf-8")
+    return str(drawn.render("svg") if hasattr(drawn, "render") else drawn.svg())
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import importlib
 import inspect
 import itertools
 import pkgutil
+import re
 import types
 import typing
 from functools import cache
@@ -330,11 +331,23 @@ def test_unchecked_runs_are_the_same(monkeypatch):
         table.compare(case, arguments, case.tolerance, case.sizes[-1])
 
 
+TOGETHER = 16
+"""Kernels in one source: half of the time of a small one is what each compile begins with."""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
-def test_compiled(name):
-    """Printed, and accepted by NVRTC."""
-    printed = print_kernel(traced()[name])
-    compiled = nvrtc.compile_cubin(printed.source, printed.name, "sm_90a")
-    assert compiled.spill_stores == compiled.spill_loads == 0
-    assert np.frombuffer(compiled.cubin[:4], np.uint8).tolist() == [0x7F, *b"ELF"]
+@pytest.mark.parametrize("names", [[*CASES][i:i + TOGETHER] for i in range(0, len(CASES), TOGETHER)],
+                         ids=lambda names: names[0])
+def test_compiled(names):
+    """Printed, and accepted by NVRTC, each in a namespace of its own and with its number in its name."""
+    sources = {}
+    for i, name in enumerate(names):
+        printed = print_kernel(traced()[name])
+        source, count = re.subn(rf"\b{printed.name}\(", f"k{i}_{printed.name}(", printed.source)
+        assert count == 1, f"{name}: the kernel's name is there {count} times"
+        sources[f"k{i}_{printed.name}"] = f"namespace n{i} {{ // {name}\n{source}\n}}"
+    compiled = nvrtc.compile_cubin("\n".join(sources.values()), "together", "sm_90a")
+    assert compiled.resources.keys() == sources.keys()
+    spilling = [name for name, of in compiled.resources.items() if of.spill_stores or of.spill_loads]
+    assert not spilling, f"{spilling} of {names} spill"
+    assert compiled.cubin.startswith(b"\x7fELF")

@@ -134,13 +134,13 @@ _HOME: dict[str, tuple[str, str]] = {
     "torch_op": ("moye.torch.declare", "op"),
     "resident_clusters": ("moye.runtime.compile", "resident_clusters"),
 }
-_MODULES = ("env", "errors", "hardware", "kernels", "layout", "mma", "schedulers", "testing")
+_MODULES = ("env", "errors", "hardware", "jax", "kernels", "layout", "mma", "schedulers", "testing")
 
 __all__ = ["__version__", *sorted(_HOME), *_MODULES]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
+    if name in _MODULES or name == "torch":            # not in __all__: import * would hide torch itself
         return importlib.import_module(f"moye.{name}")
     home = _HOME.get(name)
     if home is None:

@@ -2,7 +2,7 @@
 
 from typing import Any, TypeAlias
 
-from moye import env as env, errors as errors, hardware as hardware, kernels as kernels, layout as layout, mma as mma, schedulers as schedulers, testing as testing
+from moye import env as env, errors as errors, hardware as hardware, jax as jax, kernels as kernels, layout as layout, mma as mma, schedulers as schedulers, testing as testing
 from moye.atoms.bulk import (
     BulkCopy as BulkCopy,
     BulkReduce as BulkReduce,
@@ -798,6 +798,7 @@ __all__ = [
     "env",
     "errors",
     "hardware",
+    "jax",
     "kernels",
     "layout",
     "mma",

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import moye as mo
-from moye.kernels import attention
+from moye.kernels import attention, attention_backward
 from random_products import NumPy, Place, _Array, _filled, _made
 
 UNIT = {"bf16": 2.0 ** -8, "f16": 2.0 ** -11}
@@ -145,13 +145,19 @@ def run(case: Case, library: Any) -> None:
               scale=case.scale, softcap=case.softcap, **given)
     for name in arrays.keys() - {"out", "lse"}:
         assert library.same(arrays[name].memory, before[name]), f"{case}: {name} has changed"
-    _compare(case, library, arrays, table)
-    for name in ("out", "lse"):                         # nothing around the results was written
+    found = _compare(case, library, arrays, table)
+    if case.lse and not case.score:
+        _backward(case, library, arrays, found)
+    for name in ("out", "lse"):
         if name in arrays:
-            x, memory = arrays[name].x, arrays[name].memory
-            library.fill(x, math.nan)
-            _poisoned(library, x)
-            assert library.same(memory, before[name]), f"{case}: memory around {name} has changed"
+            _untouched(case, library, name, arrays[name], before[name])
+
+
+def _untouched(case: Case, library: Any, name: str, array: _Array, before: Any) -> None:
+    """Nothing around the elements was written."""
+    library.fill(array.x, math.nan)
+    _poisoned(library, array.x)
+    assert library.same(array.memory, before), f"{case}: memory around {name} has changed"
 
 
 def _poisoned(library: Any, x: Any) -> None:
@@ -164,12 +170,45 @@ def _poisoned(library: Any, x: Any) -> None:
         x.view({2: torch.int16, 4: torch.int32}[width]).fill_(-1)
 
 
-def _compare(case: Case, library: Any, arrays: dict[str, _Array], table: _Array) -> None:
-    """Results against float64, within what the rounding of weights, results and scores allows."""
+def _backward(case: Case, library: Any, arrays: dict[str, _Array], found: dict[str, Any]) -> None:
+    """Gradients against float64: the weights' and the scores' gradients are rounded, and so are the results.
+
+    The product of result and gradient that is taken off is that of the rounded result.
+    """
+    f, u, p, v = library.functions, UNIT[case.dtype], found["p"], found["v"]
+    arrays = dict(arrays, dout=_filled(library, case.dtype, case.shapes[3], case.places[3]))
+    for name, i in (("dq", 0), ("dk", 1), ("dv", 2)):
+        arrays[name] = _made(library, case.dtype, case.shapes[i], case.places[(i + 1) % 3])
+    before = {name: library.copy(arrays[name].memory) for name in ("dq", "dk", "dv")}
+    given = {name: arrays[name].x for name in ("bias", "alibi") if name in arrays}
+    attention_backward(*(arrays[name].x for name in ("dq", "dk", "dv", "dout", "q", "k", "v", "out", "lse")),
+                       causal=case.causal, window=case.window, scale=case.scale, softcap=case.softcap, **given)
+    dout, out = _wide(library, arrays["dout"].x), _wide(library, arrays["out"].x)
+    dp, size = f.einsum("bqhd,bkhd->bhqk", dout, v), f.einsum("bqhd,bkhd->bhqk", abs(dout), abs(v))
+    taken = f.moveaxis((out * dout).sum(-1), 1, 2)[..., None]
+    most = f.moveaxis((abs(out) * abs(dout)).sum(-1), 1, 2)[..., None]
+    off = 4 * f.moveaxis(found["off"][..., 0], 1, 2)[..., None]             # of a weight, relative
+    ds, slope = p * (dp - (p * dp).sum(-1)[..., None]) * found["slope"], abs(found["slope"])
+    error = u * abs(ds) + p * slope * (1.1 * u * most + off * abs(dp - taken) + 2.0 ** -20 * (size + most))
+    group, both = case.heads // case.heads_K, {}
+    both["dq"] = [f.einsum("bhqk,bkhd->bqhd", x, y) for x, y in ((ds, found["k"]), (error, abs(found["k"])))]
+    both["dk"] = [f.einsum("bhqk,bqhd->bkhd", x, y) for x, y in ((ds, found["q"]), (error, abs(found["q"])))]
+    both["dv"] = [f.einsum("bhqk,bqhd->bkhd", x, y) for x, y in ((p, dout), ((u + off) * p + 2.0 ** -25, abs(dout)))]
+    for name, (exact, bound) in both.items():
+        if name != "dq":                                # heads that share keys add up
+            exact, bound = (x.reshape(*x.shape[:2], case.heads_K, group, x.shape[3]).sum(3) for x in (exact, bound))
+        got = _wide(library, arrays[name].x)
+        wrong = ~(abs(got - exact) <= 1.1 * bound + u * abs(exact) + 1e-6)
+        assert not wrong.any(), f"{case}: {int(wrong.sum())} of {name} are off by up to {abs(got - exact).max()}"
+        _untouched(case, library, name, arrays[name], before[name])
+
+
+def _compare(case: Case, library: Any, arrays: dict[str, _Array], table: _Array) -> dict[str, Any]:
+    """Results against float64, within what the rounding of weights, results and scores allows; what gradients need."""
     f = library.functions
     q, k, v = (_wide(library, arrays[name].x) for name in "qkv")
     k, v = (x[:, :, [h // (case.heads // case.heads_K) for h in range(case.heads)]] for x in (k, v))
-    s, size, seen = _scores(case, library, arrays, table, q, k)
+    s, size, seen, slope = _scores(case, library, arrays, table, q, k)
     sink = None
     if case.sinks:
         sink = _wide(library, arrays["sinks"].x)[None, :, None, None]
@@ -194,16 +233,19 @@ def _compare(case: Case, library: Any, arrays: dict[str, _Array], table: _Array)
         apart = f.where(none, 0.0, abs(f.where(none, 0.0, found) - ref))
         limit = 1e-5 + 2.0 ** -21 * (abs(ref) + f.moveaxis(off[..., 0], 1, 2) * 2.0 ** 22)
         assert bool((apart <= limit).all()), f"{case}: lse is off by {apart.max()}"
+    return {"p": p, "q": q, "k": k, "v": v, "off": off, "slope": slope}
 
 
 def _scores(case: Case, library: Any, arrays: dict[str, _Array], table: _Array, q: Any, k: Any) -> tuple[Any, ...]:
-    """(scores, sizes of the numbers they were summed from, which count), (batch, heads, queries, keys)."""
+    """(scores, sizes of what they were summed from, which count, derivatives), each (batch, heads, queries, keys)."""
     f, scale = library.functions, 1 / math.sqrt(case.dim) if case.scale is None else case.scale
     s, size = (scale * f.einsum("bqhd,bkhd->bhqk", x, y) for x, y in ((q, k), (abs(q), abs(k))))
     row, column = library.places(case.queries)[:, None], library.places(case.keys)[None, :]
     stands = row + case.keys - case.queries
+    slope = scale + 0 * s
     if case.softcap:
         s = case.softcap * f.tanh(s / case.softcap)
+        slope = scale * (1 - (s / case.softcap) ** 2)
         size = size + case.softcap
     if case.alibi:
         slopes = _wide(library, arrays["alibi"].x)
@@ -220,7 +262,7 @@ def _scores(case: Case, library: Any, arrays: dict[str, _Array], table: _Array, 
     seen = column >= (stands - left if left is not None else 0 * stands)
     if right is not None:
         seen = seen & (column <= stands + right)
-    return s, size, seen & (s == s)
+    return s, size, seen & (s == s), slope
 
 
 def _wide(library: Any, x: Any) -> Any:

@@ -15,6 +15,7 @@ from fuzz import attention as fuzz
 from moye.kernels import attention
 from moye.kernels.attention.parts.arguments import problem_of
 from moye.kernels.attention.parts.scores import Rules
+from moye.kernels.attention.sm80 import backward, host
 from moye.kernels.attention.sm80.forward import attention_sm80_kernel
 from moye.kernels.attention.sm80.host import arguments_sm80
 from moye.kernels.attention.sm90.config import SHARED, choose
@@ -56,6 +57,19 @@ def test_a_fault_is_found(monkeypatch):
     monkeypatch.setattr(random_attention, "attention", lambda *args, **given: run(
         *args, **given | {"scale": 1.02 * (given["scale"] or case.dim ** -0.5)}))
     assert "results are off" in str(fuzz.failure(case))
+
+
+@pytest.mark.parametrize("name", ["dq", "dk", "dv"])
+def test_a_fault_of_a_gradient_is_found(monkeypatch, name):
+    case = next(case for seed in range(100) if (case := draw(random.Random(seed), most=60)).lse and not case.score)
+    run = random_attention.attention_backward
+
+    def faulty(*args, **given):
+        found = dict(zip(("dq", "dk", "dv"), run(*args, **given), strict=True))
+        found[name][0, -1, -1] = found[name][0, -1, -1] * 1.03 + 0.03
+
+    monkeypatch.setattr(random_attention, "attention_backward", faulty)
+    assert f" of {name} are off" in str(fuzz.failure(case))
 
 
 # --- rows that see nothing, and what is refused ----------------------------------------------------------------------
@@ -137,6 +151,26 @@ def test_sm80_as_compiled(dim, options):
     _, block, given = arguments_sm80(*described(dim, dim, **options))
     compiled = attention_sm80_kernel.compile(*given, block=block, arch="sm_80")
     assert compiled.spills == 0 and "HMMA.16816" in compiled.sass and "LDGSTS.E.BYPASS.128" in compiled.sass
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dim", [64, 128, 256])
+@pytest.mark.parametrize("kernel", ["keys", "queries"])
+def test_gradients_as_compiled(monkeypatch, kernel, dim):
+    problem, (out, q, k, v) = described(dim, dim, causal=True)
+    lse = mo.TensorLike(mo.float32, (2, 8, 4096), (8 * 4096, 4096, 1))
+    calls = []
+    for name in ("row_products_kernel", "keys_gradient_kernel", "queries_gradient_kernel"):
+        def launcher(grid_and_block, name=name):
+            return lambda *args: calls.append((name, grid_and_block[1], args))
+        monkeypatch.setattr(host, name, type("Fake", (), {"__getitem__": lambda self, at, run=launcher: run(at)})())
+    host.launch_gradients(problem, {"q": q, "k": k, "v": v, "out": out, "dout": out, "lse": lse, "dq": q, "dk": k,
+                                    "dv": v})
+    launched = [call for call in calls if call[0].startswith(kernel)]
+    assert len(launched) == (2 if kernel == "keys" and dim == 256 else 1)
+    for name, block, args in launched:
+        compiled = getattr(backward, name).compile(*args, block=block, arch="sm_90a")
+        assert compiled.spills == 0 and "HMMA.16816" in compiled.sass
 
 
 @pytest.mark.parametrize(("dim", "dim_v"), [(64, 64), (96, 96), (128, 128), (192, 128), (192, 192), (256, 256)])

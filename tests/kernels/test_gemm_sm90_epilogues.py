@@ -119,8 +119,7 @@ GATED = {"alone": {}, "silu": {"activation": "silu"}, "bias": {"bias": "f32", "a
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("what", GATED)
-@pytest.mark.parametrize("order", "CF")
+@pytest.mark.parametrize(("what", "order"), [*zip(GATED, "CFCFC", strict=True), ("together", "F")])
 def test_gated(what, order):
     agree("bf16", 72, 72, 136, "CC" + order, gated=True, config=tile("bf16", 64, 64), **GATED[what])
     agree("bf16", 71, 41, 136, "CC" + order, gated=True, odd="CV", config=tile("bf16", 64, 64), **GATED[what])

@@ -71,7 +71,7 @@ def _fresh():
 
 
 FUNCTIONS = [plain, twice_in_a_row, fused, of_a_function, of_a_closure, configured, over_itself]
-WAYS = [(function, backend) for backend in ("eager", "aot_eager") for function in FUNCTIONS]
+WAYS = [*((function, "aot_eager") for function in FUNCTIONS), (plain, "eager"), (of_a_closure, "eager")]
 if shutil.which("g++"):                                 # its compiler takes long
     WAYS += [(function, "inductor") for function in FUNCTIONS[:2]]
 

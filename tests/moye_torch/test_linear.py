@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 import moye.torch  # noqa: E402
 from moye.errors import ArgumentError  # noqa: E402
 from moye.torch.operators.linear import _linear  # noqa: E402
-from operators import check_fake, check_one_graph, check_operator, check_reference  # noqa: E402
+from operators import check_compiled, check_fake, check_one_graph, check_operator, check_reference  # noqa: E402
 
 
 def operands(x, N, dtype=torch.float64, bias=True, grad=True):
@@ -36,6 +36,10 @@ def test_all_of_it():
 @pytest.mark.parametrize("grad", [False, True])
 def test_activations(activation, grad):
     check_reference(moye.torch.linear, (*operands((13, 8), 10, grad=grad), activation), reference)
+
+
+def test_an_activation_in_a_graph():
+    check_compiled(moye.torch.linear, (*operands((13, 8), 10), "gelu"))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])

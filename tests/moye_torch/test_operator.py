@@ -16,6 +16,15 @@ from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 import moye as mo  # noqa: E402
 from moye.errors import ArgumentError, UnsupportedError  # noqa: E402
 from moye.torch import calls, op  # noqa: E402
+from operator_kernels import (  # noqa: E402
+    add_kernel,
+    keep_alpha,
+    multiply_into,
+    numbers,
+    parts,
+    scaled_add,
+    square,
+)
 from operators import (  # noqa: E402
     check_compiled,
     check_one_graph,
@@ -24,80 +33,6 @@ from operators import (  # noqa: E402
     outcome,
     same,
 )
-
-THREADS = 128
-ran: list[str] = []
-
-
-@mo.kernel
-def add_kernel(out, x, y, alpha):
-    i = mo.block_idx().x * THREADS + mo.thread_idx().x
-    if i < mo.size(out):
-        out[i] = x[i] + alpha * y[i]
-
-
-def added(out, x, y, alpha):
-    add_kernel[mo.ceil_div(out.numel(), THREADS), THREADS](out.view(-1), x.reshape(-1), y.reshape(-1), alpha)
-
-
-@op("testing::scaled_add", autocast=torch.float16)
-def scaled_add(x: Tensor, y: Tensor, alpha: float = 1.0) -> Tensor:
-    """x + alpha * y, shapes alike."""
-    ran.append("scaled_add")
-    out = torch.empty_like(x, memory_format=torch.contiguous_format)
-    added(out, x, y, alpha)
-    return out
-
-
-def _keep_alpha(ctx, inputs, output):
-    ctx.alpha = inputs[2]
-
-
-@scaled_add.backward(setup=_keep_alpha, differentiable=True)
-def _(ctx, gradient):
-    return gradient, scaled_add(torch.zeros_like(gradient), gradient, ctx.alpha), None
-
-
-@op("testing::square")
-def square(x: Tensor) -> Tensor:
-    out = torch.zeros_like(x)
-    multiply_into(out, x, x)
-    return out
-
-
-@square.backward(setup=lambda ctx, inputs, output: ctx.save_for_backward(*inputs))
-def _(ctx, gradient):
-    out = torch.zeros_like(gradient)
-    multiply_into(out, gradient, 2 * ctx.saved_tensors[0])
-    return out
-
-
-@mo.kernel
-def multiply_kernel(out, x, y):
-    i = mo.block_idx().x * THREADS + mo.thread_idx().x
-    if i < mo.size(out):
-        out[i] += x[i] * y[i]
-
-
-@op("testing::multiply_into", mutates=("out",))
-def multiply_into(out: Tensor, x: Tensor, y: Tensor, *, times: int = 1) -> None:
-    for _ in range(times):
-        multiply_kernel[mo.ceil_div(out.numel(), THREADS), THREADS](out.view(-1), x.reshape(-1), y.reshape(-1))
-
-
-@op("testing::parts", fake=lambda xs, of, negate, name, dtype: (xs[0].new_empty(xs[0].shape[0], dtype=dtype),
-                                                               xs[0].new_empty(of)))
-def parts(xs: list[Tensor], of: int, negate: bool = False, name: str = "", dtype: torch.dtype = torch.float32
-          ) -> tuple[Tensor, Tensor]:
-    first, second = (torch.zeros(n, dtype=kind) for n, kind in ((xs[0].shape[0], dtype), (of, xs[0].dtype)))
-    for x in xs:
-        added(first, first.clone(), x.to(dtype), -1.0 if negate else 1.0)
-    return first, second
-
-
-def numbers(*shape, dtype=torch.float64, grad=True):
-    generator = torch.Generator().manual_seed(sum(shape))
-    return torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype).requires_grad_(grad)
 
 
 def test_all_of_it():
@@ -166,6 +101,30 @@ def test_a_second_gradient_is_refused_where_the_first_has_none():
             (first.sum() + x.sum()).backward()
 
 
+def test_lists_have_gradients():
+    @op("testing::sum_of", fake=lambda xs: torch.empty_like(xs[0]))
+    def sum_of(xs: list[Tensor]) -> Tensor:
+        return sum(xs)
+    sum_of.backward(lambda ctx, gradient: [gradient.clone() for _ in range(2)])
+    xs = [numbers(5), numbers(5)]
+    check_operator(sum_of, (xs,), sum)
+    first = torch.autograd.grad(sum_of(xs).sum(), xs, create_graph=True)
+    with pytest.raises(UnsupportedError, match="the backward of testing::sum_of is not differentiable"):
+        (first[1] * xs[1]).sum().backward()
+
+
+def test_exported():
+    class Model(torch.nn.Module):
+        def forward(self, x, y):
+            return scaled_add(x, y, 2.0) * 2
+    x, y = numbers(4, 6, grad=False), numbers(4, 6, grad=False)
+    rows = torch.export.Dim("rows")
+    program = torch.export.export(Model(), (x, y), dynamic_shapes=({0: rows}, {0: rows}))
+    assert any("testing.scaled_add" in str(node.target) for node in program.graph.nodes)
+    x, y = numbers(7, 6, grad=False), numbers(7, 6, grad=False)
+    assert program.module()(x, y).equal(scaled_add(x, y, 2.0) * 2)
+
+
 def test_without_a_backward():
     x = numbers(20)
     no_gradient = op("testing::no_gradient")(square.function)
@@ -214,7 +173,7 @@ def test_without_the_private_functions_of_torch(monkeypatch):
     """Calls go through the dispatcher then, and mean the same."""
     monkeypatch.setattr(calls, "_watchers", dict)
     plain = op("testing::plain_add")(scaled_add.function)
-    plain.backward(scaled_add._gradient, setup=_keep_alpha, differentiable=True)
+    plain.backward(scaled_add._gradient, setup=keep_alpha, differentiable=True)
     assert "_function" not in plain._call.__code__.co_freevars
     arguments = (numbers(9), numbers(9), 2.0)
     same(outcome(plain, arguments), outcome(scaled_add, arguments), "through the dispatcher")
@@ -258,22 +217,29 @@ def test_launches_do_nothing_while_shapes_are_asked_for():
     def product(A: Tensor, B: Tensor) -> Tensor:
         C = A.new_empty(A.shape[0], B.shape[0])
         mo.kernels.gemm(A, B, C)
-        add_kernel.launch(C, A, B, 1.0, grid=(C.shape[0], 1), block=(C.shape[1],), smem=C.shape[0]) if C.is_meta else 0
+        if C.is_meta:                                   # never on memory: these launches would be wrong
+            add_kernel[C.shape[0], 0](C)
+            add_kernel.launch(C, grid=(C.shape[0], 1), block=0)
+            add_kernel.launch(C, grid=C.shape[0], block=0, stream=7)
         return C
-    assert product(torch.empty(3, 4, device="meta"), torch.empty(5, 4, device="meta")).shape == (3, 5)
+    for way in (product, product.overload, torch.compile(product, dynamic=True, fullgraph=True, backend="eager")):
+        assert way(torch.empty(3, 4, device="meta"), torch.empty(5, 4, device="meta")).shape == (3, 5)
     A, B = numbers(3, 4, grad=False), numbers(5, 4, grad=False)
     assert product(A, B).allclose(A @ B.T)
 
 
 def test_a_function_that_asks_for_memory_needs_a_fake():
     @op("testing::described")
-    def described(x: Tensor) -> Tensor:
+    def described(x: Tensor, n: int = 2) -> Tensor:
         return torch.empty(mo.describe(x).shape)
     x = torch.empty(3)
     with pytest.raises(Exception, match=r"described needs a fake function, .*FakeTensor has no memory"):
         torch.compile(described, fullgraph=True, backend="eager")(x)
-    described.fake(torch.empty_like)
-    assert torch.compile(described, fullgraph=True, backend="eager")(x).shape == (3,)
+
+    @described.fake
+    def _(x, n):
+        return x.new_empty(3 * n // 2)
+    assert torch.compile(described, fullgraph=True, backend="eager")(x).shape == (3,)       # n is left out by torch
 
 
 def test_a_result_is_a_new_tensor():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,9 @@ import pytest
 import moye as mo
 from moye.cuda.printing import printer
 from moye.dtypes import ALL
+from moye.errors import ArgumentError
 from moye.ir import ops
+from moye.runtime import compile
 from moye.runtime.arguments import classify
 from moye.runtime.compile import compile_program
 
@@ -36,6 +39,31 @@ def test_overlapping_and_other_arguments_are_compiled_at_once(monkeypatch):
     monkeypatch.setattr(printer, "print_kernel", print_kernel)
     overlapping = compile_program(spec, "sm_90a", restrict=False)
     assert "__restrict__" not in overlapping.source and "__restrict__" in inner[1].source
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_nobody_looks_for_garbage_while_a_kernel_is_traced(on, monkeypatch):
+    """Another thread may trace meanwhile, and a trace may fail; afterwards the collector is as it was."""
+    like, real, seen = mo.TensorLike(mo.float32, (1024,)), compile.trace, []
+
+    def trace(*args, **options):
+        seen.append(gc.isenabled())
+        if len(seen) == 1:
+            twice.trace(like, like, block=160 + 32 * on)   # not traced before
+            seen.append(gc.isenabled())
+            raise ArgumentError("on purpose")
+        return real(*args, **options)
+
+    monkeypatch.setattr(compile, "trace", trace)
+    if not on:
+        gc.disable()
+    try:
+        with pytest.raises(ArgumentError, match="on purpose"):
+            twice.trace(like, like, block=96)
+        assert seen == [False, False, False]
+        assert gc.isenabled() == on
+    finally:
+        gc.enable()
 
 
 # --- arguments that overlap, without a launch ------------------------------------------------------------------------

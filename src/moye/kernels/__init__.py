@@ -5,7 +5,7 @@ In: arrays of any library that moye takes.  Out: results written into the output
     from moye.kernels import gemm; gemm(A, B, C)      # C = A @ B.T
 """
 
-from moye.kernels.attention.dispatch import attention
+from moye.kernels.attention.dispatch import attention, attention_backward
 from moye.kernels.embedding import embedding, embedding_backward
 from moye.kernels.gated import geglu, geglu_backward, swiglu, swiglu_backward
 from moye.kernels.gemm.dispatch import gemm
@@ -21,13 +21,19 @@ from moye.kernels.moves import permute, transpose
 from moye.kernels.pack import packed
 from moye.kernels.reductions import reduce
 from moye.kernels.rope import rope
+from moye.kernels.rows.cross_entropy import cross_entropy, cross_entropy_backward
+from moye.kernels.rows.linear_cross_entropy import linear_cross_entropy
 from moye.kernels.rows.norm import layer_norm, rms_norm
 from moye.kernels.rows.norm_backward import layer_norm_backward, rms_norm_backward
+from moye.kernels.rows.softmax import log_softmax, log_softmax_backward, softmax, softmax_backward
 from moye.kernels.scans import cumsum
+from moye.kernels.top_k import top_k
 
 __all__ = [
-    "TensorConfig", "TileConfig", "WarpgroupConfig", "attention", "cumsum", "embedding", "embedding_backward",
-    "geglu", "geglu_backward", "gemm", "gemm_simt", "gemm_sm80", "gemm_sm90", "grouped_gemm_sm90", "layer_norm",
-    "layer_norm_backward", "packed", "permute", "reduce", "rms_norm", "rms_norm_backward", "rope", "swiglu",
-    "swiglu_backward", "transpose", "tuned_gemm_simt", "tuned_gemm_sm90",
+    "TensorConfig", "TileConfig", "WarpgroupConfig", "attention", "attention_backward", "cross_entropy",
+    "cross_entropy_backward", "cumsum", "embedding", "embedding_backward", "geglu", "geglu_backward", "gemm",
+    "gemm_simt", "gemm_sm80", "gemm_sm90", "grouped_gemm_sm90", "layer_norm", "layer_norm_backward",
+    "linear_cross_entropy", "log_softmax", "log_softmax_backward", "packed", "permute", "reduce", "rms_norm",
+    "rms_norm_backward", "rope", "softmax", "softmax_backward", "swiglu", "swiglu_backward", "top_k", "transpose",
+    "tuned_gemm_simt", "tuned_gemm_sm90",
 ]

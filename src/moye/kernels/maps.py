@@ -2,7 +2,7 @@
 
 In: outputs, inputs, a function of register tensors.  Out: the outputs, written.
 
-    mapped("axpy", (out,), (x, y), lambda x, y: 2.0 * x + y)
+    mapped((out,), (x, y), lambda x, y: (2.0 * x + y,))
 
 All modes that memory runs through alike are one (``views.merged``), so contiguous arrays of any rank are vectors.  The
 function computes in float32, or in float64 where an array has it; with ``exact=True`` it gets the bits.

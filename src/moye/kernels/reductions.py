@@ -45,7 +45,7 @@ class Plan:
 
 
 def make_plan(fold: Fold, reduced: Sequence[views.Mode], kept: Sequence[views.Mode], info: Any, rows: bool) -> Plan:
-    """The rule.  Vectors of 16 bytes along the contiguous mode, four of them on their way in each thread.
+    """The rule.  Vectors of 16 bytes along the contiguous mode, four of them (or two) on their way in each thread.
 
     Where it is reduced (``rows``), as many lanes of a warp take an output as have four vectors each, and a whole block
     from 256 vectors on.  Else a block has 32 vectors of outputs side by side, and eight threads one below the other.
@@ -64,7 +64,8 @@ def make_plan(fold: Fold, reduced: Sequence[views.Mode], kept: Sequence[views.Mo
         vectors, lanes = elements, 32
         blocks, share = -(-outputs // (width * lanes)), THREADS // lanes * 16
     splits = max(1, min(_BLOCKS // max(blocks, 1), vectors // share, 1 << 12)) if blocks < _BLOCKS // 2 else 1
-    return Plan(fold, width, 4, contiguous[0].extent % width == 0, lanes, splits, len(reduced), compute)
+    each = 4 // len(fold.parts)                           # states of two parts are longer to join, and take registers
+    return Plan(fold, width, each, contiguous[0].extent % width == 0, lanes, splits, len(reduced), compute)
 
 
 @mo.jit

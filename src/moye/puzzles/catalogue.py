@@ -31,6 +31,8 @@ CHAPTERS = (("Layouts, seen", 1), ("A copy", 6), ("Shared memory and banks", 10)
             ("TMA and mbarriers", 30), ("Warpgroups and roles", 33), ("Attention in steps", 35), ("Clusters", 38),
             ("All in one kernel", 40))
 """The chapters and the number of the first puzzle of each."""
+_SHOWN = 24
+"""The lines of a timeline that a terminal gets."""
 _HOLE = re.compile(r"^(?P<indent>\s*)(?P<code>.*?)\s*#\? ?(?P<hole>.*)$")
 
 
@@ -95,7 +97,10 @@ class Page:
     def text_picture(self) -> str:
         """The picture for a terminal."""
         drawn = self.picture
-        return f"{drawn.render('text') if hasattr(drawn, 'render') else drawn}".rstrip() + "\n"
+        if hasattr(drawn, "render"):
+            return f"{drawn.render('text').rstrip()}\n"
+        lines = str(drawn.text()).rstrip().splitlines()
+        return "\n".join([*lines[:_SHOWN], *(["..."] if len(lines) > _SHOWN else [])]) + "\n"
 
     def _upper(self) -> str:
         return self.path.read_text(encoding="utf-8").partition(MARK)[0].rstrip() + "\n"

@@ -61,6 +61,27 @@ class TensorLike:
         return ArrayInfo(self.align, self.shape, strides, self.dtype, None, True, "spec")
 
 
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Memory that another program hands over as an array: dense, the last mode contiguous; ``device`` None is the host.
+
+    Whoever makes it keeps the memory alive.  Launches go to the stream of ``driver.on_stream``.
+    """
+
+    ptr: int
+    shape: tuple[int, ...]
+    dtype: DType
+    device: int | None
+    writable: bool = True
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        return _compact(self.shape)
+
+    def info(self) -> ArrayInfo:
+        return ArrayInfo(self.ptr, self.shape, _compact(self.shape), self.dtype, self.device, self.writable, "memory")
+
+
 _new = tuple.__new__                                    # half the time of ArrayInfo(...), on the launch path
 Describe = Callable[[Any], ArrayInfo | None]
 
@@ -75,8 +96,8 @@ def describe(obj: Any) -> ArrayInfo | None:
 
 def _reader(cls: type) -> Describe:
     """How to read instances of a class; this is decided once per class."""
-    if issubclass(cls, TensorLike):
-        return TensorLike.info
+    if issubclass(cls, (TensorLike, Memory)):
+        return cls.info
     for base in cls.__mro__:
         package = base.__module__.partition(".")[0]
         if base is np.ndarray:
@@ -193,9 +214,11 @@ def _torch(obj: Any) -> ArrayInfo:
             raise RuntimeError("its pointer is null")
         return _new(ArrayInfo, (pointer, shape, obj.stride(), dtype, device, True, "torch"))
     except RuntimeError as error:                       # sparse, fake and functional tensors have no memory to point to
-        kind = "a nested tensor" if getattr(obj, "is_nested", False) else str(error).splitlines()[0]
+        kind = "a nested tensor" if getattr(obj, "is_nested", False) else str(error).splitlines()[0].partition(". ")[0]
+        traced = type(obj).__name__ in ("FakeTensor", "FunctionalTensor")
         raise ArgumentError(f"a torch tensor of class {type(obj).__name__} has no memory that a kernel could use "
-                            f"({kind})") from error
+                            f"({kind})", hint="@mo.torch_op makes an operator of the function that launches, and "
+                            "torch.compile takes it" if traced else None) from error
 
 
 def _torch_dtype(obj: Any) -> DType:

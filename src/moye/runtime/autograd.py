@@ -45,7 +45,7 @@ def require_untracked(kernel: str, dirty: Tensors) -> None:
         if getattr(tensor, "requires_grad", False) and grad_enabled():
             kind = "a leaf that requires grad" if tensor.is_leaf else "a tensor that requires grad"
             raise ArgumentError(f"{kernel} writes argument {name!r}, {kind}, and autograd would not know of it",
-                                hint="launch it under torch.no_grad(), or in the forward of a torch.autograd.Function")
+                                hint="launch it under torch.no_grad(), or in an operator with a backward: @mo.torch_op")
 
 
 def mark(dirty: Tensors) -> None:

@@ -9,11 +9,14 @@ In: a kernel function and classified arguments.  Out: ``Specialised`` (the Func,
 
 from __future__ import annotations
 
+import gc
 import re
 import sys
+import threading
 import types
 import warnings
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -198,7 +201,34 @@ def _program(cls: type[Program], values: dict[str, Any]) -> Program:
     return cls(**values)
 
 
+_pauses = threading.Lock()
+_paused = 0
+_collecting = False
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Nobody looks for garbage, because a trace makes many objects and nearly all of them stay.
+
+    Looking at them again and again is a tenth of a first launch.  The last of several threads lets the collector go on.
+    """
+    global _paused, _collecting
+    with _pauses:
+        if not _paused:
+            _collecting = gc.isenabled()
+            gc.disable()
+        _paused += 1
+    try:
+        yield
+    finally:
+        with _pauses:
+            _paused -= 1
+            if not _paused and _collecting:
+                gc.enable()
+
+
 @deeply
+@_uncollected()
 def specialise(function: types.FunctionType, call: Call, block: Dim3, cluster: Dim3 = (1, 1, 1)) -> Specialised:
     """Trace, clean and verify a kernel for these specs."""
     show = env.show()

@@ -145,9 +145,9 @@ class Kernel:
         ``dependent`` (sm_90): the launch may begin while those before it on the stream still run.  What they wrote is
         there after ``mo.griddepcontrol_wait()``; without a call of that, the kernel may not touch their arrays.
         """
-        if prepare.skipping():
-            return
         if stream is not None:
+            if prepare.skipping():
+                return
             self._run(classify(self.signature, args, kwargs), dim3(grid, "grid"), dim3(block, "block"),
                       dim3(cluster, "cluster"), stream, more_smem(smem), dependent)
             return
@@ -155,6 +155,8 @@ class Kernel:
         try:
             launcher = self._launchers[config]
         except (KeyError, TypeError):
+            if prepare.skipping():                      # the grid may be of symbols
+                return
             launcher = self._keep(config, (dim3(grid, "grid"), dim3(block, "block"), dim3(cluster, "cluster"),
                                            more_smem(smem), bool(dependent)))
         launcher(*args, **kwargs)

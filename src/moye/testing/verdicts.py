@@ -51,6 +51,8 @@ def status_of(code: str) -> str:
     """The status that a class of defects (``Finding.code``) has."""
     if code in ("F4", "G4", "F3", "F5", "F2"):
         return "deadlock"
+    if code[:1] in ("D", "E") and code in GROUPS["copies"]:
+        return "copies"
     for group, status in (("bounds", "out of bounds"), ("alignment", "misaligned"), ("overflow", "overflow"),
                           ("asserts", "assertion"), ("uninitialised", "uninitialised")):
         if code in GROUPS[group]:

@@ -15,7 +15,12 @@ from typing import Any
 
 from moye.torch.declare import op
 
-_SHIPPED = {"layer_norm": "norms", "linear": "linear", "rms_norm": "norms"}
+_FAMILIES = {
+    "gated": ("geglu", "swiglu"), "linear": ("linear",), "moves": ("embedding", "permute", "rope"),
+    "norms": ("layer_norm", "rms_norm"), "reductions": ("cumsum", "reduce", "top_k"),
+    "softmax": ("cross_entropy", "linear_cross_entropy", "log_softmax", "softmax"),
+}
+_SHIPPED = {name: family for family, names in _FAMILIES.items() for name in names}
 """The operators that come with moye, by name: the module of ``moye.torch.operators`` that has them."""
 
 __all__ = ["op", *_SHIPPED]

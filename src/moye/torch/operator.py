@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, overload
 
 import torch
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from moye.errors import ArgumentError, UnsupportedError
 from moye.runtime.prepare import launch_nothing
@@ -25,6 +26,8 @@ from moye.torch.calls import eager
 
 F = TypeVar("F", bound=Callable[..., Any])
 DEVICES = ("CPU", "CUDA")
+# A graph passes tensors of the strides that it was traced with: views of them, and fake results, depend on them.
+_TAGS = (torch.Tag.pt2_compliant_tag, getattr(torch.Tag, "needs_exact_strides", torch.Tag.needs_fixed_stride_order))
 _defined: dict[str, Operator] = {}
 
 
@@ -105,7 +108,7 @@ class Operator:
             old._library._destroy()
         library = torch.library.Library(space, "FRAGMENT")
         self._library: Any = library
-        library.define(f"{word}{self.schema}", tags=(torch.Tag.pt2_compliant_tag,))
+        library.define(f"{word}{self.schema}", tags=_TAGS)
         _defined[self.name] = self
         defined: Any = getattr(getattr(torch.ops, space), word).default
         for device in DEVICES:
@@ -132,8 +135,9 @@ class Operator:
         """The result on tensors without memory; what returns nothing does nothing there."""
         if not self.overload._schema.returns:
             return None
-        if self._fake is not None:
-            return self._fake(*args, **kwargs)
+        if self._fake is not None:                      # torch leaves out arguments that have their default
+            places = [a for a in self.overload._schema.arguments if not a.kwarg_only and a.name not in kwargs]
+            return self._fake(*args, *(a.default_value for a in places[len(args):]), **kwargs)
         try:
             with launch_nothing():
                 return self.function(*args, **kwargs)
@@ -224,13 +228,12 @@ class _Once(torch.autograd.Function):                 # type: ignore[misc]
 
 def _once(name: str, found: Any) -> Any:
     """Gradients through which no gradient goes: without this torch would take them for constants, in silence."""
-    many = found if isinstance(found, tuple) else (found,)
-    places = [i for i, x in enumerate(many) if isinstance(x, torch.Tensor) and x.is_floating_point()]
-    marked = list(many)
-    made = _Once.apply(name, *(many[i].detach().requires_grad_() for i in places))
+    leaves, spec = tree_flatten(found if isinstance(found, tuple) else (found,))
+    places = [i for i, x in enumerate(leaves) if isinstance(x, torch.Tensor) and x.is_floating_point()]
+    made = _Once.apply(name, *(leaves[i].detach().requires_grad_() for i in places))
     for i, x in zip(places, made, strict=True):
-        marked[i] = x
-    return tuple(marked)
+        leaves[i] = x
+    return tree_unflatten(leaves, spec)
 
 
 def _casting(overload: Any, dtype: Any, device: str) -> Callable[..., Any]:

@@ -31,6 +31,8 @@ from moye.errors import CompileError, MoyeError, UnsupportedError
 from moye.origin import pip_install
 
 OLDEST = 80
+_LANGUAGE = ("-std=c++17", "-minimal")
+"""Printed source has no textures and calls nothing of CUDA's runtime, and declaring them takes 4 ms a compile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,7 @@ def compile_cubin(source: str, name: str, arch: str, *, options: Sequence[str] =
                   no_cache: bool = False) -> Compiled:
     """Compile one source for one architecture; CompileError with NVRTC's log and the lines it is about."""
     arch = normalize_arch(arch)
-    flags = [f"-arch={arch}", "-std=c++17", "--ptxas-options=-v", *options]
+    flags = [f"-arch={arch}", *_LANGUAGE, "--ptxas-options=-v", *options]
     if (no_cache or env.nvrtc_no_cache()) and "--no-cache" not in flags:
         flags.append("--no-cache")
     start = time.perf_counter()
@@ -134,7 +136,7 @@ def compile_cubin(source: str, name: str, arch: str, *, options: Sequence[str] =
 def compile_ptx(source: str, name: str, arch: str, *, options: Sequence[str] = ()) -> str:
     """The PTX of one source, for the virtual architecture of ``arch``."""
     arch = normalize_arch(arch)
-    flags = [f"-arch={arch.replace('sm_', 'compute_')}", "-std=c++17", *options]
+    flags = [f"-arch={arch.replace('sm_', 'compute_')}", *_LANGUAGE, *options]
     return _compile(source, name, arch, flags, "PTX")[0].rstrip(b"\0").decode(errors="replace")
 
 

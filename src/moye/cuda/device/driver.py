@@ -200,8 +200,27 @@ def current_device(ordinal: int) -> Iterator[None]:
         drv.cuCtxPopCurrent()
 
 
+_handed = threading.local()
+
+
+@contextmanager
+def on_stream(handle: int) -> Iterator[None]:
+    """Launches of this thread on arrays of kind ``"memory"`` go to this stream within the ``with`` block."""
+    before = getattr(_handed, "stream", 0)
+    _handed.stream = handle
+    try:
+        yield
+    finally:
+        _handed.stream = before
+
+
 def current_stream(ordinal: int, kind: str = "") -> int:
-    """The stream to launch on: CuPy's for arrays of kind ``"cupy"``, else torch's if it is imported, else 0."""
+    """The stream to launch on: CuPy's for arrays of kind ``"cupy"``, else torch's if it is imported, else 0.
+
+    For arrays of kind ``"memory"`` it is that of ``on_stream``.
+    """
+    if kind == "memory":
+        return getattr(_handed, "stream", 0)
     if kind == "cupy" and (cupy := sys.modules.get("cupy")) is not None:
         return int(cupy.cuda.get_current_stream(ordinal).ptr)
     torch = sys.modules.get("torch")

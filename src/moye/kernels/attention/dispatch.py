@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 import moye as mo
-from moye.kernels.attention.parts.arguments import Window, agree, beside, described, problem_of
-from moye.kernels.attention.sm80.host import launch_sm80
+from moye.kernels.attention.parts.arguments import Problem, Window, agree, beside, described, like_q, problem_of
+from moye.kernels.attention.sm80.host import launch_gradients, launch_sm80
 from moye.kernels.attention.sm90.host import launch_sm90, suits
 
 
@@ -33,16 +33,42 @@ def attention(out: Any, q: Any, k: Any, v: Any, *, causal: bool = False, window:
     queries), float32: the logarithms of the sums of exponentials.  ArgumentError for other arguments.
     """
     problem = problem_of(out, q, k, v, causal=causal, window=window, scale=scale, softcap=softcap, score=score)
-    shape = problem.batch, problem.heads, problem.queries
     if tensors and score is None:
         raise mo.ArgumentError("attention: tensors are handed to a score function, and there is none")
-    beside("lse", lse, q, shape)
-    beside("sinks", sinks, q, shape[1:2])
-    beside("alibi", alibi, q, shape[:2] if len(getattr(alibi, "shape", ())) == 2 else shape[1:2])
-    if bias is not None:
-        agree("bias", described("bias", bias, 4).shape, (*shape, problem.keys))
-    if 0 in (*shape, problem.dim_v):
+    _check_more(problem, q, bias, alibi, lse)
+    beside("sinks", sinks, q, (problem.heads,))
+    if 0 in (problem.batch, problem.heads, problem.queries):
         return out
     launch = launch_sm90 if suits(problem, out, q, k, v) else launch_sm80
     launch(problem, out, q, k, v, bias=bias, slopes=alibi, sinks=sinks, tensors=tensors, lse=lse)
     return out
+
+
+def attention_backward(dq: Any, dk: Any, dv: Any, dout: Any, q: Any, k: Any, v: Any, out: Any, lse: Any, *,
+                       causal: bool = False, window: Window = (None, None), scale: float | None = None,
+                       softcap: float = 0.0, bias: Any = None, alibi: Any = None) -> tuple[Any, Any, Any]:
+    """The gradients of ``attention`` by q, k and v for ``dout``, that of its result; in place; returns (dq, dk, dv).
+
+    All arrays but ``lse`` are of one dtype; ``dout`` is like ``out``, and dq, dk and dv are like q, k and v.  ``out``
+    and ``lse`` are what ``attention`` gave, and options are as there.  Every sum has one order, so each run gives the
+    same bits.  ArgumentError for other arguments.
+    """
+    problem = problem_of(out, q, k, v, causal=causal, window=window, scale=scale, softcap=softcap, score=None)
+    for name, x, like in (("dout", dout, out), ("dq", dq, q), ("dk", dk, k), ("dv", dv, v)):
+        like_q(name, x, q, tuple(like.shape))
+    if lse is None:
+        raise mo.ArgumentError("attention_backward: lse is None", hint="attention writes it: attention(..., lse=lse)")
+    _check_more(problem, q, bias, alibi, lse)
+    if 0 not in (problem.batch, problem.heads):
+        arrays = {"q": q, "k": k, "v": v, "out": out, "dout": dout, "lse": lse, "dq": dq, "dk": dk, "dv": dv}
+        launch_gradients(problem, arrays, bias=bias, slopes=alibi)
+    return dq, dk, dv
+
+
+def _check_more(problem: Problem, q: Any, bias: Any, alibi: Any, lse: Any) -> None:
+    """ArgumentError for further arrays that do not fit the problem."""
+    shape = problem.batch, problem.heads, problem.queries
+    beside("lse", lse, q, shape)
+    beside("alibi", alibi, q, shape[:2] if len(getattr(alibi, "shape", ())) == 2 else shape[1:2])
+    if bias is not None:
+        agree("bias", described("bias", bias, 4).shape, (*shape, problem.keys))

@@ -105,6 +105,16 @@ def beside(name: str, x: Any, q: Any, expected: tuple[int, ...]) -> None:
         raise mo.ArgumentError(f"attention: q is on {_place(other)} but {name} is on {_place(info)}")
 
 
+def like_q(name: str, x: Any, q: Any, expected: tuple[int, ...]) -> None:
+    """ArgumentError for anything but an array of this shape, of the dtype and on the device of q."""
+    info, other = described(name, x, 4), described("q", q, 4)
+    agree(name, info.shape, expected)
+    if info.dtype != other.dtype:
+        raise mo.ArgumentError(f"attention: {name} is {info.dtype}, and q is {other.dtype}")
+    if info.device != other.device:
+        raise mo.ArgumentError(f"attention: q is on {_place(other)} but {name} is on {_place(info)}")
+
+
 def limits(causal: bool, window: Window) -> Window:
     """How many keys a query sees behind and before it; None: all."""
     if not (isinstance(window, tuple) and len(window) == 2

@@ -118,6 +118,17 @@ def key_tiles(how, first_row, bM, bN):
 
 
 @mo.jit
+def query_tiles(how, first_key, bM, bN):
+    """Tiles of bM queries [least, most) of which some see one of the bN keys from ``first_key`` on."""
+    least, most = 0, mo.ceil_div(how.queries, bM)
+    if how.rules.right:
+        least = mo.max(first_key - how.shift - how.right, 0) // bM
+    if how.rules.left:
+        most = mo.min(most, mo.max(first_key + bN - how.shift + how.left + bM - 1, 0) // bM)
+    return least, most
+
+
+@mo.jit
 def mask(how, rows, place):
     """-inf for the scores that do not count: beyond the last key, or outside of the window."""
     for i in mo.static_range(mo.size(rows, 0)):
@@ -132,6 +143,17 @@ def mask(how, rows, place):
             rows[i, k] = mo.where(counts, rows[i, k], -math.inf)
 
 
+@mo.jit
+def counts(how, row, column):
+    """Whether query ``row`` sees key ``column``; both may lie beyond the last."""
+    found = (row < how.queries) & (column < how.keys)
+    if how.rules.right:
+        found = found & (column <= row + how.shift + how.right)
+    if how.rules.left:
+        found = found & (column >= row + how.shift - how.left)
+    return found
+
+
 # --- what their values become ----------------------------------------------------------------------------------------
 
 
@@ -139,20 +161,33 @@ def mask(how, rows, place):
 def modify(how, rows, place):
     """Scores times their scale, then capped, biased, and as the user's function has them."""
     for i in mo.static_range(mo.size(rows, 0)):
-        row = place.row + row_offset(i)
         for k in mo.static_range(mo.size(rows, 1)):
-            column = place.column + offset(k)
-            s = rows[i, k] * how.scale
-            if how.rules.softcap:
-                s = capped(s, how.softcap)
-            if how.slopes is not None:
-                slope = how.slopes[place.head] if mo.rank(how.slopes) == 1 else how.slopes[place.batch, place.head]
-                s -= slope * mo.abs(row + how.shift - column).to(mo.float32)
-            if how.bias is not None:
-                s += bias_at(how, row, column, place)
-            if how.rules.score is not None:
-                s = how.rules.score(s, row, column, place.head, place.batch, *how.tensors)
-            rows[i, k] = s
+            rows[i, k] = modified(how, rows[i, k], place.row + row_offset(i), place.column + offset(k), place)
+
+
+@mo.jit
+def modified(how, s, row, column, place):
+    """One score, that of ``row`` and ``column``."""
+    s = s * how.scale
+    if how.rules.softcap:
+        s = capped(s, how.softcap)
+    if how.slopes is not None:
+        slope = how.slopes[place.head] if mo.rank(how.slopes) == 1 else how.slopes[place.batch, place.head]
+        s -= slope * mo.abs(row + how.shift - column).to(mo.float32)
+    if how.bias is not None:
+        s += bias_at(how, row, column, place)
+    if how.rules.score is not None:
+        s = how.rules.score(s, row, column, place.head, place.batch, *how.tensors)
+    return s
+
+
+@mo.jit
+def slope_of(how, s):
+    """The derivative of ``modified`` by the product of query and key, at such a product: no user's function."""
+    if how.rules.softcap:
+        part = capped(s * how.scale, how.softcap) / how.softcap
+        return how.scale * (1.0 - part * part)
+    return how.scale + 0.0
 
 
 @mo.jit

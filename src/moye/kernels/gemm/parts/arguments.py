@@ -31,12 +31,12 @@ def matrices(name: str, A: Any, B: Any, C: Any, ranks: tuple[int, ...] = (2,)) -
     return a, b, c
 
 
-def apart(name: str, letter: str, x: Any, c: Any) -> None:
-    """ArgumentError for an operand that has memory in common with C; specifications have none."""
+def apart(name: str, letter: str, x: Any, c: Any, target: str = "C") -> None:
+    """ArgumentError for an operand that has memory in common with C, the ``target``; specifications have none."""
     first, last = _span(x)
     begin, end = _span(c)
     if first < end and begin < last and x.kind != "spec" and _overlap(x, c):
-        raise mo.ArgumentError(f"{name}: C shares memory with {letter}, which is read while C is written",
+        raise mo.ArgumentError(f"{name}: {target} shares memory with {letter}, which is read while {target} is written",
                                hint="write to another array")
 
 
@@ -50,7 +50,7 @@ def _span(info: Any) -> tuple[int, int]:
     return info.ptr, info.ptr + last * info.dtype.bytes
 
 
-def _same(x: Any, c: Any) -> bool:
+def same_elements(x: Any, c: Any) -> bool:
     """Whether an array of C's shape is C: each element is read by who writes it."""
     return x.ptr == c.ptr and x.dtype == c.dtype and tuple(x.shape) == tuple(c.shape) and all(
         extent == 1 or step == other for extent, step, other in zip(c.shape, x.strides, c.strides, strict=True))
@@ -125,7 +125,7 @@ def addend(name: str, letter: str, x: Any, shape: tuple[int, ...], c: Any) -> No
     if c.dtype.is_integer and not info.dtype.is_integer:
         raise mo.ArgumentError(f"{name}: {letter} holds {info.dtype}, and the sums are {c.dtype}: it must hold "
                                "integers")
-    if not _same(info, c):
+    if not same_elements(info, c):
         apart(name, letter, info, c)
 
 

@@ -1,0 +1,205 @@
+"""Cross-entropy of rows of logits with integer labels, and its gradient, from one read of each row.
+
+In: rows in registers, as ``parts`` reads them.  Out: a loss and the logarithm of the sum for each row, and the gradient
+if it is asked for, which may lie where the logits are.
+
+    loss = (1 - s) * (lse - x[label]) + s * (lse - mean(x)) + z * lse ** 2          # s: smoothing, z: of the z-loss
+
+A label beyond the columns is found by the simulator, and on the device with MOYE_ASSERT=1.  Without, the loss of its
+row and the gradient are NaN; nothing else is touched.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import moye as mo
+from moye.kernels.rows.parts import as_column, as_rows, fold, place, read, row, scratch, swept, write
+from moye.kernels.rows.softmax import LOG2E, LOWEST, each, exponentials, first_column, shares, wider
+
+THREADS = 1024
+"""Of the one block that adds up losses, always in the same order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The label of a row: its column, whether it counts, its weight (NaN if the label is none of the columns)."""
+
+    column: Any
+    counts: Any
+    known: Any
+    weight: Any
+
+
+@mo.jit
+def target_of(dtype, labels, weight, number, there, ignored, n):
+    """What a row is compared with."""
+    label, factor = labels.dtype(-1), dtype(1)
+    if there:
+        label = labels[number]
+    counts = there & (label != ignored)
+    known = counts & (label >= 0) & (label < n)
+    assert known | ~counts, "the label of a row is none of the columns, and is not ignored"
+    if weight is not None and known:
+        factor = dtype(weight[label])
+    return Target(mo.int32(label), counts, known, mo.where(counts & ~known, dtype(float("nan")), factor))
+
+
+@mo.jit
+def gradient_of(of, target, number, there):
+    """What the gradient of a row is multiplied by."""
+    found = of.z.dtype(1)
+    if of.dloss is not None and there:
+        found = of.z.dtype(as_column(of.dloss)[number])
+    return target.weight * (found if of.count is None else found / of.count[()])
+
+
+@mo.jit
+def mean_of(plan, where, held, fetch, there, room, dtype):
+    """The mean of a row; what a piece lacks was read as -inf."""
+    def plus(p, so_far, r):
+        return so_far + mo.where(there & p.has, r.to(dtype).reduce("add"), dtype(0))
+
+    total = dtype(0)
+    if plan.streamed:
+        total = swept(plan, where, lambda p, so_far: plus(p, so_far, fetch(p)), total)
+    for p, r in zip(where.pieces, held, strict=True):
+        total = plus(p, total, r)
+    total, = fold(plan, [total], "add", room)
+    return total / where.columns
+
+
+@mo.jit
+def row_loss(target, top, logit, rest, mean, smooth, z):
+    """The loss of a row whose sum of exponentials has the logarithm top + rest."""
+    value = (1 - smooth) * (top - logit + rest) + z * (top + rest) * (top + rest)
+    if mean is not None:
+        value += smooth * (top - mean + rest)
+    return mo.where(target.counts, value * target.weight, top.dtype(0))
+
+
+@mo.jit
+def put_gradient(p, rD, share, target, smooth, n, factor):
+    """A piece of (share - smooth / n - (1 - smooth at the label)) * factor; 0 if the row does not count."""
+    share[...] = share - smooth / n
+    at = target.column - first_column(p)
+    if (at >= 0) & (at < p.width):
+        for k in mo.static_range(p.width):
+            if at == k:
+                share[k] = share[k] - (1 - smooth)
+    write(p, rD, mo.where(target.counts, share * factor, share.dtype(0)))
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What the loss of a row is made of: its terms, the gradient of its loss, and what a mean divides by."""
+
+    weight: Any
+    dloss: Any
+    count: Any
+    ignored: Any
+    smooth: Any
+    z: Any
+
+
+@mo.kernel
+def cross_entropy_kernel(loss, lse, dlogits, dloss, logits, labels, weight, count,
+                         ignored: mo.int64, smoothing: mo.float64, z: mo.float64,       # type: ignore[valid-type]
+                         plan: mo.Constexpr, smoothed: mo.Constexpr):
+    """Losses of rows, logarithms of their sums, and the gradient times dloss / count."""
+    wide, gX, gI, gL, gS = wider(logits.dtype), as_rows(logits), *map(as_column, (labels, loss, lse))
+    gD = None if dlogits is None else as_rows(dlogits)                  # (rows, n)
+    room, where = scratch(plan, wide), place(plan, gX)
+    of = Loss(weight, dloss, count, ignored, wide(smoothing), wide(z))
+    for first in mo.range(where.first, where.rows, where.step):
+        number, rX = first + where.slot, row(plan, where, gX, first)
+        target = target_of(wide, gI, weight, number, rX.there, ignored, where.columns)
+        rD = None if dlogits is None else row(plan, where, gD, first)
+        value, whole = entropy_row(plan, where, rX, rD, target, of, gradient_of(of, target, number, rX.there), room,
+                                   smoothed)
+        if rX.there & where.leader:
+            gL[number], gS[number] = gL.dtype(value), gS.dtype(whole)
+
+
+@mo.jit
+def entropy_row(plan, where, rX, rD, target, of, upper, room, smoothed):
+    """One row: (loss, logarithm of the sum), the former of the row's leader alone; the gradient written."""
+    factor, own = of.z.dtype(LOG2E), label_logit(plan, where, rX, target)
+
+    def fetch(p):
+        return read(p, rX, LOWEST)
+
+    held = [fetch(p) for p in where.pieces]
+    top, total = exponentials(plan, where, held, fetch, factor, room)
+    rest = mo.log(total)
+    mean = mean_of(plan, where, held, fetch, rX.there, room, of.z.dtype) if smoothed else None
+    part = (1 + 2 * of.z * (top + rest)) / total
+
+    def put(p, r):
+        put_gradient(p, rD, shares(r, factor, top) * part, target, of.smooth, where.columns, upper)
+
+    if rD is not None:
+        each(plan, where, held, fetch, put)
+    return row_loss(target, top, own, rest, mean, of.smooth, of.z), top + rest
+
+
+@mo.jit
+def label_logit(plan, where, rX, target):
+    """The logit of the label, of the row's leader, before anybody writes the gradient over it; NaN if there is none."""
+    own = wider(rX.tensor.dtype)(float("nan"))
+    if where.leader & target.known:
+        own = own.dtype(rX.tensor[target.column])
+    if plan.warps == 1:
+        mo.sync_warp()                                  # a barrier of the block comes anyway, in the folds
+    return own
+
+
+@mo.kernel
+def cross_entropy_backward_kernel(dlogits, dloss, logits, labels, lse, weight, count,
+                                  ignored: mo.int64, smoothing: mo.float64, z: mo.float64,  # type: ignore[valid-type]
+                                  plan: mo.Constexpr):
+    """The gradient alone, from the logarithms of the sums that a forward pass left."""
+    wide, gX, gD, gI, gS = wider(logits.dtype), as_rows(logits), as_rows(dlogits), as_column(labels), as_column(lse)
+    of, where = Loss(weight, dloss, count, ignored, wide(smoothing), wide(z)), place(plan, gX)
+    for first in mo.range(where.first, where.rows, where.step):
+        number, rX, rD = first + where.slot, row(plan, where, gX, first), row(plan, where, gD, first)
+        target, whole = target_of(wide, gI, weight, number, rX.there, ignored, where.columns), wide(0)
+        if rX.there:
+            whole = wide(gS[number])
+        backward_row(plan, where, rX, rD, target, of, gradient_of(of, target, number, rX.there), whole)
+
+
+@mo.jit
+def backward_row(plan, where, rX, rD, target, of, upper, whole):
+    """One row of the gradient, of which ``whole`` is the logarithm of the sum."""
+    def fetch(p):
+        return read(p, rX, LOWEST)
+
+    def put(p, r):
+        share = shares(r, whole.dtype(LOG2E), whole) * (1 + 2 * of.z * whole)
+        put_gradient(p, rD, share, target, of.smooth, where.columns, upper)
+
+    each(plan, where, [fetch(p) for p in where.pieces], fetch, put)
+
+
+@mo.kernel
+def total_kernel(out, losses, labels, weight, ignored: mo.int64, n,     # type: ignore[valid-type]
+                 averaged: mo.Constexpr):
+    """out = the sum of losses; ``averaged``: divided by the sum of the weights of the labels that count.
+
+    Without losses it is that sum of weights itself.
+    """
+    wide, threads, labels = wider(out.dtype), mo.block_dim().x, as_column(labels)
+    total, count, room = wide(0), wide(0), mo.shared_array(wide, (THREADS // 32, 2))
+    for number in mo.range(mo.thread_idx().x, mo.size(labels, 0), threads):
+        if losses is not None:
+            total += wide(as_column(losses)[number])
+        if averaged:
+            target = target_of(wide, labels, weight, number, True, ignored, n)
+            count += mo.where(target.known, target.weight, wide(0))
+    total = mo.block_reduce(total, room[None, 0], "add")
+    count = mo.block_reduce(count, room[None, 1], "add")
+    if mo.thread_idx().x == 0:
+        result = count if losses is None else total / count if averaged else total
+        out[()] = out.dtype(result)

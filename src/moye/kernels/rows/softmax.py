@@ -1,0 +1,277 @@
+"""Softmax of rows and its logarithm, forward and backward: a factor, masks, a causal edge; one read of each row.
+
+In: rows in registers, as ``parts`` reads them.  Out: rows written; every thread knows the row's maximum and sum.
+
+    top, total = exponentials(plan, held, factor, scratch)      # exp2(r * factor - top * factor), summed
+
+Scores stay in the dtype of x until they are used, so that 16-bit rows take half of the registers.  Exponentials are
+those of ``mo.exp2(fast=True)``, off by at most 2 units in the last place of float32; float64 has accurate ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import moye as mo
+from moye.kernels.rows.arrays import FLOATS, Rows
+from moye.kernels.rows.parts import as_rows, fold, place, read, row, scratch, swept, write
+from moye.kernels.rows.views import dtype_of, last, launched, plan_of, repeated, separate, shape_of
+
+LOG2E, LN2 = 1.4426950408889634, 0.6931471805599453
+LOWEST = -float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """How scores come from x.  ``mask``: "" for none, "kept" (bool, true where a score counts) or "added".
+
+    ``causal``: row i of ``queries`` counts columns up to i + past.  ``log``: the logarithm is wanted.
+    """
+
+    mask: str = ""
+    causal: bool = False
+    log: bool = False
+
+
+def wider(dtype: Any) -> Any:
+    """The dtype of sums."""
+    return mo.float64 if dtype == mo.float64 else mo.float32
+
+
+@mo.jit
+def exponentials(plan, where, held, fetch, factor, room):
+    """The largest score of a row, 0 if none counts, and the sum of exp2((score - largest) * factor)."""
+    wide = factor.dtype
+    top, total = wide(LOWEST), wide(0)
+    if plan.streamed:
+        top, total = swept(plan, where, lambda p, state: absorbed(*state, fetch(p), factor), (top, total))
+        own = top
+    else:
+        for r in held:
+            top = mo.max(top, wide(r.reduce("max")))
+    top, = fold(plan, [top], "max", room)
+    top = mo.where(top == LOWEST, wide(0), top)
+    if plan.streamed:
+        total = total * mo.exp2((own - top) * factor, fast=True)
+    else:
+        for r in held:
+            total += shares(r, factor, top).reduce("add")
+    total, = fold(plan, [total], "add", room)
+    return top, total
+
+
+@mo.jit
+def absorbed(top, total, r, factor):
+    """The largest score so far and the sum of exponentials below it, with those of r."""
+    above = mo.max(top, top.dtype(r.reduce("max")))
+    base = mo.where(above == LOWEST, top.dtype(0), above)
+    return above, total * mo.exp2((top - base) * factor, fast=True) + shares(r, factor, base).reduce("add")
+
+
+@mo.jit
+def each(plan, where, held, fetch, action):
+    """action(piece, its scores) of all pieces of a row; those of a streamed row are fetched once more."""
+    if plan.streamed:
+        swept(plan, where, lambda piece, _: action(piece, fetch(piece)), None)
+    else:
+        for piece, r in zip(where.pieces, held, strict=True):
+            action(piece, r)
+
+
+@mo.jit
+def shares(r, factor, top):
+    """exp2((r - top) * factor) of a register tensor; r * factor - top * factor would lose digits of large scores."""
+    return mo.exp2((r.to(factor.dtype) - top) * factor, fast=True)
+
+
+@mo.jit
+def scores(kind, piece, gX, gM, scale, seen):
+    """A piece of the scores: x itself, to be scaled later, or with an added mask x * scale + mask."""
+    first = first_column(piece)
+    if kind.causal:
+        piece = narrowed(piece, first < seen)
+    r = read(piece, gX, LOWEST)
+    if kind.mask == "kept":
+        r[...] = mo.where(read(piece, gM, False), r, r.dtype(LOWEST))
+    if kind.causal:
+        for k in mo.static_range(piece.width):
+            r[k] = mo.where(first + k < seen, r[k], r.dtype(LOWEST))
+    if kind.mask == "added":
+        return r.to(scale.dtype) * scale + read(piece, gM, 0).to(scale.dtype)
+    return r
+
+
+@mo.jit
+def narrowed(piece, condition):
+    """A piece that has nothing where the condition is false."""
+    return replace(piece, has=condition if piece.has is True else piece.has & condition)
+
+
+@mo.jit
+def first_column(piece):
+    """The column of a piece's first element."""
+    return piece.at if piece.edge else piece.lead + piece.at * piece.width
+
+
+@mo.kernel
+def softmax_kernel(out, x, mask, scale: mo.float64, queries, past,     # type: ignore[valid-type]
+                   plan: mo.Constexpr, kind: mo.Constexpr):
+    """out = softmax(x * scale + mask) of each row, or its logarithm; a row of which nothing counts is 0, or -inf."""
+    wide, gX, gO = wider(x.dtype), as_rows(x), as_rows(out)             # (rows, n)
+    gM = None if mask is None else as_rows(mask)                        # (rows, n)
+    room, where = scratch(plan, wide), place(plan, gX)
+    for first in mo.range(where.first, where.rows, where.step):
+        rX, rO = row(plan, where, gX, first), row(plan, where, gO, first)
+        rM = None if mask is None else row(plan, where, gM, first)
+        seen = (first + where.slot) % queries + past + 1
+        softmax_row(plan, kind, where, (rO, rX, rM), wide(scale), seen, room)
+
+
+@mo.jit
+def softmax_row(plan, kind, where, rows, scale, seen, room):
+    """One row: read, folded, written."""
+    rO, rX, rM = rows
+
+    def fetch(p):
+        return scores(kind, p, rX, rM, scale, seen)
+
+    held = [fetch(p) for p in where.pieces]
+    step = scale if kind.mask != "added" else scale.dtype(1)            # the mask was added to what is scaled
+    factor = step * LOG2E
+    top, total = exponentials(plan, where, held, fetch, factor, room)
+    share, rest = mo.where(total == 0, total, 1 / total), mo.where(total == 0, total, mo.log(total))
+
+    def put(p, r):
+        write(p, rO, (r.to(top.dtype) - top) * step - rest if kind.log else shares(r, factor, top) * share)
+
+    each(plan, where, held, fetch, put)
+
+
+@mo.kernel
+def softmax_backward_kernel(dx, dout, out, scale: mo.float64,          # type: ignore[valid-type]
+                            plan: mo.Constexpr, log: mo.Constexpr):
+    """dx = scale * y * (dy - sum(y * dy)); of the logarithm y, scale * (dy - exp(y) * sum(dy)), 0 where y is -inf."""
+    wide, gX, gD, gY = wider(out.dtype), as_rows(dx), as_rows(dout), as_rows(out)           # (rows, n)
+    room, where = scratch(plan, wide), place(plan, gY)
+    for first in mo.range(where.first, where.rows, where.step):
+        rX, rD, rY = (row(plan, where, t, first) for t in (gX, gD, gY))
+        backward_row(plan, log, where, (rX, rD, rY), wide(scale), room)
+
+
+@mo.jit
+def backward_row(plan, log, where, rows, scale, room):
+    """One row of the gradient."""
+    rX, rD, rY = rows
+
+    def fetch(p):
+        return read(p, rY, LOWEST if log else 0).to(scale.dtype), read(p, rD, 0).to(scale.dtype)
+
+    held = [(read(p, rY, LOWEST if log else 0), read(p, rD, 0)) for p in where.pieces]
+    total = scale.dtype(0)
+    if plan.streamed:
+        total = swept(plan, where, lambda p, so_far: so_far + weighted(*fetch(p), log), total)
+    for y, d in held:
+        total += weighted(y.to(scale.dtype), d.to(scale.dtype), log)
+    total, = fold(plan, [total], "add", room)
+
+    def put(p, pair):
+        y, d = pair
+        write(p, rX, gradient(y.to(scale.dtype), d.to(scale.dtype), total, log) * scale)
+
+    each(plan, where, held, fetch, put)
+
+
+@mo.jit
+def weighted(y, d, log):
+    """The sum of what comes in through a piece: y * dy, or dy where the logarithm y is a number."""
+    return (mo.where(y == LOWEST, y.dtype(0), d) if log else y * d).reduce("add")
+
+
+@mo.jit
+def gradient(y, d, total, log):
+    """dy - exp(y) * total of the logarithm y, 0 where y is -inf; else y * (dy - total)."""
+    if log:
+        return mo.where(y == LOWEST, y.dtype(0), d - mo.exp2(y * LOG2E, fast=True) * total)
+    return y * (d - total)
+
+
+# --- host ------------------------------------------------------------------------------------------------------------
+
+
+@mo.replayed
+def softmax(out: Any, x: Any, *, axis: int = -1, scale: float = 1.0, mask: Any = None,
+            causal: int | None = None) -> Any:
+    """out = softmax(x * scale + mask) along an axis, in place; returns out, which may be x.
+
+    x and out have one shape, any strides, and hold float16, bfloat16, float32 or float64.  ``mask`` is repeated to
+    their shape as NumPy broadcasts: of bools, true where an element counts, or of numbers that are added.  With
+    ``causal``, row i of the mode before the last counts its columns up to i + causal.  A row of which no element counts
+    is 0.  ``scale`` is above 0.  ArgumentError for other arguments.
+    """
+    return _forward("softmax", out, x, axis, scale, mask, causal, log=False)
+
+
+@mo.replayed
+def log_softmax(out: Any, x: Any, *, axis: int = -1, scale: float = 1.0, mask: Any = None,
+                causal: int | None = None) -> Any:
+    """The natural logarithm of ``softmax``, with its arguments; what does not count is -inf."""
+    return _forward("log_softmax", out, x, axis, scale, mask, causal, log=True)
+
+
+@mo.replayed
+def softmax_backward(dx: Any, dout: Any, out: Any, *, axis: int = -1, scale: float = 1.0) -> Any:
+    """dx = scale * out * (dout - sum(out * dout)) along an axis, in place; returns dx, which may be dout.
+
+    ``out`` is what ``softmax`` wrote.  All have one shape; ``scale`` is that of ``softmax``.
+    """
+    return _backward("softmax_backward", dx, dout, out, axis, scale, log=False)
+
+
+@mo.replayed
+def log_softmax_backward(dx: Any, dout: Any, out: Any, *, axis: int = -1, scale: float = 1.0) -> Any:
+    """dx = scale * (dout - exp(out) * sum(dout)) along an axis, 0 where out is -inf; as ``softmax_backward``."""
+    return _backward("log_softmax_backward", dx, dout, out, axis, scale, log=True)
+
+
+def _forward(name: str, out: Any, x: Any, axis: int, scale: float, mask: Any, causal: int | None, log: bool) -> Any:
+    """Check, choose a plan, launch."""
+    given = _given(name, "x", x, axis, scale)
+    shape, gO = shape_of(x), given.alike("out", last(out, axis))
+    if causal is not None and (axis % len(shape) != len(shape) - 1 or len(shape) < 2 or not isinstance(causal, int)):
+        raise mo.ArgumentError(f"{name}: causal={causal!r} along axis {axis} of {tuple(shape)}: it is an integer, and "
+                               "needs a mode of queries before the last, which is the axis")
+    separate(name, "out", out, "x", x)
+    gM, kind = None, Scores("", causal is not None, log)
+    if mask is not None:
+        gM = given.alike("mask", last(repeated(name, "mask", mask, shape), axis), (mo.bool, *FLOATS))
+        separate(name, "out", out, "mask", mask)
+        kind = replace(kind, mask="kept" if dtype_of(mask) == mo.bool else "added")
+    if 0 in shape:
+        return out
+    plan, queries = plan_of(given), shape[-2] if causal is not None else 1
+    softmax_kernel.launch(gO, given.matrix, gM, scale, queries, causal or 0, plan, kind, **launched(plan, given.rows))
+    return out
+
+
+def _backward(name: str, dx: Any, dout: Any, out: Any, axis: int, scale: float, log: bool) -> Any:
+    """Check, choose a plan, launch."""
+    given = _given(name, "out", out, axis, scale)
+    gD, gX = given.alike("dout", last(dout, axis)), given.alike("dx", last(dx, axis))
+    separate(name, "dx", dx, "dout", dout)
+    separate(name, "dx", dx, "out", out)
+    if 0 not in given.info.shape:
+        plan = plan_of(given, held=2)
+        softmax_backward_kernel.launch(gX, gD, given.matrix, scale, plan, log, **launched(plan, given.rows))
+    return dx
+
+
+def _given(name: str, letter: str, x: Any, axis: int, scale: float) -> Rows:
+    """The array whose shape all others have, with the axis as its last mode."""
+    Rows(name, x, letter)                               # refuses what is no array of floats
+    modes = len(shape_of(x))
+    if not isinstance(axis, int) or not -modes <= axis < modes:
+        raise mo.ArgumentError(f"{name}: axis={axis!r} is none of the {modes} modes of {letter}")
+    if not isinstance(scale, (int, float)) or not 0 < scale < float("inf"):
+        raise mo.ArgumentError(f"{name}: scale={scale!r}, and must be a number above 0")
+    return Rows(name, last(x, axis), letter)

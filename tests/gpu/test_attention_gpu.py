@@ -1,0 +1,70 @@
+"""Attention on the GPU against float64, forward and backward: ``tests/cases/random_attention.py`` draws the cases."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+
+import pytest
+import torch
+
+import moye as mo
+from moye.kernels import attention, attention_backward
+from random_attention import draw, run
+from torch_arrays import Torch
+
+CHUNKS, FORMS, SIZES = 15, 5, 5
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _hopper():
+    if torch.cuda.get_device_capability() != (9, 0):
+        pytest.skip("wgmma needs sm_90a")
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_drawn(chunk):
+    """Each form in some sizes, so that few kernels are compiled."""
+    rng, wrong = random.Random(f"attention {chunk}"), []
+    for _ in range(FORMS):
+        case = draw(rng, most=2000, work=1 << 31)
+        for _ in range(SIZES):
+            try:
+                run(case, Torch())
+            except (AssertionError, mo.MoyeError) as error:
+                wrong.append(f"{case}\n{type(error).__name__}: {error}")
+            case = dataclasses.replace(case, seed=rng.randrange(1 << 30),
+                                       queries=max(1, case.queries - 128 * rng.randint(0, case.queries // 256)),
+                                       keys=max(1, case.keys - 128 * rng.randint(0, case.keys // 256)))
+    assert not wrong, f"{len(wrong)} of {FORMS * SIZES} cases\n" + "\n".join(wrong[:3])
+
+
+def heads(*shape):
+    return torch.randn(shape, device="cuda", dtype=torch.bfloat16)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("dim", [64, 96, 128, 192, 256])
+def test_many_tiles(dim, causal):
+    """More tiles than multiprocessors, many keys: beside torch's own."""
+    torch.manual_seed(0)
+    q, k, v = heads(2, 1100, 16, dim), heads(2, 1100, 4, dim), heads(2, 1100, 4, dim)
+    out = torch.full_like(q, torch.nan)
+    attention(out, q, k, v, causal=causal)
+    exact = torch.nn.functional.scaled_dot_product_attention(
+        *(x.transpose(1, 2).double() for x in (q, k, v)), is_causal=causal, enable_gqa=True).transpose(1, 2)
+    assert (out.double() - exact).abs().max() < 2.0 ** -7
+    again = torch.empty_like(out)
+    attention(again, q, k, v, causal=causal)
+    assert torch.equal(again, out)
+
+
+def test_each_run_gives_the_same_gradients():
+    torch.manual_seed(0)
+    q, k, v = (heads(1, 700, 4, 64) for _ in range(3))
+    out, lse = torch.empty_like(q), torch.empty(1, 4, 700, device="cuda")
+    attention(out, q, k, v, causal=True, lse=lse)
+    first, second = ([torch.full_like(q, torch.nan) for _ in range(3)] for _ in range(2))
+    for gradients in (first, second):
+        attention_backward(*gradients, q, q, k, v, out, lse, causal=True)
+    assert all(torch.equal(a, b) and not a.isnan().any() for a, b in zip(first, second, strict=True))

@@ -1,0 +1,173 @@
+"""Cross-entropy of rows against float64: drawn problems, gradients in place, long rows, labels, what is refused."""
+
+from __future__ import annotations
+
+import re
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import moye as mo
+import probabilities as exact
+from moye.kernels import cross_entropy, cross_entropy_backward
+from moye.kernels.rows import cross_entropy as host
+from moye.kernels.rows.arrays import Rows
+from moye.kernels.rows.entropy import cross_entropy_kernel
+from moye.kernels.rows.plan import RowPlan
+from moye.kernels.rows.views import plan_of
+
+LOOSE = {"f64": 1e-12}
+
+
+def compare(kind, x, labels, dloss, options):
+    """The loss alone, with its gradient, the gradient alone, and over the logits."""
+    rng, wide = np.random.default_rng(2), dloss.dtype
+    loss, again, lse = np.full(dloss.shape, np.nan, wide), np.full(dloss.shape, np.nan, wide), \
+        np.full(labels.shape, np.nan, wide)
+    dx, dx_again = (exact.drawn(rng, x.shape, x.dtype) for _ in range(2))
+    want = exact.cross_entropy(x, labels, dloss=dloss, **options)
+    cross_entropy(loss, x, labels, lse=lse, **options)
+    cross_entropy(again, x, labels, dlogits=dx, dloss=dloss, **options)
+    cross_entropy_backward(dx_again, dloss, x, labels, lse, **options)
+    cross_entropy(again, x, labels, dlogits=x, dloss=dloss, **options)
+    for got, exactly in ((loss, want[0]), (again, want[0]), (lse, want[1])):
+        assert exact.largest_error(got, exactly) < LOOSE.get(kind, 4e-6)
+    for got in (dx, dx_again, x):
+        assert exact.largest_error(got, want[2]) < 2 * exact.LOOSE[kind]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_drawn(seed):
+    compare(*exact.entropy_problem(seed))
+
+
+def problem(rows, columns, dtype=np.float32):
+    rng = np.random.default_rng(columns)
+    labels = rng.integers(0, columns, rows)
+    labels[1] = -100
+    return rng.standard_normal((rows, columns)).astype(dtype), labels, np.asarray(1.5, np.float32)
+
+
+@pytest.mark.parametrize("columns, dtype, kind", [(40000, np.float32, "f32"), (70001, ml_dtypes.bfloat16, "bf16")])
+def test_long_rows_are_spread_over_a_cluster(columns, dtype, kind):
+    x, labels, dloss = problem(3, columns, dtype)
+    assert plan_of(Rows("cross_entropy", x)).cluster > 1
+    with mo.checking() as reports:
+        compare(kind, x, labels, dloss, {"label_smoothing": 0.1})
+    assert len(reports) == 10 and all(report.ok for report in reports), reports
+
+
+def test_streamed_rows(monkeypatch):
+    """Rows that are read again, in three ways."""
+    plan = RowPlan(4, 64, 1, -(-3000 // 256), 1, streamed=True)
+    monkeypatch.setattr(host, "plan_of", lambda given: plan)
+    x, labels, dloss = problem(4, 3000)
+    loss, lse, dx = np.full((), np.nan, np.float32), np.full(4, np.nan, np.float32), np.full_like(x, np.nan)
+    options = {"label_smoothing": 0.1, "z_loss": 1e-3, "reduction": "sum"}
+    want = exact.cross_entropy(x, labels, dloss=dloss, **options)
+    with mo.checking() as reports:
+        cross_entropy(loss, x, labels, lse=lse, **options)
+        cross_entropy_backward(dx, dloss, x, labels, lse, **options)
+        cross_entropy(loss, x, labels, dlogits=x, dloss=dloss, **options)
+    assert all(report.ok for report in reports), reports
+    assert exact.largest_error(loss, want[0]) < 1e-6 and exact.largest_error(lse, want[1]) < 1e-6
+    assert exact.largest_error(dx, want[2]) < 1e-6 and exact.largest_error(x, want[2]) < 1e-6
+
+
+@pytest.mark.parametrize("columns", [5, 96, 1030])
+def test_clean_over_the_logits(columns):
+    """Rows of a part of a warp, of a warp and of a block: nobody overwrites a logit that is still wanted."""
+    x, labels, dloss = problem(9, columns)
+    want = exact.cross_entropy(x, labels, dloss=dloss)
+    loss = np.zeros(1, np.float32)
+    with mo.checking() as reports:
+        cross_entropy(loss, x, labels, dlogits=x, dloss=dloss)
+    assert len(reports) == 3 and all(report.ok for report in reports), reports
+    assert exact.largest_error(x, want[2]) < 1e-6 and exact.largest_error(loss[0], want[0]) < 1e-6
+
+
+@pytest.mark.parametrize("label", [7, -1, 1 << 32])
+def test_labels_that_are_no_columns(label, monkeypatch):
+    """The simulator says which; without asserts the row's loss and gradient are NaN, and no other row's."""
+    x, labels, _ = problem(4, 7)
+    labels[2] = label
+    loss, dx = np.zeros(4, np.float32), np.zeros_like(x)
+    with pytest.raises(mo.SimulationError, match=r"thread 2 of block .* the label of a row is none of the columns"):
+        cross_entropy(loss, x, labels, dlogits=dx, reduction="none")
+    monkeypatch.setenv("MOYE_CHECK", "0")
+    cross_entropy(loss, x, labels, dlogits=dx, reduction="none")
+    assert np.isnan(loss[2]) and np.isnan(dx[2]).all() and np.isfinite(np.delete(loss, 2)).all()
+    assert np.isfinite(np.delete(dx, 2, 0)).all() and loss[1] == 0 and (dx[1] == 0).all()
+
+
+def test_infinite_logits():
+    """-inf is a class that cannot be: as the label its loss is inf.  +inf and NaN make their rows NaN."""
+    x, labels, _ = problem(6, 50)
+    labels[:] = 3
+    x[0, 3], x[1, 4], x[2, 5], x[3, 6] = -np.inf, -np.inf, np.inf, np.nan
+    loss = np.zeros(6, np.float32)
+    cross_entropy(loss, x, labels, reduction="none")
+    assert loss[0] == np.inf and np.isnan(loss[2:4]).all() and np.isfinite(loss[[1, 4, 5]]).all()
+    assert exact.largest_error(loss[[1, 4]], exact.cross_entropy(x[[1, 4]], labels[[1, 4]], reduction="none")[0]) < 1e-6
+
+
+def test_means_of_nothing():
+    x, labels, _ = problem(3, 20)
+    loss, dx = np.zeros((), np.float32), np.full_like(x, np.nan)
+    cross_entropy(loss, x, np.full_like(labels, -100), dlogits=dx)
+    assert np.isnan(loss) and (dx == 0).all()                           # as PyTorch has it
+    empty, none = np.zeros((0, 20), np.float32), np.zeros(0, np.int64)
+    cross_entropy(np.zeros(0, np.float32), empty, none, reduction="none")
+    loss[...] = 1
+    cross_entropy(loss, empty, none, reduction="sum")
+    assert loss == 0
+    with pytest.raises(mo.ArgumentError, match="there is no mean of no rows"):
+        cross_entropy(loss, empty, none)
+
+
+def test_the_same_bits_again():
+    """Sums go in one order: two calls give one result."""
+    x, labels, _ = problem(3000, 9)
+    losses = [np.zeros((), np.float32) for _ in range(2)]
+    for loss in losses:
+        cross_entropy(loss, x, labels)
+    assert losses[0].tobytes() == losses[1].tobytes()
+
+
+x8, i4, one = np.zeros((4, 8), np.float32), np.zeros(4, np.int64), np.zeros((), np.float32)
+
+
+@pytest.mark.parametrize("call, words", [
+    (lambda: cross_entropy(one, x8, i4[:3]), "labels has shape (3,), and must have (4,)"),
+    (lambda: cross_entropy(one, x8, i4.astype(np.float32)), "labels holds float32, and may hold int32, int64"),
+    (lambda: cross_entropy(one, x8.astype(np.int32), i4), "logits holds int32, and may hold float32"),
+    (lambda: cross_entropy(np.zeros(4, np.float32), x8, i4), "must have one element, as reduction is 'mean'"),
+    (lambda: cross_entropy(one, x8, i4, reduction="none"), "loss has shape (), and must have (4,), one for each row"),
+    (lambda: cross_entropy(one, x8, i4, reduction="max"), "reduction='max' is none of none, mean, sum"),
+    (lambda: cross_entropy(one, x8, i4, ignore_index=0.5), "ignore_index=0.5 is no integer"),
+    (lambda: cross_entropy(one, x8, i4, label_smoothing=2), "label_smoothing=2 is not between 0 and 1"),
+    (lambda: cross_entropy(one, x8, i4, z_loss=float("nan")), "z_loss=nan is not finite"),
+    (lambda: cross_entropy(one, x8, i4, weight=x8[0], label_smoothing=0.1), "with weight: no kernel does both"),
+    (lambda: cross_entropy(one, x8, i4, weight=x8[0, :7]), "weight has shape (7,), and must have (8,)"),
+    (lambda: cross_entropy(one, x8, i4, dloss=one), "there is no dlogits to multiply by it"),
+    (lambda: cross_entropy(one, x8[:3], i4[:3], dlogits=x8[1:]), "dlogits shares memory with logits"),
+    (lambda: cross_entropy(one, np.zeros((4, 0), np.float32), i4), "logits have shape (4, 0), and no columns"),
+    (lambda: cross_entropy_backward(x8, one, x8, i4, x8), "lse has shape (4, 8), and must have (4,)"),
+])
+def test_refused(call, words):
+    with pytest.raises(mo.ArgumentError, match=re.escape(words)):
+        call()
+
+
+@pytest.mark.parametrize("columns, dtype, gradient", [(8192, mo.bfloat16, False), (8192, mo.bfloat16, True),
+                                                      (4097, mo.bfloat16, True), (131072, mo.bfloat16, True)])
+def test_accesses_are_wide_and_rows_are_read_once(columns, dtype, gradient):
+    x = mo.TensorLike(dtype, (16384, columns), (columns, 1))
+    loss, labels, plan = mo.TensorLike(mo.float32, (16384,)), mo.TensorLike(mo.int64, (16384,)), plan_of(Rows("", x))
+    program = cross_entropy_kernel.compile(loss, loss, x if gradient else None, None, x, labels, None, None, -100, 0.0,
+                                           0.0, plan, False, block=plan.threads, cluster=plan.cluster, arch="sm_90a")
+    assert program.spills == 0 and program.registers * plan.threads * plan.resident <= 65536
+    lines = program.sass.splitlines()
+    assert sum("LDG.E.128" in line for line in lines) == plan.rounds
+    assert sum("STG.E.128" in line for line in lines) == (plan.rounds if gradient else 0)

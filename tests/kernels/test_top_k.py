@@ -1,0 +1,86 @@
+"""The k largest in the checking simulator: any k, dtypes and strides, ties by index, NaN, zeros, infinities."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import moye as mo
+from drawn_arrays import FLOATS, clean, drawn, laid_out, poisoned, wide
+from moye.kernels import top_k
+from moye.kernels.top_k import make_plan, top_k_kernel
+from moye.kernels.views import Mode
+
+
+def exact(x, k, largest=True):
+    """Indices by a stable sort, NaN above all numbers."""
+    y = wide(x)
+    rank = np.where(np.isnan(y), np.inf, y)
+    order = np.lexsort((np.broadcast_to(np.arange(y.shape[-1]), y.shape), *((-rank, ~np.isnan(y)) if largest else
+                                                                             (rank, np.isnan(y)))), axis=-1)
+    return order[..., :k]
+
+
+def check(x, k, largest=True, dtype=np.int64, outputs=None):
+    values, indices = outputs or (np.zeros((*x.shape[:-1], k), x.dtype), np.zeros((*x.shape[:-1], k), dtype))
+    with clean():
+        top_k(values, indices, x, largest=largest)
+    expected = exact(x, k, largest)
+    assert np.array_equal(indices, expected)
+    assert np.array_equal(wide(values), wide(np.take_along_axis(x, expected, -1)), equal_nan=True)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_drawn(seed):
+    rng = np.random.default_rng(seed)
+    name = list(FLOATS)[seed % 4]
+    rows = tuple(int(n) for n in rng.integers(1, 5, rng.integers(0, 3)))
+    n = int(rng.choice([1, 2, 7, 40, 300, 2500]))
+    k = int(rng.integers(1, min(n, 60) + 1))
+    x = drawn(rng, (*rows, n), name)
+    outputs = poisoned(rng, (*rows, k), name), laid_out(rng, np.zeros((*rows, k), [np.int32, np.int64][seed % 2]))
+    check(x, k, bool(seed // 2 % 2), outputs=outputs)
+
+
+@pytest.mark.parametrize("k", [128, 513])
+def test_many_of_long_rows(k):
+    x = np.random.default_rng(k).standard_normal((2, 16500 if k == 128 else 513)).astype(np.float32)
+    check(x, k)
+
+
+def test_ties_take_the_lowest_indices():
+    rng = np.random.default_rng(0)
+    for n in (50, 3000):
+        check(rng.integers(0, 4, (3, n)).astype(ml_dtypes.bfloat16), 20, dtype=np.int32)
+    check(np.zeros((2, 700), np.float32), 33)
+
+
+@pytest.mark.parametrize(("name", "largest"), [("bf16", True), ("f16", False), ("f32", True), ("f64", False)])
+def test_nan_zeros_and_infinities(name, largest):
+    rng = np.random.default_rng(1)
+    x = rng.choice([np.nan, -np.nan, 0.0, -0.0, np.inf, -np.inf, 1.5, -1.5, 1e-7, -1e-7], (4, 90)).astype(FLOATS[name])
+    check(x, 70, largest)
+
+
+def test_nothing_and_what_is_refused():
+    x = np.zeros((4, 6), np.float32)
+    values, indices = np.zeros((4, 3), np.float32), np.zeros((4, 3), np.int32)
+    top_k(values[:, :0], indices[:, :0], x)
+    top_k(values[:0], indices[:0], x[:0])
+    for arguments, text in [((values, indices, x[:, :2]), "k is 3 of 2 elements; it may be at most 2"),
+                            ((values, indices[:, :2], x), r"indices has shape \(4, 2\), and values has \(4, 3\)"),
+                            ((values, indices, x[:3]), "they differ in the last axis alone"),
+                            ((values.astype(np.float16), indices, x), "values has dtype float16, and x has float32"),
+                            ((values, values, x), "indices holds float32; it may hold int32, int64")]:
+        with pytest.raises(mo.ArgumentError, match=text):
+            top_k(*arguments)
+
+
+def test_loads_are_16_bytes():
+    x = mo.TensorLike(mo.bfloat16, (32768, 64))
+    plan = make_plan(64, True, [Mode(32768, (1, 0, 0)), Mode(64, (32768, 64, 64))], x.info())
+    values, indices = mo.TensorLike(mo.bfloat16, (64, 64)), mo.TensorLike(mo.int64, (64, 64))
+    program = top_k_kernel.compile(values, indices, x, plan, block=plan.threads, arch="sm_90a")
+    assert sum(".128" in line for line in program.sass.splitlines() if " LDG" in line) >= 3
+    assert program.spills == 0 and program.registers <= 64
