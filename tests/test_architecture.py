@@ -76,8 +76,9 @@ ALONE = {
         "kernels.attention.sm90.plan"),
     "the home of public names": (
         "kernels.attention.dispatch", "kernels.gemm.tuned", "schedulers.quantisation",
-        "tensor.async_stores", "tensor.smem_atoms", "torch.operators.gated", "torch.operators.linear",
-        "torch.operators.moves", "torch.operators.norms", "testing.host_arrays", "kernels.rows.norm"),
+        "tensor.async_stores", "tensor.smem_atoms", "torch.operators.attention", "torch.operators.gated",
+        "torch.operators.linear", "torch.operators.moves", "torch.operators.norms",
+        "testing.host_arrays", "kernels.rows.norm"),
 }
 
 TOP = {".ci", ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "NOTICE", "README.md",

@@ -16,8 +16,9 @@ from typing import Any
 from moye.torch.declare import op
 
 _FAMILIES = {
-    "gated": ("geglu", "swiglu"), "linear": ("linear",), "moves": ("embedding", "permute", "rope"),
-    "norms": ("layer_norm", "rms_norm"), "reductions": ("cumsum", "reduce", "top_k"),
+    "attention": ("attention",), "gated": ("geglu", "swiglu"), "linear": ("linear",),
+    "moves": ("embedding", "permute", "rope"), "norms": ("layer_norm", "rms_norm"),
+    "reductions": ("cumsum", "reduce", "top_k"),
     "softmax": ("cross_entropy", "linear_cross_entropy", "log_softmax", "softmax"),
 }
 _SHIPPED = {name: family for family, names in _FAMILIES.items() for name in names}

@@ -145,7 +145,7 @@ def _cluster(shape: Shape, size: int, multiprocessors: int) -> int:
     needed = next((n for n in (1, 2, 4, 8) if size <= n * _PART), 8)
     room = multiprocessors // max(1, shape.rows)
     spread = 1
-    while spread < 8 and 2 * spread <= room and size >= 2 * spread * _SPLIT * 2:
+    while spread < 8 and 2 * spread <= room and size >= 2 * spread * _SPLIT:
         spread *= 2
     return max(needed, spread)
 
