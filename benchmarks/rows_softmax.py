@@ -17,9 +17,9 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from rows_moves import BF16, DEVICE, Case, case, random
 
 from moye import kernels
+from rows_moves import BF16, DEVICE, Case, case, random
 
 
 def _like(x: Any, *shape: int) -> Any:
