@@ -26,6 +26,14 @@ def test_what_no_registers_hold_is_streamed(columns, clusters, streamed):
     assert row_plan(Shape(64, columns, 32), clusters=clusters).streamed is streamed
 
 
+def test_sums_over_rows_take_128_registers():
+    for columns, lanes, rounds, cluster in ((4096, 256, 2, 1), (8192, 512, 2, 1), (65536, 512, 2, 8)):
+        plan = row_plan(Shape(16384, columns, 16, held=2, sums=True))
+        assert (plan.lanes, plan.rounds, plan.cluster, plan.at_once) == (lanes, rounds, cluster, 1)
+        assert plan.resident * plan.threads <= 512
+    assert row_plan(Shape(16384, 65544, 16, held=2, sums=True)).streamed
+
+
 def test_every_element_has_a_thread():
     """Drawn shapes: the vectors of all rounds and the edges cover a row of any alignment, and blocks are legal."""
     rng = np.random.default_rng(0)
@@ -34,7 +42,8 @@ def test_every_element_has_a_thread():
         width = int(2 ** rng.integers(0, 8 - int(np.log2(bits)) + 1))
         columns, shifted = int(2 ** rng.uniform(0, 20)), bool(rng.integers(2) and width > 1)
         masked = bool(rng.integers(2)) and not shifted
-        shape = Shape(int(2 ** rng.uniform(0, 16)), columns, bits, width, shifted, masked, int(rng.integers(1, 4)))
+        shape = Shape(int(2 ** rng.uniform(0, 16)), columns, bits, width, shifted, masked, int(rng.integers(1, 4)),
+                      bool(rng.integers(2)))
         plan = row_plan(shape, clusters=bool(rng.integers(2)))
         assert plan.threads <= 1024 and plan.threads % 32 == 0 and plan.cluster in (1, 2, 4, 8)
         assert plan.rows == 1 or plan.lanes in (1, 2, 4, 8, 16, 32)
