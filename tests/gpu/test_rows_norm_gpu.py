@@ -9,7 +9,7 @@ import moye.torch
 from moye.kernels import layer_norm, layer_norm_backward, rms_norm, rms_norm_backward
 from operators import check_captured, check_compiled, check_reference
 
-BOUND = {torch.float32: 2e-6, torch.bfloat16: 8e-3, torch.float16: 1e-3}
+BOUND = {torch.float32: 5e-6, torch.bfloat16: 8e-3, torch.float16: 1e-3}
 
 
 def normed(x, weight, residual=None, *, centred=False):
@@ -29,11 +29,13 @@ def random(*shape, dtype=torch.float32):
     return torch.randn(shape, device="cuda").to(dtype)
 
 
-@pytest.mark.parametrize("centred", [False, True])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("rows, columns", [
-    (3, 1), (5000, 64), (5000, 37), (3000, 1024), (3000, 1027), (2000, 4096), (2000, 4097), (1, 8192), (600, 8192),
-    (300, 16391), (64, 65536), (40, 131072), (3, 131075), (20, 262144), (2, 600000)])
+SHAPES = [(3, 1), (5000, 64), (5000, 37), (3000, 1024), (3000, 1027), (2000, 4096), (2000, 4097), (1, 8192), (600, 8192),
+          (300, 16391), (64, 65536), (40, 131072), (3, 131075), (20, 262144), (2, 600000)]
+
+
+@pytest.mark.parametrize("rows, columns, dtype, centred", [
+    (*shape, dtype, (i + j) % 2 > 0) for i, shape in enumerate(SHAPES)
+    for j, dtype in enumerate((torch.float32, torch.bfloat16))])
 def test_forward_and_backward(rows, columns, dtype, centred):
     x, residual, dout, dsummed = (random(rows, columns, dtype=dtype) for _ in range(4))
     weight = random(columns, dtype=dtype)

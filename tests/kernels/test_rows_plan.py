@@ -11,9 +11,9 @@ from moye.kernels.rows.plan import widest
 
 @pytest.mark.parametrize("rows, columns, bits, lanes, side, rounds, cluster, at_once", [
     (16384, 64, 16, 8, 16, 1, 1, 1), (16384, 1024, 16, 32, 4, 4, 1, 1), (16384, 4096, 16, 256, 1, 2, 1, 2),
-    (16384, 8192, 16, 256, 1, 4, 1, 1), (16384, 4096, 32, 256, 1, 4, 1, 1), (16384, 32768, 16, 1024, 1, 4, 1, 1),
-    (1024, 131072, 16, 1024, 1, 4, 4, 1), (128, 262144, 32, 1024, 1, 8, 8, 1), (1, 8192, 16, 1024, 1, 1, 1, 1),
-    (1, 65536, 16, 1024, 1, 1, 8, 1), (64, 65536, 16, 1024, 1, 4, 2, 1)])
+    (16384, 8192, 16, 256, 1, 4, 1, 1), (16384, 4096, 32, 256, 1, 4, 1, 1), (16384, 32768, 16, 512, 1, 4, 2, 1),
+    (1024, 131072, 16, 512, 1, 4, 8, 1), (128, 262144, 32, 1024, 1, 8, 8, 1), (1, 8192, 16, 1024, 1, 1, 1, 1),
+    (1, 65536, 16, 1024, 1, 1, 8, 1), (64, 65536, 16, 1024, 1, 2, 4, 1)])
 def test_the_rule(rows, columns, bits, lanes, side, rounds, cluster, at_once):
     plan = row_plan(Shape(rows, columns, bits))
     assert (plan.lanes, plan.rows, plan.rounds, plan.cluster, plan.at_once) == (lanes, side, rounds, cluster, at_once)

@@ -18,8 +18,8 @@ _BLOCK = 128
 """Threads of a block that has several rows."""
 _SHORT = 128
 """Vectors of the longest row that a warp takes by itself: four for each lane; fewer where several arrays are held."""
-_PART = 1 << 16
-"""Bytes of rows that a block of a cluster holds; a block of eight may hold more."""
+_PART = 1 << 15
+"""Bytes of rows that a block of a cluster holds, so that a multiprocessor has two; blocks of eight may hold more."""
 _SPLIT = 1 << 14
 """Bytes that each block has at least if a row is split because there are few rows."""
 _WORDS, _MOST_WORDS = 16, 32
@@ -104,7 +104,7 @@ def row_plan(shape: Shape, *, multiprocessors: int = 132, clusters: bool = True)
     """The plan for rows of this shape on a device with so many multiprocessors, with or without clusters (sm_90).
 
     Short rows (up to 128 vectors) have a warp or a part of it, longer ones a block of about 256 threads, those beyond
-    64 KB a cluster of 2, 4 or 8 blocks.  Where rows are few, a row has more threads.  What even a cluster cannot hold
+    32 KB a cluster of 2, 4 or 8 blocks.  Where rows are few, a row has more threads.  What even a cluster cannot hold
     (1 MB; 128 KB without clusters) is streamed.
     """
     width = shape.width or max(1, 128 // shape.bits)
@@ -150,8 +150,7 @@ def _threads(vectors: int, most: int, threads: int, few: bool) -> int:
 
 def _cluster(shape: Shape, size: int, multiprocessors: int) -> int:
     """Blocks that share a row of ``size`` bytes of registers: as few as can hold it, more where rows are few."""
-    part = _PART // 2 if shape.sums else _PART
-    needed = next((n for n in (1, 2, 4, 8) if size <= n * part), 8)
+    needed = next((n for n in (1, 2, 4, 8) if size <= n * _PART), 8)
     room = multiprocessors // max(1, shape.rows)
     spread = 1
     while spread < 8 and 2 * spread <= room and size >= 2 * spread * _SPLIT:
