@@ -419,3 +419,23 @@ def test_threads_call_at_once():
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+@mo.replayed(numbers=False)
+def moved(out, x):
+    """out[0] = x[0], by a kernel alone."""
+    BODIES.append("moved")
+    move[1, 32](out, x)
+
+
+def test_arrays_of_one_element():
+    """Only of a function that reads no number out of them is a call with them repeated."""
+    BODIES.clear()
+    for n in range(5):
+        out, x = np.zeros(1, np.float32), np.full((), n, np.float32)
+        moved(out, x.reshape(1))
+        assert out[0] == n
+    assert BODIES == ["moved"] * 2
+    again = moved.plan(out, x.reshape(1))
+    again(out, np.full(1, 9, np.float32))
+    assert out[0] == 9 and pickle.loads(pickle.dumps(moved)) is moved

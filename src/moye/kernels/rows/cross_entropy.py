@@ -33,7 +33,7 @@ class Options(NamedTuple):
     reduction: str
 
 
-@mo.replayed
+@mo.replayed(numbers=False)
 def cross_entropy(loss: Any, logits: Any, labels: Any, *, lse: Any = None, dlogits: Any = None, dloss: Any = None,
                   weight: Any = None, reduction: str = "mean", ignore_index: int = IGNORED,
                   label_smoothing: float = 0.0, z_loss: float = 0.0) -> Any:
@@ -71,7 +71,7 @@ def cross_entropy(loss: Any, logits: Any, labels: Any, *, lse: Any = None, dlogi
     return total_of(loss, losses, labels, weight, shape[-1], options)
 
 
-@mo.replayed
+@mo.replayed(numbers=False)
 def cross_entropy_backward(dlogits: Any, dloss: Any, logits: Any, labels: Any, lse: Any, *, weight: Any = None,
                            reduction: str = "mean", ignore_index: int = IGNORED, label_smoothing: float = 0.0,
                            z_loss: float = 0.0) -> Any:
