@@ -76,7 +76,8 @@ ALONE = {
         "kernels.attention.sm90.plan"),
     "the home of public names": (
         "kernels.attention.dispatch", "kernels.gemm.tuned", "schedulers.quantisation",
-        "tensor.async_stores", "tensor.smem_atoms", "torch.operators.gated", "torch.operators.linear",
+        "tensor.async_stores", "tensor.smem_atoms", "torch.operators.attention", "torch.operators.gated",
+        "torch.operators.linear",
         "torch.operators.moves", "testing.host_arrays", "kernels.rows.norm"),
 }
 
