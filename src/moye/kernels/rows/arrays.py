@@ -108,7 +108,7 @@ class Rows:
 
     def of_rows(self, name: str, x: Any, dtypes: Sequence[Any] = (mo.float32, mo.float64), *,
                 needed: bool = False) -> Any:
-        """An array of one number a row, of the shape of ``x`` but its last mode; None stays None, or is refused."""
+        """An array of one number a row, shaped as ``x`` without its last mode; None stays None, or is refused."""
         if x is None and not needed:
             return None
         return merged_column(x, self._checked(name, x, dtypes, self.info.shape[:-1]))
