@@ -143,7 +143,7 @@ def entropy_row(plan, where, rX, rD, target, of, upper, room, smoothed):
     mean = mean_of(plan, where, held, fetch, rX.there, room, of.z.dtype) if smoothed else None
     for r in held if smoothed else []:
         mo.pin(r)                                       # converted again: kept as float32, rows of 16 bits would spill
-    part, less, at_label = upper * (1 + 2 * of.z * (top + rest)) / total, *least(of, upper, where.columns)
+    part, (less, at_label) = upper * (1 + 2 * of.z * (top + rest)) / total, least(of, upper, where.columns)
 
     def put(p, r):
         put_gradient(p, rD, shares(r, factor, top) * part, target, less, at_label)
@@ -185,7 +185,7 @@ def backward_row(plan, where, rX, rD, target, of, upper, whole):
     def fetch(p):
         return read(p, rX, LOWEST)
 
-    part, less, at_label = upper * (1 + 2 * of.z * whole), *least(of, upper, where.columns)
+    part, (less, at_label) = upper * (1 + 2 * of.z * whole), least(of, upper, where.columns)
 
     def put(p, r):
         put_gradient(p, rD, shares(r, whole.dtype(LOG2E), whole) * part, target, less, at_label)
