@@ -82,7 +82,7 @@ def test_sums_without_logits(kind, tokens, columns, hidden, smoothing):
     x, W, labels = problem(kind, tokens, hidden, columns)
     want = exact.cross_entropy(x.astype(np.float64) @ W.astype(np.float64).T, labels, reduction="none",
                                label_smoothing=smoothing, z_loss=1e-3)
-    loss, lse = (np.full(tokens, np.nan, np.float32) for _ in range(2))
+    loss, lse = np.full(tokens, np.nan, np.float64), np.full(tokens, np.nan, np.float32)
     with mo.checking() as reports:
         launch_sums(loss, lse, x, W, labels, None, -100, smoothing, 1e-3)
     assert len(reports) == 2 and all(report.ok for report in reports), reports
