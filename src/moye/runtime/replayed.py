@@ -13,12 +13,11 @@ alignment of each array, which arrays share memory and how, all other arguments,
 
 from __future__ import annotations
 
-import functools
-import math
 import types
 from collections.abc import Callable, Sequence
+from functools import update_wrapper
 from sys import modules
-from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, overload
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 
 from moye import env
 from moye.dtypes import DType
@@ -55,16 +54,16 @@ class _Arguments(NamedTuple):
 class Replayed(Generic[_P, _R]):
     """A host function that repeats what it did for arguments like these."""
 
-    def __init__(self, function: Callable[_P, _R], numbers: bool = True) -> None:
-        self.function, self._name, self.numbers = function, getattr(function, "__name__", "it"), numbers
+    def __init__(self, function: Callable[_P, _R]) -> None:
+        self.function, self._name = function, getattr(function, "__name__", "it")
         self.traced: Callable[_P, _R] | None = None
         """What torch traces in its place, inside of ``torch.compile``."""
         self._known: dict[Any, Replay | None] = {}
         self._ways: dict[Any, _Way] = {}
-        functools.update_wrapper(self, function)
+        update_wrapper(self, function)
 
     def __reduce__(self) -> str | tuple[Any, ...]:
-        return reduced(self, Replayed, self.function, self.numbers)
+        return reduced(self, replayed, self.function)
 
     def __copy__(self) -> Replayed[_P, _R]:
         return self
@@ -91,7 +90,7 @@ class Replayed(Generic[_P, _R]):
         """Look at everything; repeat the call, or make it and remember it."""
         if prepare.skipping() and self.traced is not None:
             return self.traced(*args, **kwargs)
-        found = None if fast_launch.held else self.described((*args, *kwargs.values()), tuple(kwargs))
+        found = None if fast_launch.held else _arguments((*args, *kwargs.values()), tuple(kwargs))
         if found is None:
             return self.function(*args, **kwargs)
         if found.key not in self._known:                # what is called once is not worth a recording
@@ -122,10 +121,6 @@ class Replayed(Generic[_P, _R]):
             self._ways.clear()
         self._known[key] = replay
 
-    def described(self, values: Sequence[Any], names: tuple[str, ...]) -> _Arguments | None:
-        """The arguments by array and key; None if one is of a kind that may change unseen."""
-        return _arguments(values, names, self.numbers)
-
     def _shorten(self, found: _Arguments, replay: Replay, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Let calls of these classes find the replay by shapes, where arrays can be compared in one call."""
         fast = replay.fast(found.arrays)
@@ -144,9 +139,9 @@ class Replayed(Generic[_P, _R]):
         Everything is compiled and loaded.  The plan keeps the arrays alive, and scratch arrays of its own, one set for
         each stream.  ArgumentError for calls that cannot be repeated.
         """
-        found = self.described((*args, *kwargs.values()), tuple(kwargs))
+        found = _arguments((*args, *kwargs.values()), tuple(kwargs))
         if found is None:
-            raise ArgumentError(f"{self._name}.plan: an argument is neither an array of several elements, nor a plain "
+            raise ArgumentError(f"{self._name}.plan: an argument is neither an array of one mode or more, nor a plain "
                                 "value, nor a function")
         with recorded(found.infos, dry=True) as told:
             result = self.function(*args, **kwargs)
@@ -158,13 +153,7 @@ class Replayed(Generic[_P, _R]):
         return Planned(self, found, Replay(told, found.arrays, which, keep=True), args, kwargs)
 
 
-@overload
-def replayed(function: Callable[_P, _R]) -> Replayed[_P, _R]: ...
-@overload
-def replayed(*, numbers: bool = True) -> Callable[[Callable[_P, _R]], Replayed[_P, _R]]: ...
-
-
-def replayed(function: Callable[..., Any] | None = None, *, numbers: bool = True) -> Any:
+def replayed(function: Callable[_P, _R]) -> Replayed[_P, _R]:
     """A decorator of host functions that launch kernels: calls like earlier ones repeat their launches.
 
     The function may depend on its arguments, on the environment's settings, and on nothing else that changes; of an
@@ -173,15 +162,10 @@ def replayed(function: Callable[..., Any] | None = None, *, numbers: bool = True
     and returns None or one of the arrays.  A call that does anything else is made anew each time, if moye can see it.
     The first call with arguments of a kind is made as it is, the second is recorded, and later ones are repeated.
     Inside ``mo.check``, ``mo.checking`` and ``mo.compile_only`` the function itself is called.
-
-    A call with an array of one element is not repeated, because the function may take it for a number (as alpha).
-    ``@mo.replayed(numbers=False)`` says that it never does.
     """
-    if function is None:
-        return functools.partial(replayed, numbers=numbers)
     if not isinstance(function, types.FunctionType):
         raise TraceError(f"@mo.replayed decorates Python functions, not {function!r}")
-    return Replayed(function, numbers)
+    return Replayed(function)
 
 
 def _result(result: Any, found: _Arguments, told: Recording) -> Any:
@@ -196,11 +180,8 @@ def _result(result: Any, found: _Arguments, told: Recording) -> Any:
 # --- what a call may depend on ---------------------------------------------------------------------------------------
 
 
-def _arguments(values: Sequence[Any], names: tuple[str, ...], numbers: bool) -> _Arguments | None:
-    """The arguments by array and key; None if one is of a kind that may change unseen.
-
-    ``numbers``: of an array of one element a number may be read.
-    """
+def _arguments(values: Sequence[Any], names: tuple[str, ...]) -> _Arguments | None:
+    """The arguments by array and key; None if one is of a kind that may change unseen."""
     key: list[Any] = [names, len(values), env.settings()]
     where, arrays, infos = [], [], []
     try:
@@ -211,7 +192,7 @@ def _arguments(values: Sequence[Any], names: tuple[str, ...], numbers: bool) -> 
                     return None
                 key.append(_static_key(x))
                 continue
-            if info.kind == "spec" or (numbers and math.prod(info.shape) == 1):
+            if info.kind == "spec" or (not info.shape and info.device is None):     # a number may be read from these
                 return None
             key.append((type(x), info._replace(ptr=info.ptr % _PART, shape=tuple(info.shape),
                                                strides=tuple(info.strides)), getattr(x, "requires_grad", False)))
@@ -329,7 +310,7 @@ class Planned(Generic[_R]):
         if fast_launch.held:
             return self._replayed.function(*args, **kwargs)
         self._require_same(arrays)
-        found = self._replayed.described(values, tuple(kwargs))
+        found = _arguments(values, tuple(kwargs))
         done: Any = missing
         if found is not None and found.key == self._found.key:
             done = self._replay.run(found.arrays, found.infos)

@@ -34,7 +34,7 @@ class Options(NamedTuple):
     reduction: str
 
 
-@mo.replayed(numbers=False)
+@mo.replayed
 def cross_entropy(loss: Any, logits: Any, labels: Any, *, lse: Any = None, dlogits: Any = None, dloss: Any = None,
                   weight: Any = None, reduction: str = "mean", ignore_index: int = IGNORED,
                   label_smoothing: float = 0.0, z_loss: float = 0.0, plan: RowPlan | None = None) -> Any:
@@ -73,7 +73,7 @@ def cross_entropy(loss: Any, logits: Any, labels: Any, *, lse: Any = None, dlogi
     return total_of(loss, losses, labels, weight, shape[-1], options)
 
 
-@mo.replayed(numbers=False)
+@mo.replayed
 def cross_entropy_backward(dlogits: Any, dloss: Any, logits: Any, labels: Any, lse: Any, *, weight: Any = None,
                            reduction: str = "mean", ignore_index: int = IGNORED, label_smoothing: float = 0.0,
                            z_loss: float = 0.0) -> Any:

@@ -62,7 +62,7 @@ def chunk_of(tokens: int, hidden: int) -> int:
     return -(-tokens // (chunks * TILE)) * TILE
 
 
-@mo.replayed(numbers=False)
+@mo.replayed
 def linear_cross_entropy(loss: Any, x: Any, W: Any, labels: Any, *, dx: Any = None, dW: Any = None, dloss: Any = None,
                          lse: Any = None, weight: Any = None, reduction: str = "mean", ignore_index: int = IGNORED,
                          label_smoothing: float = 0.0, z_loss: float = 0.0, chunk: int | None = None) -> Any:
