@@ -32,6 +32,7 @@ TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
 _TYPES = {"Tensor": "{0}.__class__ in _tensors and not {0}.is_meta", "int": "{0}.__class__ is int",
           "float": "{0}.__class__ is float", "bool": "{0}.__class__ is bool", "str": "{0}.__class__ is str",
           "ScalarType": "{0}.__class__ is _dtype",
+          "List[int]": "{0}.__class__ is list and all(i.__class__ is int for i in {0})",
           "List[Tensor]": "{0}.__class__ is list and all(x.__class__ in _tensors and not x.is_meta for x in {0})"}
 """When an argument of a type of the schema is one that needs no conversion."""
 

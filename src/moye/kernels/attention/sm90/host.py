@@ -40,9 +40,8 @@ def arguments_sm90(problem: Problem, arrays: tuple[Any, Any, Any, Any], *, bias:
     tiles = -(-problem.queries // config.bM) * problem.heads * problem.batch
     counter = counters(arrays[0], 1) if config.dynamic else None
     return min(tiles, mo.multiprocessors(arrays[0])), config.threads, (
-        *copies(plan, *arrays), None if lse is None else ordered(lse, (2, 1, 0)), counter, problem.scale,
-        problem.softcap if rules.softcap else None, problem.left if rules.left else None,
-        problem.right if rules.right else None, None if bias is None else ordered(bias, (2, 3, 1, 0)), slopes, sinks,
+        *copies(plan, *arrays), None if lse is None else ordered(lse, (2, 1, 0)), counter, *problem.numbers,
+        None if bias is None else ordered(bias, (2, 3, 1, 0)), slopes, sinks,
         tensors, plan)
 
 
