@@ -51,9 +51,9 @@ def attention_backward(dq: Any, dk: Any, dv: Any, dout: Any, q: Any, k: Any, v: 
     """The gradients of ``attention`` by q, k and v for ``dout``, that of its result; in place; returns (dq, dk, dv).
 
     All arrays but ``lse`` are of one dtype; ``dout`` is like ``out``, and dq, dk and dv are like q, k and v.  ``out``
-    and ``lse`` are what ``attention`` gave, and options are as there.  ``deterministic``: each run gives the same bits of
-    dq, those of dk and dv are always the same; on sm_90a, blocks add to dq in an order of their own without it, in
-    float32, and wait for each other with it.  ArgumentError for other arguments.
+    and ``lse`` are what ``attention`` gave, and options are as there.  dk and dv have the same bits in each run,
+    and so has dq if ``deterministic``: up to 128 dimensions, blocks on sm_90a add to it in memory, in float32, and only
+    wait for each other if they have to.  ArgumentError for other arguments.
     """
     problem = problem_of(out, q, k, v, causal=causal, window=window, scale=scale, softcap=softcap, score=None)
     for name, x, like in (("dout", dout, out), ("dq", dq, q), ("dk", dk, k), ("dv", dv, v)):

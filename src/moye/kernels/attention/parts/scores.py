@@ -220,14 +220,20 @@ def slope_of(how, s):
 @mo.jit
 def bend_of(how, s):
     """The derivative of the cap, where the product of query and key is ``s``."""
-    part = capped(s * how.scale, how.softcap) / how.softcap
-    return 1.0 - part * part
+    part = tail(s * how.scale, how.softcap)
+    return 4.0 * part * (1.0 - part)
 
 
 @mo.jit
 def capped(s, cap):
-    """cap * tanh(s / cap), by one exponential: tanh(x) = 1 - 2 / (exp(2 x) + 1), right to 2^-22 of the cap."""
-    return cap - 2 * cap * mo.rcp(mo.exp2(s * (2 * LOG2_E) / cap, fast=True) + 1.0)
+    """cap * tanh(s / cap), right to 2^-22 of the cap."""
+    return cap - 2 * cap * tail(s, cap)
+
+
+@mo.jit
+def tail(s, cap):
+    """(1 - tanh(s / cap)) / 2 = 1 / (exp(2 s / cap) + 1)."""
+    return mo.rcp(mo.exp2(s * (2 * LOG2_E / cap), fast=True) + 1.0)
 
 
 @mo.jit

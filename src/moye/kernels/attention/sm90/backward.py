@@ -294,6 +294,7 @@ def consume(plan, how, copies, stages, pipes, place):
     at_Q, at_dO = pipes.Q.consumer_start(), pipes.dO.consumer_start()
     pipes.KV.consumer_wait(pipes.KV.consumer_start())
     begin_scores(plan, work, at_Q)
+    mo.warpgroup_wait(0)
     least, most = tiles_of(plan, how, n)
     low, high = whole_query_tiles(how, n * config.bN, config.bM, config.bN, least, most)
     for g in range(plan.heads_of_a_key):
@@ -306,7 +307,6 @@ def consume(plan, how, copies, stages, pipes, place):
         if how.rules.left:
             for m in range(high, most):
                 at_Q, at_dO = step(plan, how, work, at_Q, at_dO, (n, m, head, batch), True)
-    mo.warpgroup_wait(0)
     mo.barrier_sync(EMPTY + group, GROUP + 32)          # the last turn of each barrier's pair
     mo.barrier_arrive(FULL + group, GROUP + 32)
     put(plan, copies, stages, work, how.scale, place)
@@ -314,25 +314,19 @@ def consume(plan, how, copies, stages, pipes, place):
 
 @mo.jit
 def step(plan, how, work, at_Q, at_dO, place, masked):
-    """One tile of queries, whose scores were begun before; the scores of the next are begun."""
+    """One tile of queries, whose scores are there; those of the next are there afterwards."""
     pipes, stage = work.pipes, at_dO.stage
     pipes.dO.consumer_wait(at_dO)
     mo.warpgroup_arrive()
     mo.gemm(plan.scores, work.V, work.dO[:, :, :, stage], work.dP, accumulate=False)
     mo.warpgroup_commit_batch()
-    mo.warpgroup_wait(1)
-    S, dP, bends = mo.mn_view(work.S, plan.scores), mo.mn_view(work.dP, plan.scores), None      # (2, bM / 4)
-    if how.rules.softcap:
-        bends = mo.make_fragment_like(work.S)
-        bent = mo.mn_view(bends, plan.scores)
-        bend(how, bent, S)
-    weigh(plan, how, S, work.stages.numbers[:, stage], place, masked)
-    P = mo.accumulators_as_A(work.S.to(plan.dtype), plan.scores, plan.keys_mma)                 # (MMA, 1, bM / 16)
+    weights, slopes = mo.make_fragment_like(work.S), mo.make_fragment_like(work.S)              # ((2,2,bM/8), 1, 1)
+    if how.rules.softcap:                               # slopes have no room beside scores and what is under way
+        mo.warpgroup_wait(0)
+    weigh(plan, how, work, weights, slopes, place, stage, masked)
+    P = mo.accumulators_as_A(weights.to(plan.dtype), plan.scores, plan.keys_mma)                # (MMA, 1, bM / 16)
     mo.warpgroup_wait(0)
-    differ(plan, S, dP, work.stages.numbers[:, stage])
-    if how.rules.softcap:
-        work.dP[...] = work.dP * bends
-    rounded = work.dP.to(plan.dtype)
+    rounded = (slopes if how.rules.softcap else differences(plan, work, weights, stage)).to(plan.dtype)
     dS = mo.accumulators_as_A(rounded, plan.scores, plan.keys_mma)
     mo.warpgroup_arrive()
     mo.gemm(plan.keys_mma, P, work.gradients[:, :, :, stage], work.dV)
@@ -344,11 +338,11 @@ def step(plan, how, work, at_Q, at_dO, place, masked):
     mo.warpgroup_arrive()
     mo.gemm(plan.keys_mma, dS, work.queries[:, :, :, at_Q.stage], work.dK)
     mo.warpgroup_commit_batch()
-    begin_scores(plan, work, at_Q.next())
-    mo.warpgroup_wait(2)
-    release(pipes.dO, at_dO)
-    hand_over(work)
     mo.warpgroup_wait(1)
+    release(pipes.dO, at_dO)
+    begin_scores(plan, work, at_Q.next())
+    hand_over(work)
+    mo.warpgroup_wait(0)                                # all: where one goes on as the loop turns, ptxas waits for each
     release(pipes.Q, at_Q)
     return at_Q.next(), at_dO.next()
 
@@ -363,47 +357,54 @@ def begin_scores(plan, work, at_Q):
 
 
 @mo.jit
-def weigh(plan, how, S, numbers, place, masked):
-    """Scores (keys, queries) become weights."""
+def weigh(plan, how, work, weights, gradients, place, stage, masked):
+    """The weights of scores (keys, queries); where scores are capped also their gradients, but for the scale.
+
+    They have registers of their own: scores are only written by wgmma, and not kept when they were read.
+    """
     n, m, head, batch = place
     thread = mo.thread_idx().x
     first_key, first = n * plan.config.bN + thread // 32 * 16 + thread % 32 // 4, thread % 4 * 2
-    log_sums = of_thread(numbers, 0, plan.config.bM)
+    S, dP, P, dS = (mo.mn_view(x, plan.scores) for x in (work.S, work.dP, weights, gradients))  # (2, bM / 4)
+    numbers = work.stages.numbers[:, stage]
     for k in mo.static_range(mo.size(S, 1)):
+        if k % 2 == 0:
+            log_sums = pair_of(numbers, 0, plan.config.bM, k)
+            products = pair_of(numbers, 1, plan.config.bM, k) if how.rules.softcap else None
         for i in mo.static_range(mo.size(S, 0)):
             if how.modified:
                 exponent = modified(how, S[i, k], m * plan.config.bM + first + offset(k), first_key + row_offset(i),
                                     Place(0, 0, head, batch)) * LOG2_E
             else:
                 exponent = S[i, k] * (how.scale * LOG2_E)
-            S[i, k] = mo.exp2(exponent - log_sums[k], fast=True)
+            P[i, k] = mo.exp2(exponent - log_sums[k % 2], fast=True)
+            if how.rules.softcap:
+                dS[i, k] = P[i, k] * (dP[i, k] - products[k % 2]) * bend_of(how, S[i, k])
     if masked:
-        mask_turned(how, S, Place(m * plan.config.bM + first, first_key, head, batch))
+        at = Place(m * plan.config.bM + first, first_key, head, batch)
+        mask_turned(how, P, at)
+        if how.rules.softcap:
+            mask_turned(how, dS, at)
 
 
 @mo.jit
-def bend(how, bends, S):
-    """The derivatives of capped scores by the products of queries and keys, but for the scale."""
-    for i in mo.static_range(mo.size(S, 0)):
-        for k in mo.static_range(mo.size(S, 1)):
-            bends[i, k] = bend_of(how, S[i, k])
+def differences(plan, work, weights, stage):
+    """The gradients of scores (keys, queries), but for the scale, from those of weights."""
+    found = mo.make_fragment_like(work.dP)                                                      # ((2,2,bM/8), 1, 1)
+    dP, P, dS = (mo.mn_view(x, plan.scores) for x in (work.dP, weights, found))
+    for k in mo.static_range(mo.size(dP, 1)):
+        if k % 2 == 0:
+            products = pair_of(work.stages.numbers[:, stage], 1, plan.config.bM, k)
+        for i in mo.static_range(mo.size(dP, 0)):
+            dS[i, k] = P[i, k] * (dP[i, k] - products[k % 2])
+    return found
 
 
 @mo.jit
-def differ(plan, P, dP, numbers):
-    """Gradients of weights (keys, queries) become those of scores, but for the scale."""
-    products = of_thread(numbers, 1, plan.config.bM)
-    for k in mo.static_range(mo.size(P, 1)):
-        for i in mo.static_range(mo.size(P, 0)):
-            dP[i, k] = P[i, k] * (dP[i, k] - products[k])
-
-
-@mo.jit
-def of_thread(numbers, which, bM):
-    """One of the numbers of each of a thread's queries: pairs of neighbours, 8 apart."""
-    pairs = mo.tile(numbers, (bM,), (which,)).with_layout(mo.make_layout((2, 4, bM // 8), (1, 2, 8)))
-    found = mo.fragment((2, bM // 8), mo.float32)
-    mo.copyto(found, pairs[:, mo.thread_idx().x % 4, :])
+def pair_of(numbers, which, bM, k):
+    """One of the numbers of two of a thread's queries, which are neighbours: columns k and k + 1 of its scores."""
+    found = mo.fragment((2,), mo.float32)
+    mo.copyto(found, mo.tile(mo.tile(numbers, (bM,), (which,)), (2,), (offset(k) // 2 + mo.thread_idx().x % 4,)))
     return found
 
 

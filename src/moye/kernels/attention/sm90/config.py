@@ -71,7 +71,7 @@ def choose(dim: int, dim_v: int, *, balanced: bool) -> ForwardConfig:
 
 @dataclass(frozen=True, slots=True)
 class GradientConfig:
-    """Tiles of ``bM`` queries and ``bN`` keys; a warpgroup has 64 of the keys, and 64 x 64 of the gradient of queries."""
+    """Tiles of ``bM`` queries and ``bN`` keys; a warpgroup has 64 of the keys, and 64 x 64 sums of dQ."""
 
     bM: int = 64
     bN: int = 128

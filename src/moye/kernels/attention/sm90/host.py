@@ -82,7 +82,8 @@ def launch_gradients_sm90(problem: Problem, arrays: dict[str, Any], *, bias: Any
     """Gradients dq, dk and dv from q, k, v, out, dout and lse, which ``arrays`` has by name, and TMA can describe."""
     config, rules = choose_gradient(problem.dim, problem.dim_v), problem.rules
     rules = replace(rules, ragged=problem.keys % config.bN != 0)
-    plan = make_gradient_plan(config, problem.dtype, problem.dim, problem.dim_v, rules, problem.heads_of_a_key, in_order)
+    plan = make_gradient_plan(config, problem.dtype, problem.dim, problem.dim_v, rules, problem.heads_of_a_key,
+                              in_order)
     tiles = -(-problem.queries // config.bM), problem.heads, problem.batch
     count, like, threads = tiles[0] * tiles[1] * tiles[2], arrays["lse"], config.groups * 128
     numbers = empty(like, mo.float32, (2 * config.bM, count))
