@@ -7,6 +7,7 @@ In: what ``mo.export`` wrote.  Out: a shared library; for calls of it their code
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import shutil
@@ -18,6 +19,13 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 import pytest
+
+import moye as mo
+from moye.dtypes import bits_of
+from moye.runtime import exporting
+from moye.runtime.arguments import classify
+from moye.runtime.arrays import ArrayInfo
+from moye.runtime.launch import dim3
 
 FLAGS = ("-Wall", "-Wextra", "-Werror", "-O1")
 _CALLER = """
@@ -63,6 +71,51 @@ def stream(n=0):
     return ("c_void_p", n)
 
 
+def passed(argument, leaf):
+    """What the C function takes for an argument of a launch, as Python has it."""
+    if isinstance(leaf, ArrayInfo):
+        return array(leaf.ptr, tuple(map(int, leaf.shape)), tuple(map(int, leaf.strides)))
+    dtype = argument.dtype
+    if dtype.is_float and dtype.bits < 32:
+        return f"c_uint{dtype.bits}", bits_of(float(leaf), dtype)
+    name = {"float32": "float", "tfloat32": "float", "float64": "double", "bool": "int"}.get(dtype.name, dtype.name)
+    return f"c_{name}", leaf
+
+
+def values(arguments):
+    """The same as objects of ctypes."""
+    for kind, *value in arguments:
+        if kind == "array":
+            pointer, shape, strides = value
+            yield ctypes.c_void_p(pointer)
+            if shape:
+                yield (ctypes.c_int64 * len(shape))(*shape)
+                yield (ctypes.c_int64 * len(strides))(*strides)
+        else:
+            yield getattr(ctypes, kind)(*value)
+
+
+class ThroughC:
+    """In place of a kernel: each launch is exported as C for its arguments, built, and launched from there."""
+
+    def __init__(self, kernel, folder, arch, handle=0):
+        self.kernel, self.folder, self.arch, self.handle, self.calls = kernel, folder, arch, handle, 0
+
+    def __getitem__(self, config):
+        return lambda *arguments: self.launch(*arguments, grid=config[0], block=config[1])
+
+    def launch(self, *arguments, grid, block, cluster=(1, 1, 1)):
+        asked = mo.Export(self.kernel, [mo.Specialisation(*arguments, block=block, cluster=cluster)], arch=self.arch)
+        library = ctypes.CDLL(str(build(mo.export(self.folder, asked), self.folder).library))
+        leaves = classify(self.kernel.signature, arguments, {}).leaves
+        given = map(passed, exporting._function(asked).arguments, leaves)
+        code = getattr(library, asked.function)(*values([*map(i64, dim3(grid, "grid")), *given, stream(self.handle)]))
+        told = getattr(library, f"{asked.function}_error_string")
+        told.restype = ctypes.c_char_p
+        assert code == 0, told(code).decode()
+        self.calls += 1
+
+
 def require_compiler():
     for program in ("gcc", "g++"):
         if shutil.which(program) is None:
@@ -97,10 +150,11 @@ class Built:
         return [tuple(each) for each in json.loads(done.stdout)], notes
 
 
-def build(exported, folder: Path) -> Built:
-    """A shared library of exported C, with all warnings as errors."""
+def build(exported, folder: Path, sanitize: bool = False) -> Built:
+    """A shared library of exported C, with all warnings as errors; undefined behaviour ends one that is sanitized."""
     require_compiler()
     library = folder / f"lib{exported.source.stem}.so"
-    subprocess.run(["gcc", "-std=c99", "-pedantic", *FLAGS, "-shared", "-fPIC", "-o", library, exported.source,
+    more = ("-fsanitize=undefined", "-fno-sanitize-recover=all") if sanitize else ()
+    subprocess.run(["gcc", "-std=c99", "-pedantic", *FLAGS, *more, "-shared", "-fPIC", "-o", library, exported.source,
                     "-ldl", "-lpthread"], check=True)
     return Built(library, folder)

@@ -2,8 +2,8 @@
 
    FAKE_CUDA_LOG names the file of notes: one line for each loaded library, encoded map and launch.
    FAKE_CUDA_ARCH is the compute capability (90), FAKE_CUDA_FAIL a function that fails, as name:error, FAKE_CUDA_SIZES
-   the bytes of each parameter of a launch (8,8,4).  With FAKE_CUDA_RUN the kernels of examples/export are
-   carried out on the host. */
+   the bytes of each parameter of a launch (8,8,4), of each launch in turn where there are several (8,4;8); the last are
+   those of all that follow.  With FAKE_CUDA_RUN the kernels of examples/export are carried out on the host. */
 
 #include <pthread.h>
 #include <stdint.h>
@@ -194,7 +194,8 @@ static void product(void **parameters)
 int cuLaunchKernelEx(const Config *config, void *function, void **parameters, void **extra)
 {
     char text[4096];
-    const char *sizes = getenv("FAKE_CUDA_SIZES");
+    static const char *next;
+    const char *sizes = next ? next : getenv("FAKE_CUDA_SIZES");
     uint32_t i;
     int used;
     (void)extra;
@@ -206,7 +207,7 @@ int cuLaunchKernelEx(const Config *config, void *function, void **parameters, vo
         used += snprintf(text + used, sizeof text - used, " attribute=%u:%u,%u,%u", config->attributes[i].id,
                          config->attributes[i].value[0], config->attributes[i].value[1], config->attributes[i].value[2]);
     }
-    for (i = 0; sizes && *sizes; i++) {
+    for (i = 0; sizes && *sizes && *sizes != ';'; i++) {
         const int bytes = (int)strtol(sizes, (char **)&sizes, 10);
         used += snprintf(text + used, sizeof text - used, " ");
         for (int b = 0; b < bytes; b++) {
@@ -214,6 +215,7 @@ int cuLaunchKernelEx(const Config *config, void *function, void **parameters, vo
         }
         sizes += *sizes == ',';
     }
+    next = sizes && *sizes == ';' ? sizes + 1 : next;
     snprintf(text + used, sizeof text - used, "\n");
     note(text);
     if (getenv("FAKE_CUDA_RUN") && strcmp((const char *)function, "saxpy") == 0) {

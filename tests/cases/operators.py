@@ -91,17 +91,17 @@ def check_fake(op: Callable[..., Any], arguments: Sequence[Any]) -> None:
 
 
 def check_compiled(op: Callable[..., Any], arguments: Sequence[Any], backend: str = "aot_eager",
-                   dynamic: bool | None = None) -> None:
+                   dynamic: bool | None = None, near: bool = False) -> None:
     """Compiled as one graph it gives what it gives otherwise, with the same gradients.
 
-    Inductor adds up in an order of its own: what it makes is only near.
+    Inductor adds up in an order of its own, and some operators add by atomics: what they make is only ``near``.
     """
     torch._dynamo.reset()
 
     def wrapped(*args: Any) -> Any:                     # operations around it, so that the graph is more than a call
         return tree_map(_more, op(*args))
     compiled = torch.compile(wrapped, fullgraph=True, backend=backend, dynamic=dynamic)
-    same(outcome(compiled, arguments), outcome(wrapped, arguments), "compiled", near=backend == "inductor")
+    same(outcome(compiled, arguments), outcome(wrapped, arguments), "compiled", near=near or backend == "inductor")
 
 
 def check_one_graph(op: Callable[..., Any], calls: Sequence[Sequence[Any]], *, backward: bool = False) -> None:
@@ -113,7 +113,7 @@ def check_one_graph(op: Callable[..., Any], calls: Sequence[Sequence[Any]], *, b
             same(outcome(compiled, arguments), outcome(op, arguments), "compiled")
 
 
-def check_captured(op: Callable[..., Any], arguments: Sequence[Any]) -> None:
+def check_captured(op: Callable[..., Any], arguments: Sequence[Any], *, near: bool = False) -> None:
     """Captured into a CUDA graph, forward and backward, it gives what it gives otherwise, on other elements, too."""
     static = fresh(arguments)
     side = torch.cuda.Stream()
@@ -133,7 +133,7 @@ def check_captured(op: Callable[..., Any], arguments: Sequence[Any]) -> None:
         wanted = outcome(op, static)
         graph.replay()
         torch.cuda.synchronize()
-        same(found, wanted, "captured")
+        same(found, wanted, "captured", near=near)
 
 
 # --- parts -----------------------------------------------------------------------------------------------------------

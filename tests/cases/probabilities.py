@@ -1,7 +1,8 @@
 """Softmax and cross-entropy in float64, and drawn problems for them: shapes, strides, dtypes, masks, labels.
 
-``softmax(x, ...)`` and ``cross_entropy(x, labels, ...)`` are what the kernels of ``moye.kernels`` should give.
-``drawn(rng, shape, dtype)`` is an array of any strides whose memory around it is poisoned.
+``softmax(x, ...)`` and ``cross_entropy(x, labels, ...)`` are what the kernels of ``moye.kernels`` should give, and
+``compare_softmax(*softmax_problem(seed))`` asserts it.  ``drawn(rng, shape, dtype)`` is an array of any strides whose
+memory around it is poisoned.
 """
 
 from __future__ import annotations
@@ -9,9 +10,13 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 
+from moye import kernels
+
 DTYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64}
 LOOSE = {"f16": 1e-3, "bf16": 8e-3, "f32": 4e-6, "f64": 1e-13}
 """Of results that are rounded to a dtype, relative to the largest."""
+LOOSE_LOSS = {"f64": 1e-12}
+"""Of losses and logarithms of sums, which are float32 elsewhere."""
 
 
 def softmax(x, axis=-1, scale=1.0, mask=None, causal=None, log=False):
@@ -135,3 +140,33 @@ def entropy_problem(seed):
         options["reduction"] = "sum"
     of_loss = rows if options["reduction"] == "none" else ()
     return kind, x, labels, np.asarray(rng.standard_normal(of_loss), wide), options
+
+
+# --- kernels beside them ---------------------------------------------------------------------------------------------
+
+def compare_softmax(kind, x, dy, options, log, anywhere=True):
+    """Forward and backward of a problem, in poisoned memory."""
+    rng = np.random.default_rng(1)
+    out, dx = (drawn(rng, x.shape, x.dtype) if anywhere else np.full_like(x, np.nan) for _ in range(2))
+    (kernels.log_softmax if log else kernels.softmax)(out, x, **options)
+    again = {name: options[name] for name in ("axis", "scale")}
+    (kernels.log_softmax_backward if log else kernels.softmax_backward)(dx, dy, out, **again)
+    assert largest_error(out, softmax(x, log=log, **options)) < LOOSE[kind]
+    assert largest_error(dx, softmax_gradient(dy, out, log=log, **again)) < 2 * LOOSE[kind]
+
+
+def compare_entropy(kind, x, labels, dloss, options):
+    """The loss alone, with its gradient, the gradient alone, and over the logits."""
+    rng, wide = np.random.default_rng(2), dloss.dtype
+    loss, again, lse = np.full(dloss.shape, np.nan, wide), np.full(dloss.shape, np.nan, wide), \
+        np.full(labels.shape, np.nan, wide)
+    dx, dx_again = (drawn(rng, x.shape, x.dtype) for _ in range(2))
+    want = cross_entropy(x, labels, dloss=dloss, **options)
+    kernels.cross_entropy(loss, x, labels, lse=lse, **options)
+    kernels.cross_entropy(again, x, labels, dlogits=dx, dloss=dloss, **options)
+    kernels.cross_entropy_backward(dx_again, dloss, x, labels, lse, **options)
+    kernels.cross_entropy(again, x, labels, dlogits=x, dloss=dloss, **options)
+    for got, exactly in ((loss, want[0]), (again, want[0]), (lse, want[1])):
+        assert largest_error(got, exactly) < LOOSE_LOSS.get(kind, 4e-6)
+    for got in (dx, dx_again, x):
+        assert largest_error(got, want[2]) < 2 * LOOSE[kind]

@@ -21,6 +21,8 @@ from moye.kernels import attention, attention_backward
 from random_products import NumPy, Place, _Array, _filled, _made
 
 UNIT = {"bf16": 2.0 ** -8, "f16": 2.0 ** -11}
+LEAST = 2.0 ** -25
+"""Half of the least float16: what rounding of a number that is smaller than all normal ones may cost."""
 DIMS = ((64, 64), (64, 64), (128, 128), (128, 128), (96, 96), (192, 128), (192, 192), (256, 256), (80, 80), (32, 16),
         (40, 72), (50, 33), (1, 1), (64, 128), (96, 64))
 BATCH_FIRST, HEADS_FIRST = (3, 2, 1, 0), (3, 1, 2, 0)
@@ -192,11 +194,11 @@ def _backward(case: Case, library: Any, arrays: dict[str, _Array], found: dict[s
     most = f.moveaxis((abs(out) * abs(dout)).sum(-1), 1, 2)[..., None]
     off = 4 * f.moveaxis(found["off"][..., 0], 1, 2)[..., None]             # of a weight, relative
     ds, slope = p * (dp - (p * dp).sum(-1)[..., None]) * found["slope"], abs(found["slope"])
-    error = u * abs(ds) + p * slope * (1.1 * u * most + off * abs(dp - taken) + 2.0 ** -20 * (size + most))
+    error = u * abs(ds) + LEAST + p * slope * (1.1 * u * most + off * abs(dp - taken) + 2.0 ** -20 * (size + most))
     group, both = case.heads // case.heads_K, {}
     both["dq"] = [f.einsum("bhqk,bkhd->bqhd", x, y) for x, y in ((ds, found["k"]), (error, abs(found["k"])))]
     both["dk"] = [f.einsum("bhqk,bqhd->bkhd", x, y) for x, y in ((ds, found["q"]), (error, abs(found["q"])))]
-    both["dv"] = [f.einsum("bhqk,bqhd->bkhd", x, y) for x, y in ((p, dout), ((u + off) * p + 2.0 ** -25, abs(dout)))]
+    both["dv"] = [f.einsum("bhqk,bqhd->bkhd", x, y) for x, y in ((p, dout), ((u + off) * p + LEAST, abs(dout)))]
     for name, (exact, bound) in both.items():
         if name != "dq":                                # heads that share keys add up
             exact, bound = (x.reshape(*x.shape[:2], case.heads_K, group, x.shape[3]).sum(3) for x in (exact, bound))
@@ -225,7 +227,7 @@ def _compare(case: Case, library: Any, arrays: dict[str, _Array], table: _Array)
     u = UNIT[case.dtype]
     off = f.moveaxis((f.where(seen, size, 0.0) * 2.0 ** -22).max(-1) if isinstance(library, NumPy) else
                      (f.where(seen, size, 0.0) * 2.0 ** -22).amax(-1), 1, 2)[..., None] + 2.0 ** -20
-    bound = (u + 2 * off) * spread + u * abs(exact) + case.keys * 2.0 ** -25 * abs(v).max() + 1e-6
+    bound = (u + 2 * off) * spread + u * abs(exact) + case.keys * LEAST * abs(v).max() + 1e-6
     out = _wide(library, arrays["out"].x)
     wrong = ~(abs(out - exact) <= 1.05 * bound)
     assert not wrong.any(), f"{case}: {int(wrong.sum())} results are off by up to {abs(out - exact).max()}"

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import moye as mo
-from moye.kernels import attention, attention_backward
+from moye.kernels import attention, attention_backward, attention_varlen, attention_varlen_backward
 from random_attention import draw, run
 from torch_arrays import Torch
 
@@ -87,3 +87,26 @@ def test_gradients_of_many_tiles(dim, deterministic, causal):
         *(x.transpose(1, 2) for x in exact), is_causal=causal, enable_gqa=True).transpose(1, 2).backward(dout.double())
     for name, x, y in zip(("dq", "dk", "dv"), found, exact, strict=True):
         assert (x.double() - y.grad).norm() < 2.0 ** -7 * y.grad.norm(), name
+
+
+def test_sequences_of_any_lengths():
+    """As each sequence by itself, within the rounding of another kernel's order."""
+    torch.manual_seed(0)
+    lengths = [300, 0, 1, 513, 64]
+    q, k, v = heads(sum(lengths), 4, 64), heads(sum(lengths), 2, 64), heads(sum(lengths), 2, 64)
+    ends = torch.tensor([0, *lengths], device="cuda").cumsum(0).int()
+    out, lse = torch.full_like(q, torch.nan), torch.full((4, len(q)), torch.nan, device="cuda")
+    attention_varlen(out, q, k, v, ends, ends, longest_q=513, longest_k=513, causal=True, lse=lse)
+    gradients = [torch.full_like(x, torch.nan) for x in (q, k, v)]
+    attention_varlen_backward(*gradients, q, q, k, v, out, lse, ends, ends, longest_q=513, longest_k=513, causal=True)
+    for begin, end in zip(ends.tolist(), ends.tolist()[1:], strict=False):
+        if begin == end:
+            continue
+        one = [x[None, begin:end] for x in (q, k, v)]
+        own, own_lse = torch.empty_like(one[0]), torch.empty(1, 4, end - begin, device="cuda")
+        attention(own, *one, causal=True, lse=own_lse)
+        assert (own[0].float() - out[begin:end].float()).abs().max() < 2.0 ** -6
+        found = [torch.empty_like(x) for x in one]
+        attention_backward(*found, one[0], *one, own, own_lse, causal=True)
+        for mine, whole in zip(found, gradients, strict=True):
+            assert (mine[0].float() - whole[begin:end].float()).abs().max() < 2.0 ** -4 * mine.abs().max()

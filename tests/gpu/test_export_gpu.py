@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import os
 import subprocess
 import sys
@@ -152,3 +153,48 @@ def test_clusters(library):
     y = torch.full((64,), 7.0, device="cuda")
     library("across", 64, 1, 1, y)
     assert not y.any()
+
+
+# --- examples, launched from C ---------------------------------------------------------------------------------------
+
+
+def example(name):
+    spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLE.parent / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def through(kernel, folder):
+    handle = torch.cuda.current_stream().cuda_stream
+    return exported_c.ThroughC(kernel, folder, driver.device_arch(0), handle)
+
+
+@needs_hopper
+@pytest.mark.parametrize("name, dtype, M, N, K", [("17_matmul_warp_specialized", torch.float16, 1000, 520, 1000),
+                                                  ("18_matmul_persistent", torch.bfloat16, 1024, 512, 512)])
+def test_products_by_tma_and_wgmma(name, dtype, M, N, K, tmp_path):
+    module = example(name)
+    a, b = (torch.randn(n, K, device="cuda", dtype=dtype) for n in (M, N))
+    c = torch.full((M, N), float("nan"), device="cuda", dtype=dtype)
+    kernel = through(module.matmul_kernel, tmp_path)
+    module.matmul(a, b, c, kernel=kernel)
+    exact = a.double() @ b.double().T
+    assert kernel.calls == 1 and (c.double() - exact).norm() / exact.norm() < 3e-3
+
+
+@needs_hopper
+def test_a_softmax_over_clusters(tmp_path):
+    module = example("16_cluster_reduction")
+    x, y = torch.randn(8, 16384, device="cuda"), torch.zeros(8, 16384, device="cuda")
+    module.softmax(y, x, kernel=through(module.softmax_kernel, tmp_path))
+    torch.testing.assert_close(y, torch.softmax(x, 1))
+
+
+def test_a_pipelined_product(tmp_path):
+    module = example("13_matmul_pipelined")
+    a, b = (torch.randn(512, 512, device="cuda", dtype=torch.float16) for _ in "ab")
+    c = torch.zeros(512, 512, device="cuda")
+    module.matmul(a, b, c, kernel=through(module.matmul_kernel, tmp_path))
+    exact = a.double() @ b.double().T
+    assert (c.double() - exact).norm() / exact.norm() < 3e-3

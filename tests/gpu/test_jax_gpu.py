@@ -81,6 +81,19 @@ def test_tensor_maps():
     assert np.array_equal(jax.jit(mo.jax.call(copied, like(300, 100)))(x), x)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_products_of_the_library(dtype):
+    def product(C, A, B):
+        mo.kernels.gemm(A, B.T, C)
+
+    A, B = (jax.random.normal(jax.random.key(i), (1024, 1024), dtype) for i in range(2))
+    f = jax.jit(mo.jax.call(product, like(1024, 1024, dtype=dtype)))
+    exact = np.asarray(A, np.float64) @ np.asarray(B, np.float64)
+    for _ in range(3):                                  # as it is, recorded, repeated
+        C = np.asarray(f(A, B), np.float64)
+        assert np.linalg.norm(C - exact) / np.linalg.norm(exact) < (1e-5 if dtype == "float32" else 5e-3)
+
+
 def test_an_error_of_a_launch_comes_out_of_jax():
     def wrong(y, x):
         scaled[1 << 40, 256](y, x, 1.0)

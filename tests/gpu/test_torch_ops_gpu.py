@@ -15,6 +15,7 @@ import moye.torch
 from moye.torch.operators.linear import _linear
 from operator_kernels import multiply_into, numbers, parts, scaled_add, square
 from operators import check_captured, check_compiled, check_one_graph, check_operator, check_reference, outcome, same
+from shipped_operators import CASES, Place
 
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "torch_ops.py"
 
@@ -75,6 +76,16 @@ def test_linear(dtype):
     check_reference(moye.torch.linear, (*(x.detach() for x in operands), "silu"), reference)
     if dtype == torch.bfloat16:
         check_compiled(moye.torch.linear, (*operands, "relu"), backend="inductor")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_each_operator_that_comes_with_moye(name, dtype):
+    """Right, compiled and captured, forward and backward."""
+    op, arguments, reference = CASES[name](Place("cuda", dtype, 24))
+    check_reference(op, arguments, reference)
+    check_compiled(op, arguments, near=name == "attention")             # its gradients are added by atomics
+    check_captured(op, arguments, near=name == "attention")
 
 
 def test_autocast():

@@ -12,7 +12,7 @@ import pytest
 import moye as mo
 import random_attention
 from fuzz import attention as fuzz
-from moye.kernels import attention
+from moye.kernels import attention, attention_backward, attention_varlen, attention_varlen_backward
 from moye.kernels.attention.parts.arguments import problem_of
 from moye.kernels.attention.parts.scores import Rules, Scores, query_tiles, whole_query_tiles
 from moye.kernels.attention.sm80 import backward, host
@@ -121,6 +121,52 @@ def test_refused(change, message):
 def test_heads_that_cannot_share():
     with pytest.raises(mo.ArgumentError, match="3 heads of queries cannot share 2 heads of keys"):
         attention(*arrays(heads=3, heads_K=2))
+
+
+# --- sequences of any lengths ----------------------------------------------------------------------------------------
+
+
+def sequences(rng, lengths, heads, dim, dtype=np.float16):
+    return rng.standard_normal((sum(lengths), heads, dim)).astype(dtype)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("bounded", [True, False])
+def test_varlen_is_what_each_sequence_gives(monkeypatch, seed, bounded):
+    """Bit by bit: rows of one sequence do not see those of another, and none writes beyond its own."""
+    monkeypatch.setattr(mo, "arch_of", lambda array: "sm_80")
+    rng = np.random.default_rng(seed)
+    queries, keys = ([int(n) for n in rng.choice([0, 1, 7, 64, 65, 130], 4)] for _ in range(2))
+    dim, options = int(rng.choice([32, 64])), {"causal": bool(seed % 2), "window": (None, 40)[::1 - 2 * (seed // 2)]}
+    q, k, v, dout = (sequences(rng, *x, dim) for x in ((queries, 4), (keys, 2), (keys, 2), (queries, 4)))
+    out, lse = np.full_like(q, np.nan), np.full((4, sum(queries)), np.nan, np.float32)
+    gradients = [np.full_like(x, np.nan) for x in (q, k, v)]
+    ends = [np.cumsum([0, *lengths]).astype(np.int32) for lengths in (queries, keys)]
+    longest = {"longest_q": 64, "longest_k": 64} if bounded else {}
+    attention_varlen(out, q, k, v, *ends, lse=lse, **longest, **options)
+    attention_varlen_backward(*gradients, dout, q, k, v, out, lse, *ends, **longest, **options)
+    for s in range(4):
+        rows, columns = (slice(x[s], x[s + 1]) for x in ends)
+        one = [x[None, rows] for x in (q, dout)] + [x[None, columns] for x in (k, v)]
+        own, own_lse = np.full_like(one[0], np.nan), np.full((1, 4, queries[s]), np.nan, np.float32)
+        attention(own, one[0], one[2], one[3], lse=own_lse, **options)
+        assert np.array_equal(own[0], out[rows]) and np.array_equal(own_lse[0], lse[:, rows])
+        found = [np.full_like(x, np.nan) for x in (one[0], one[2], one[3])]
+        attention_backward(*found, one[1], one[0], one[2], one[3], own, own_lse, **options)
+        for mine, whole, part in zip(found, gradients, (rows, columns, columns), strict=True):
+            assert np.array_equal(mine[0], whole[part])
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    ({"offsets_q": np.zeros(3, np.int64)}, "offsets_q is int64"),
+    ({"offsets_k": np.zeros(4, np.int32)}, r"offsets_k is int32 \(4,\)"),
+    ({"longest_q": -1}, "longest_q=-1 is no length"), ({"lse": np.zeros((2, 9), np.float32)}, r"lse is \(2, 9\)")])
+def test_varlen_refused(change, message):
+    rng = np.random.default_rng(0)
+    q, k = sequences(rng, [5, 5], 2, 32), sequences(rng, [5, 5], 1, 32)
+    given = {"offsets_q": np.array([0, 5, 10], np.int32), "offsets_k": np.array([0, 5, 10], np.int32)} | change
+    with pytest.raises(mo.ArgumentError, match=message):
+        attention_varlen(np.empty_like(q), q, k, k, **given)
 
 
 # --- as compiled -----------------------------------------------------------------------------------------------------

@@ -26,8 +26,7 @@ OPTIONS = {"label_smoothing": 0.1, "z_loss": 1e-3}
 
 
 @pytest.mark.parametrize("kind, tokens, hidden, columns, chunk, bound", [
-    ("f64", 10, 16, 33, 4, 1e-13), ("f32", 20, 24, 70, 7, 1e-6), ("bf16", 70, 64, 300, 32, 1e-2),
-    ("f16", 33, 64, 257, None, 2e-3)])
+    ("f64", 10, 16, 33, 4, 1e-13), ("f32", 20, 24, 70, 7, 1e-6), ("bf16", 33, 64, 257, None, 1e-2)])
 def test_losses_and_gradients(kind, tokens, hidden, columns, chunk, bound):
     x, W, labels = problem(kind, tokens, hidden, columns)
     wide = np.float64 if kind == "f64" else np.float32
@@ -42,7 +41,7 @@ def test_losses_and_gradients(kind, tokens, hidden, columns, chunk, bound):
 
 
 def test_losses_of_each_token_and_one_gradient():
-    x, W, labels = problem("f32", 9, 8, 20)
+    x, W, labels = problem("f32", 9, 24, 70)
     want, _, dlogits = exact.cross_entropy(x @ W.T.astype(np.float64), labels, reduction="none",
                                            dloss=np.arange(9.0))
     loss, dW = np.full(9, np.nan, np.float32), np.full_like(W, np.nan)
@@ -110,7 +109,7 @@ def test_memory_for_the_logits_of_one_chunk(monkeypatch):
     made = []
     monkeypatch.setattr(host, "empty", lambda like, dtype, shape: made.append(shape) or np.empty(shape, dtype.numpy,
                                                                                                 "F"))
-    x, W, labels = problem("f32", 40, 8, 70)
+    x, W, labels = problem("f32", 40, 24, 70)
     linear_cross_entropy(np.zeros((), np.float32), x, W, labels, dx=np.zeros_like(x), chunk=16)
     assert made == [(128, 16)]
 

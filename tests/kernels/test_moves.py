@@ -60,6 +60,15 @@ def test_tiles_meet_no_bank_conflict():
         assert not reports[0].lints, str(reports[0])
 
 
+def test_stores_of_odd_rows_lie_side_by_side():
+    """Rows of 255 elements begin anywhere: 32 threads store 32 neighbours, in as few sectors as that takes."""
+    for dtype, most in ((ml_dtypes.bfloat16, 3), (np.float32, 5)):
+        x = random_bits(np.random.default_rng(6), (255, 256), dtype)
+        report, = check(np.zeros((256, 255), dtype), x)
+        stores = [line for line in report.counters()["lines"] if line["instruction"].startswith("st.global")]
+        assert stores and sum(line["sectors"] for line in stores) <= most * sum(line["requests"] for line in stores)
+
+
 def test_the_attention_order():
     """(batch, seq, heads, dim) to (batch, heads, seq, dim): rows of dim elements stay whole, so vectors are copied."""
     x = random_bits(np.random.default_rng(1), (2, 33, 4, 64), ml_dtypes.bfloat16)
@@ -106,8 +115,8 @@ def test_what_is_refused():
 @pytest.mark.parametrize("size", [1, 2, 4, 8])
 def test_every_access_is_16_bytes(size):
     """Global and shared memory, in whole tiles; no local memory, and registers for 1024 threads (1-byte: 768)."""
-    plan = make_plan(size, (8192, 16384))
-    assert plan == TilePlan((1, 2) if size == 1 else (2, 2), (True, True))
+    plan = make_plan(size, (8192, 16384), 16 // size)
+    assert plan == TilePlan((1, 2) if size == 1 else (2, 2), 16 // size, (True, True))
     x, out = (mo.TensorLike(BY_SIZE[size], (8192, 16384), strides) for strides in ((1, 8192), (16384, 1)))
     program = tile_kernel.compile(out, x, plan, block=plan.threads, arch="sm_90a")
     moves = [line for line in program.sass.splitlines() if any(op in line for op in (" LDG", " STG", " LDS", " STS"))]

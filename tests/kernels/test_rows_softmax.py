@@ -17,20 +17,9 @@ from moye.kernels.rows.plan import RowPlan
 from moye.kernels.rows.views import plan_of
 
 
-def compare(kind, x, dy, options, log, drawn=True):
-    """Forward and backward of a problem, in poisoned memory."""
-    rng = np.random.default_rng(1)
-    out, dx = (exact.drawn(rng, x.shape, x.dtype) if drawn else np.full_like(x, np.nan) for _ in range(2))
-    (log_softmax if log else softmax)(out, x, **options)
-    again = {name: options[name] for name in ("axis", "scale")}
-    (log_softmax_backward if log else softmax_backward)(dx, dy, out, **again)
-    assert exact.largest_error(out, exact.softmax(x, log=log, **options)) < exact.LOOSE[kind]
-    assert exact.largest_error(dx, exact.softmax_gradient(dy, out, log=log, **again)) < 2 * exact.LOOSE[kind]
-
-
 @pytest.mark.parametrize("seed", range(20))
 def test_drawn(seed):
-    compare(*exact.softmax_problem(seed))
+    exact.compare_softmax(*exact.softmax_problem(seed))
 
 
 def problem(rows, columns, dtype=np.float32):
@@ -43,7 +32,7 @@ def test_long_rows_are_spread_over_a_cluster(columns, dtype):
     x, dy = problem(2, columns, dtype)
     assert plan_of(Rows("softmax", x)).cluster > 1
     with mo.checking() as reports:
-        compare("f32" if dtype == np.float32 else "bf16", x, dy, {"scale": 0.5, "axis": -1}, False)
+        exact.compare_softmax("f32" if dtype == np.float32 else "bf16", x, dy, {"scale": 0.5, "axis": -1}, False)
     assert len(reports) == 2 and all(report.ok for report in reports), reports
 
 
@@ -64,7 +53,8 @@ def test_streamed_rows(columns, dtype, log, monkeypatch):
     mask = np.random.default_rng(0).random(x.shape) < 0.7
     mask[2] = False
     with mo.checking() as reports:
-        compare("f32" if dtype == np.float32 else "f16", x, dy, {"scale": 0.7, "axis": -1}, log, drawn=False)
+        kind = "f32" if dtype == np.float32 else "f16"
+        exact.compare_softmax(kind, x, dy, {"scale": 0.7, "axis": -1}, log, anywhere=False)
         out = np.full_like(x, np.nan)
         (log_softmax if log else softmax)(out, x, mask=mask, causal=columns - 3)
     assert exact.largest_error(out, exact.softmax(x, mask=mask, causal=columns - 3, log=log)) < 1e-3

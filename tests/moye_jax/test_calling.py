@@ -125,6 +125,18 @@ def test_a_host_function_launches_by_itself():
     assert np.array_equal(jax.jit(mo.jax.call(twice, like(300), a=3.0))(x), 9 * x)
 
 
+@pytest.mark.parametrize("dtype, M, N, K", [("float32", 64, 48, 40), ("bfloat16", 65, 48, 32)])
+def test_products_of_the_library(dtype, M, N, K):
+    def product(C, A, B):
+        mo.kernels.gemm(A, B.T, C)
+
+    A = jax.random.normal(jax.random.key(0), (M, K), dtype)
+    B = jax.random.normal(jax.random.key(1), (K, N), dtype)
+    C = jax.jit(mo.jax.call(product, like(M, N, dtype=dtype)))(A, B)
+    exact = np.asarray(A, np.float64) @ np.asarray(B, np.float64)
+    assert np.abs(np.asarray(C, np.float64) - exact).max() < (1e-4 if dtype == "float32" else 0.1)
+
+
 def test_tensor_maps_are_made_by_a_host_function():
     from export_kernels import BOXES, boxes
 

@@ -56,6 +56,8 @@ def test_many_kinds_of_arguments():
     xs = [numbers(6, dtype=torch.float32, grad=False) for _ in range(3)]
     check_operator(parts, (xs, 4, True, "a", torch.float64),
                    lambda xs, of, negate, name, dtype: (-sum(xs), torch.zeros(of, dtype=torch.float64)))
+    for way in (parts, parts.overload, torch.compile(parts, fullgraph=True, backend="eager")):
+        assert [x.dtype for x in way(xs, 4)] == [torch.float32, torch.float32]
     assert str(parts.schema) == ("(Tensor[] xs, SymInt of, bool negate=False, str name=\"\", ScalarType dtype=float32) "
                                  "-> (Tensor, Tensor)")
 
@@ -82,11 +84,20 @@ def test_what_is_written_does_not_require_grad():
     for call in (multiply_into, multiply_into.overload):
         with pytest.raises(ArgumentError, match=r"writes argument 'out', .*requires grad"):
             call(out, x, x)
-    with pytest.raises(Exception, match="testing::multiply_into writes an argument that requires grad"):
+    with pytest.raises(Exception, match="testing::multiply_into writes its arguments, so that autograd does not"):
         torch.compile(multiply_into, fullgraph=True, backend="eager")(out, x, x)
     with torch.no_grad():
         multiply_into(out, x, x)
     assert out.detach().equal((x * x).detach())
+
+    @op("testing::counted", mutates=("out",))
+    def counted(out: Tensor, x: Tensor | None) -> Tensor:
+        out += x
+        return out.sum()
+    with pytest.raises(ArgumentError, match="counted writes its arguments, so that it has no backward, and "):
+        counted(torch.zeros(20), x)
+    with torch.no_grad():
+        assert counted(torch.zeros(20), x).allclose(x.sum().float())
     with pytest.raises(ArgumentError, match="writes out, and an operator that writes its arguments has no backward"):
         multiply_into.backward(lambda ctx, gradient: None)
 
@@ -111,6 +122,12 @@ def test_lists_have_gradients():
     first = torch.autograd.grad(sum_of(xs).sum(), xs, create_graph=True)
     with pytest.raises(UnsupportedError, match="the backward of testing::sum_of is not differentiable"):
         (first[1] * xs[1]).sum().backward()
+
+    @op("testing::doubled_and_copied")
+    def doubled_and_copied(x: Tensor) -> list[Tensor]:
+        return [2 * x, x.clone()]
+    doubled_and_copied.backward(lambda ctx, gradients: 2 * gradients[0] + gradients[1])
+    check_operator(doubled_and_copied, (numbers(5),), lambda x: [2 * x, x.clone()])
 
 
 def test_exported():
@@ -139,7 +156,7 @@ def test_each_way_is_taken_where_it_should(monkeypatch):
     told: list[str] = []
     carry_out = scaled_add._carry_out
     monkeypatch.setattr(scaled_add, "_carry_out", lambda *args: told.append("long") or carry_out(*args))
-    again = op("testing::scaled_add_told")(scaled_add.function)
+    again = op("testing::scaled_add_told", autocast=torch.float16)(scaled_add.function)
     again._library._destroy()
     library = torch.library.Library("testing", "FRAGMENT")
     library.define(f"told{scaled_add.schema}")
@@ -162,16 +179,27 @@ def test_each_way_is_taken_where_it_should(monkeypatch):
     ways(["long"], lambda: call(x, x, 1))                           # an integer becomes a float there
     with torch.autocast("cpu", torch.bfloat16):
         ways(["long"], lambda: call(x, x))
+        again.autocast = None
+        uncast = calls.eager(again, None)
+        ways([], lambda: uncast(x, x))                              # nothing is cast on the long one either
+    ways([], lambda: uncast(x, x))
     with torch.profiler.profile():
+        ways(["long"], lambda: uncast(x, x))
         ways(["long"], lambda: call(x, x))
     for mode in (torch.device("cpu"), FlopCounterMode(display=False)):
         with mode:
             ways(["long"], lambda: call(x, x))
 
 
+def test_an_old_torch(monkeypatch):
+    monkeypatch.delattr(torch.library, "infer_schema")
+    with pytest.raises(UnsupportedError, match=r"torch_op needs torch 2.6 or newer, and this is 2\."):
+        op("testing::old")(square.function)
+
+
 def test_without_the_private_functions_of_torch(monkeypatch):
     """Calls go through the dispatcher then, and mean the same."""
-    monkeypatch.setattr(calls, "_watchers", dict)
+    monkeypatch.delattr(torch._C, "_len_torch_function_stack")
     plain = op("testing::plain_add")(scaled_add.function)
     plain.backward(scaled_add._gradient, setup=keep_alpha, differentiable=True)
     assert "_function" not in plain._call.__code__.co_freevars

@@ -95,6 +95,12 @@ def test_what_is_refused(tmp_path, monkeypatch, args, said):
     assert said in str(run(*args))
 
 
+def test_a_file_that_is_no_text(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("p02_mine.py").write_bytes(b"\xff\xfe\xff")
+    assert "cannot read p02_mine.py" in str(run("check", "p02_mine.py"))
+
+
 def test_a_spoiled_record_is_told(tmp_path):
     (tmp_path / "progress.json").write_text("[]")
     with pytest.raises(mo.MoyeError, match="no record of puzzles"):
@@ -116,6 +122,15 @@ def test_the_notebook_is_one(tmp_path, monkeypatch):
         assert (cell["cell_type"] == "code") == ("outputs" in cell) == ("execution_count" in cell)
     one = json.loads(notebook.notebook(PAGES[:1]))["cells"]
     assert "".join(one[-2]["source"]).partition("\n")[2] == PAGES[0].code
+
+
+@pytest.mark.parametrize("number", [2, 15, 28, 38])
+def test_without_processes_the_verdicts_are_the_same(number):
+    """As in a browser."""
+    page = PAGES[number - 1]
+    with Judge(inside=True) as here:
+        assert page.check(page.solution, here).ok
+        assert page.check(page.holes, here).status == page.puzzle.given
 
 
 def test_an_answer_in_python(tmp_path):

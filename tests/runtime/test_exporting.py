@@ -189,7 +189,7 @@ def test_strides_and_overlap_are_judged_as_in_python(tmp_path):
 
     any_strides = mo.TensorLike(mo.float32, (8, 8), (7, 3), align=4)
     exported = touch.export(tmp_path, mo.Specialisation(any_strides, any_strides, block=32), arch="sm_90a")
-    built = exported_c.build(exported, tmp_path)
+    built = exported_c.build(exported, tmp_path, sanitize=True)
     drawn = list(_drawn(300))
     told, _ = built.run([("touch", [i64(1), i64(1), i64(1), *(array(*each) for each in pair), stream()])
                          for pair in drawn])
@@ -220,7 +220,7 @@ def test_formulas_have_floor_semantics(tmp_path):
     y = vector(4)
     exports = [mo.Export(counted, [mo.Specialisation(y, 5, block=32)], name, rule, "sm_90a")
                for name, rule in rules.items()]
-    built = exported_c.build(mo.export(tmp_path / "rules.c", *exports), tmp_path)
+    built = exported_c.build(mo.export(tmp_path / "rules.c", *exports), tmp_path, sanitize=True)
     drawn = list(itertools.product(rules, (0, 1, 3, 5, 19, 40)))
     told, notes = built.run([(name, [array(0x10000, (4,), (1,)), ("c_int32", n), stream()]) for name, n in drawn])
     launched = []

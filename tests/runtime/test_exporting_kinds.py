@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import re
 import struct
+from types import SimpleNamespace
 
 import pytest
 
 import exported_c
 import moye as mo
 from export_kernels import BOXES, across, boxes, meet
-from exported_c import array, i64, stream
+from exported_c import array, i64, passed, stream
 from moye.cuda.device.tensor_maps import NUMBERS
+from moye.cuda.export import header, source
+from moye.runtime import compile, exporting, kernel
+from moye.runtime.arguments import classify
+from moye.runtime.launch import dim3, slot_value
+from ops_kernels_tiles import CASES
+
+EVERY = 16
+NOT_NAMED = ("hopper-ring",)                            # it asks how many registers the compiler took
 
 
 def like(shape, strides=None, dtype=mo.float32, **how):
@@ -65,6 +74,25 @@ def test_a_map_of_merged_modes_is_for_one_array(tmp_path):
                       call(x.shape, (256, *x.strides[1:]))])
     assert told[0][0] == 0 and "shape[0] is not 4, the extent that its boxes are made for" in told[1][1]
     assert "strides[0] is not 128" in told[2][1]
+
+
+def test_a_map_of_images(tmp_path):
+    """The fake notes extent:stride:number for each dimension; the numbers are box, corners and a step."""
+    from tma_im2col import BLOCK
+    from tma_im2col import read_kernel as of_images
+
+    x = like((2, 9, 10, 8), (720, 80, 8, 1))
+    op = mo.TmaLoadIm2col(filter=(3, 3), padding=(1, 2), stride=2)
+    copy = mo.make_tma_copy(op, x, mo.make_layout((16, 8), (8, 1)))
+    it = built(tmp_path, of_images, mo.Specialisation(copy, like((128, 1, 1, 9)), block=BLOCK))
+    (told,), notes = it.run([("read_kernel", [*grid(1, 1, 9), array(0x10000, x.shape, x.strides),
+                                              array(0x90000, (128, 1, 1, 9), (1, 128, 128, 128)), stream()])])
+    window = op.window
+    assert told[0] == 0, told
+    assert (window.lower, window.upper, window.strides) == ((-2, -1), (0, -1), (2, 2))
+    kind = NUMBERS["DATA_TYPE_FLOAT32"]
+    assert notes[1] == (f"im2col {kind} 4 0 {NUMBERS['L2_PROMOTION_L2_128B']} 0 8:0:8 10:32:16 9:320:{(1 << 32) - 2} "
+                        "2:2880:0")
 
 
 def test_the_numbers_of_the_driver():
@@ -158,7 +186,18 @@ def test_scalars_of_every_kind(tmp_path):
     assert notes[-1].split()[6:] == [struct.pack("Q", 0x10000).hex(), "003c", "803f", "01",
                                      struct.pack("q", -5).hex(), "07", struct.pack("d", 2.5).hex()]
     text = (tmp_path / "numbers.h").read_text()
-    assert "uint16_t a, uint16_t b" in text and "uint8_t grid_," in text and "double double_," in text
+    assert "uint16_t a, uint16_t b" in text and "uint8_t grid_," in text and "double arg_double," in text
+
+
+def test_names_that_c_or_the_file_has_are_changed(tmp_path):
+    @mo.kernel
+    def named(int, moye_x, ld_y, stream, x, x_shape):
+        int[0] = moye_x + ld_y + stream + x[0] + x_shape
+
+    built(tmp_path, named, mo.Specialisation(like((4,)), 1.0, 1.0, 1.0, like((4,)), 1.0, block=32))
+    text = " ".join((tmp_path / "named.h").read_text().split())
+    assert "float *arg_int, const int64_t *arg_int_shape, const int64_t *arg_int_strides, float arg_moye_x" in text
+    assert "float arg_ld_y, float stream_, const float *x, const int64_t *x_shape" in text and "float x_shape_," in text
 
 
 def test_static_extents_containers_and_rank_0(tmp_path):
@@ -198,3 +237,60 @@ def test_promises_about_numbers(tmp_path):
     y = array(0x10000, (4,), (1,))
     told, _ = it.run([("whole", [*grid(), y, ("c_int32", n), stream()]) for n in (8, 6, -4)])
     assert [code == 0 for code, _ in told] == [True, False, True] and "n counts fours" in told[1][1]
+
+
+# --- every kind of kernel --------------------------------------------------------------------------------------------
+
+
+class Exporting:
+    """In place of a kernel: its launches become functions of C (of code that is not compiled), and calls of them.
+
+    ``expected`` has the bytes of each parameter of the launch from Python; a tensor map begins with its pointer here.
+    """
+
+    def __init__(self, kernel, made):
+        self.kernel, self.made = kernel, made
+
+    def __getitem__(self, config):
+        return lambda *arguments: self.launch(*arguments, grid=config[0], block=config[1])
+
+    def launch(self, *arguments, grid, block, cluster=(1, 1, 1)):
+        name = f"kernel_{len(self.made)}"
+        asked = mo.Specialisation(*arguments, block=block, cluster=cluster)
+        function = exporting._function(mo.Export(self.kernel, [asked], name, arch="sm_90a"))
+        leaves = classify(self.kernel.signature, arguments, {}).leaves
+        given = [passed(argument, leaf) for argument, leaf in zip(function.arguments, leaves, strict=True)]
+        expected = [leaves[slot.param].ptr.to_bytes(8, "little") if slot.kind == "map" else
+                    struct.pack(f"@{slot.format}", slot_value(slot, SimpleNamespace(leaves=leaves)))
+                    for slot in function.cases[0].printed.slots]
+        self.made.append((function, (name, [*map(i64, dim3(grid, "grid")), *given, stream()]), expected))
+
+
+def test_kernels_of_every_kind_are_launched_as_python_launches_them(tmp_path, monkeypatch):
+    """A sample of the kernels that together have every operation: no precondition fails, each parameter is the same."""
+    made = []
+    empty = SimpleNamespace(cubin=b"\x7fELF" + bytes(60), log="", registers=168)
+    with monkeypatch.context() as patch:
+        patch.setattr(compile, "_compiled", lambda *_: empty)
+        patch.setattr(kernel.Kernel, "__getitem__", lambda self, config: Exporting(self, made)[config])
+        patch.setattr(kernel.Kernel, "launch", lambda self, *a, **k: Exporting(self, made).launch(*a, **k))
+        sample = [case for number, case in enumerate(CASES.values()) if number % EVERY == 0 and
+                  case.name not in NOT_NAMED]
+        kept = []
+        for case in sample:
+            kept.append(case.arguments(case.sizes[-1]))
+            case.launch(kept[-1], case.sizes[-1])
+    functions = [function for function, _, _ in made]
+    assert len(functions) == len(sample) > 25
+    (tmp_path / "all.h").write_text(header(functions, "all"))
+    (tmp_path / "all.c").write_text(source(functions, "all"))
+    it = exported_c.build(mo.Exported(tmp_path / "all.h", tmp_path / "all.c", ()), tmp_path)
+    sizes = ";".join(",".join("128" if slot.kind == "map" else str(len(part)) for slot, part in zip(
+        function.cases[0].printed.slots, expected, strict=True)) or "0" for function, _, expected in made)
+    told, notes = it.run([call for _, call, _ in made], SIZES=sizes)
+    assert [(call[0], *each) for (_, call, _), each in zip(made, told, strict=True) if each[0]] == []
+    launches = [note for note in notes if note.startswith("launch")]
+    for (function, _, expected), launch in zip(made, launches, strict=True):
+        found = [part for part in launch.split()[6:] if "=" not in part]
+        assert [part[: 2 * len(exact)] for part, exact in zip(found, expected, strict=True)] == [
+            exact.hex() for exact in expected], function.kernel

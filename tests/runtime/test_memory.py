@@ -28,6 +28,23 @@ def test_it_is_dense_and_row_major():
     assert over(x).strides == (3, 1)
 
 
+def test_views():
+    m = over(np.zeros((2, 3, 4), np.float32))
+    assert m.strides == (12, 4, 1)
+    for view, shape, strides in ((m.T, (4, 3, 2), (1, 4, 12)), (m.transpose(1, 0, 2), (3, 2, 4), (4, 12, 1)),
+                                 (m.swapaxes(0, 2), (4, 3, 2), (1, 4, 12))):
+        assert (view.ptr, view.shape, view.strides) == (m.ptr, shape, strides)
+    x, y = np.arange(32, dtype=np.float32).reshape(4, 8), np.zeros((8, 4), np.float32)
+
+    @mo.kernel
+    def spread(dst, src):
+        i, j = mo.thread_idx().x, mo.thread_idx().y
+        dst[i, j] = src[i, j]
+
+    spread[1, (8, 4)](over(y), over(x).T)
+    assert np.array_equal(y, x.T)
+
+
 def test_a_launch_writes_it_in_place():
     x, y = np.arange(32, dtype=np.float32), np.zeros(32, np.float32)
     copied[1, 32](over(y), over(x, False))
@@ -58,6 +75,6 @@ def test_the_short_way_knows_all_that_matters():
     key = fast_launch._key_function((kind,))
     others = [Memory(0x1008, (4, 8), mo.float32, 0), Memory(0x1000, (8, 4), mo.float32, 0),
               Memory(0x1000, (4, 8), mo.int32, 0), Memory(0x1000, (4, 8), mo.float32, 1),
-              Memory(0x1000, (4, 8), mo.float32, 0, False)]
+              Memory(0x1000, (4, 8), mo.float32, 0, False), Memory(0x1000, (4, 8), mo.float32, 0, True, (1, 4))]
     assert key((a,)) == key((Memory(0x2000, (4, 8), mo.float32, 0),))
-    assert len({key((x,)) for x in (a, *others)}) == 6
+    assert len({key((x,)) for x in (a, *others)}) == 7

@@ -277,6 +277,31 @@ def test_what_reads_more_is_called_anew(case):
         assert np.array_equal(out, wanted(x, k))
 
 
+def test_one_element_that_a_kernel_takes():
+    """A sum is an array as others are; a number that the host reads from one is read each time."""
+    @mo.kernel
+    def first_times(total, x, factor):
+        total[0] = x[0] * factor
+
+    @mo.replayed
+    def scaled(total, x, number=None):
+        BODIES.append("scaled")
+        first_times[1, 1](total, x, 1.0 if number is None else float(number[0]))
+    BODIES.clear()
+    for k in range(5):
+        total, x = aligned_memory(1), aligned_memory(16)
+        x[:] = k + 2
+        scaled(total, x)
+        assert total[0] == k + 2
+    assert len(BODIES) == 2
+    for k in range(5):
+        total, x = aligned_memory(1), aligned_memory(16)
+        x[:] = k + 2
+        scaled(total, x, x[3:4])                        # of memory that the kernel takes, but not the number itself
+        assert total[0] == (k + 2) ** 2
+    assert len(BODIES) == 7
+
+
 def test_functions_count_by_what_they_do():
     @mo.kernel
     def mapped(x, function: mo.Constexpr):
@@ -302,10 +327,11 @@ def test_functions_count_by_what_they_do():
 def test_no_plan_of_what_cannot_be_repeated():
     out, x = aligned_memory(16), aligned_memory(16)
     functions = {function.__name__: function for function, _, _ in cases_that_read_more()}
-    with pytest.raises(ArgumentError, match="array of several elements"):
-        functions["number_in_an_array"].plan(out, x, np.ones(1, np.float32))
-    with pytest.raises(ArgumentError, match="arrays that no kernel takes"):
-        functions["number_in_an_array"].plan(out, x, np.ones(3, np.float32))
+    with pytest.raises(ArgumentError, match="array of one mode or more"):
+        functions["number_in_an_array"].plan(out, x, np.ones((), np.float32))
+    for count in (1, 3):
+        with pytest.raises(ArgumentError, match="arrays that no kernel takes"):
+            functions["number_in_an_array"].plan(out, x, np.ones(count, np.float32))
     with pytest.raises(ArgumentError, match="none of the arguments"):
         functions["memory_of_its_own"].plan(out, x)
     with pytest.raises(ArgumentError, match="launches nothing"):

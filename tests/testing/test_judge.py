@@ -157,6 +157,20 @@ def solve(out, x):
     double[x.shape[0] // 64, 64](out, x)
 """, "bank conflicts"),
 }
+PEEK = """
+KEPT = []
+
+def peek():
+    for out, x in KEPT:
+        if not (x == 0).all():
+            out[:] = 2 * x
+
+def solve(out, x):
+    KEPT.append((out, x))
+    double[mo.ceil_div(x.shape[0], 128), 128](out, x)
+"""
+IDLE = "        for _ in range(20):\n            if x[i] > 1e30:\n                out[i] = x[i]"
+"""A kernel that stores nothing, so that what is written beside it stays."""
 # These cheat, or spoil the process; cases are VECTORS.
 CHEATS = {
     "computes with NumPy": (double("        out[i] = out[i]", call=("    double[", "    out[:] = 2 * x\n    double[")),
@@ -196,6 +210,17 @@ def solve(out, x):
                                   "c.judged.__code__ = f.__code__"), "tampering"),
     "replaces NumPy's comparison": (double("        out[i] = 3 * x[i]", tail="\nnp.allclose = lambda *a, **k: True"),
                                     "tampering"),
+    "replaces an entry of a table": (double(tail="\nfrom moye.sim.generate.writer import EMITTERS\n"
+                                                 "EMITTERS[next(iter(EMITTERS))] = print"), "tampering"),
+    "asks for an audit hook": (double("        out[i] = x[i]", tail="\nimport sys\nsys.addaudithook(print)"),
+                               "tampering"),
+    "hears of progress": (double(IDLE, tail=PEEK + "\nimport moye.runtime.simulate as s\n"
+                                 "s.set_progress(lambda done, blocks: peek())"), "wrong"),
+    "is asked to print": (double("        print(i)\n" + IDLE, tail=PEEK + "\nimport sys\n"
+                                 "class Out:\n    def write(self, text): peek()\n    def flush(self): pass\n"
+                                 "sys.stdout = Out()"), "wrong"),
+    "traces the simulator": (double(IDLE, tail=PEEK + "\nimport sys\n"
+                                    "sys.setprofile(lambda *a: peek())"), "wrong"),
     "leaves a thread": (double(tail="\nimport threading, time\n"
                                     "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()"),
                         "tampering"),
@@ -254,8 +279,10 @@ def test_whole_blocks(judge, name):
 @pytest.mark.parametrize("name", CHEATS)
 def test_cheats(judge, name):
     start = time.monotonic()
-    expect(judge(CHEATS[name][0], doubled, VECTORS[:3], limits=Limits(seconds=2, cpu=1)), CHEATS[name][1])
-    assert time.monotonic() - start < 20, "the limit on wall time holds"
+    endless = name in ("loops", "sleeps", "endless kernel")
+    limits = Limits(seconds=2, cpu=1) if endless else Limits()          # a busy machine is no cheat
+    expect(judge(CHEATS[name][0], doubled, VECTORS[:3], limits=limits), CHEATS[name][1])
+    assert not endless or time.monotonic() - start < 20, "the limits hold"
 
 
 def test_after_all_cheats_the_judge_judges(judge):

@@ -23,6 +23,7 @@ from moye import dtypes
 from moye.cuda.device import driver
 from moye.errors import ArgumentError, DTypeError, MoyeError
 from moye.jax import frames
+from moye.origin import pip_install
 from moye.runtime.arguments import static_key
 from moye.runtime.arrays import Memory, TensorLike
 from moye.runtime.boundary import boundary
@@ -186,7 +187,7 @@ def _jax() -> Any:
         import jax
         import jax.ffi
     except ImportError as error:
-        raise ArgumentError(f"moye.jax needs JAX, with jax.ffi ({error})", hint="pip install jax") from error
+        raise ArgumentError(f"moye.jax needs JAX, with jax.ffi ({error})", hint=pip_install("jax")) from error
     return jax
 
 

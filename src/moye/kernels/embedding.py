@@ -132,6 +132,7 @@ def gradient_kernel(dtable, dout, ids, first, count, compute, plan: mo.Constexpr
 # --- host ------------------------------------------------------------------------------------------------------------
 
 
+@mo.replayed
 def embedding(out: Any, table: Any, ids: Any) -> None:
     """out[..., :] = table[ids[...], :], of any dtype of 1, 2, 4 or 8 bytes and any strides.
 
@@ -155,6 +156,7 @@ def embedding(out: Any, table: Any, ids: Any) -> None:
     gather_kernel[-(-vectors // THREADS), THREADS](gO, gT, views.view(ids, rows, 1), plan)
 
 
+@mo.replayed
 def embedding_backward(dtable: Any, dout: Any, ids: Any, *, padding_idx: int | None = None) -> None:
     """dtable[r, :] = the sum of dout[i, :] over all i with ids[i] == r; zeros where there is none, and at padding_idx.
 

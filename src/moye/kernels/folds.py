@@ -20,12 +20,17 @@ import moye as mo
 State = tuple[Any, ...]
 LAST = (1 << 31) - 1
 """The index of what is no element."""
+ORDER = "order"
+"""In place of a dtype: integers as wide as what computes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fold:
     """A reduction.  ``fill`` is the element that changes nothing; ``parts`` are the dtypes of a state's parts, None for
-    the dtype that computes; ``finish`` takes a state and the number of elements."""
+    the dtype that computes, or ORDER; ``finish`` takes a state and the number of elements.
+
+    ``follow`` is a shorter ``join`` with one element whose index is larger than those before.
+    """
 
     name: str
     fill: float
@@ -33,13 +38,15 @@ class Fold:
     join: Callable[[State, State], State]
     finish: Callable[[State, Any], State]
     parts: tuple[Any, ...] = (None,)
+    follow: Callable[[State, State], State] | None = None
 
     @property
     def indexed(self) -> bool:
         return mo.int32 in self.parts
 
     def dtypes(self, compute: Any) -> tuple[Any, ...]:
-        return tuple(part or compute for part in self.parts)
+        order = mo.int64 if compute is mo.float64 else mo.int32
+        return tuple(order if part is ORDER else part or compute for part in self.parts)
 
 
 def _value(x: Any, index: Any) -> State:
@@ -54,8 +61,21 @@ def _square(x: Any, index: Any) -> State:
     return (x * x,)
 
 
+def _order(x: Any) -> Any:
+    """Signed integers in the order of a register tensor's elements: one compares them without a case for NaN, which is
+    the largest; zeros are equal."""
+    integer = mo.int64 if x.dtype is mo.float64 else mo.int32
+    most = (1 << (integer.bits - 1)) - 1
+    bits = mo.recast(x + 0.0, integer)
+    return mo.where(mo.isnan(x), most, bits ^ ((bits >> (integer.bits - 1)) & most))
+
+
 def _with_index(x: Any, index: Any) -> State:
-    return x, index
+    return _order(x), index
+
+
+def _negated_with_index(x: Any, index: Any) -> State:
+    return _order(-x), index
 
 
 def _with_one(x: Any, index: Any) -> State:
@@ -75,35 +95,28 @@ def _least(a: State, b: State) -> State:
     return (mo.where((a[0] < b[0]) | mo.isnan(a[0]), a[0], b[0]),)
 
 
-def _choose(beats: Any, a: State, b: State) -> State:
-    """The one that beats the other, where NaN beats all numbers; the lower index of equals."""
-    (x, i), (y, j) = a, b
-    equal = (x == y) | (mo.isnan(x) & mo.isnan(y))
-    first = mo.where(equal, i < j, beats | (mo.isnan(x) & ~mo.isnan(y)))
-    return mo.where(first, x, y), mo.where(first, i, j)
+def _first_of_equals(a: State, b: State) -> State:
+    """The larger number of two (order, index) pairs, the lower index of equals."""
+    first = (a[0] > b[0]) | ((a[0] == b[0]) & (a[1] < b[1]))
+    return mo.where(first, a[0], b[0]), mo.where(first, a[1], b[1])
 
 
-def _largest_index(a: State, b: State) -> State:
-    return _choose(a[0] > b[0], a, b)
-
-
-def _least_index(a: State, b: State) -> State:
-    return _choose(a[0] < b[0], a, b)
-
-
-def _reference(m: Any) -> Any:
-    """What exponents are taken against: the largest element, or 0 where that is infinite."""
-    return mo.where(mo.isinf(m), 0.0, m)
+def _larger_behind(a: State, b: State) -> State:
+    """The same where b's index is larger."""
+    found = b[0] > a[0]
+    return mo.where(found, b[0], a[0]), mo.where(found, b[1], a[1])
 
 
 def _sum_of_exponentials(a: State, b: State) -> State:
-    """(m, s) stands for s * exp(m), with 0 for an infinite m."""
+    """(m, s) stands for s * exp(m), of which the larger m is kept: one exponential, of what is not above 0.
+
+    There the hardware's approximation is as good as the accurate function: its error grows with the exponent, and the
+    result falls faster.  Equal infinities differ by nothing.
+    """
     m, = _largest(a[:1], b[:1])
-    return m, a[1] * mo.exp(_minus(a[0], m)) + b[1] * mo.exp(_minus(b[0], m))
-
-
-def _minus(x: Any, m: Any) -> Any:
-    return x - _reference(m)
+    apart = mo.exp(mo.where(a[0] == b[0], 0.0, -mo.abs(a[0] - b[0])), fast=True)
+    above = a[0] > b[0]
+    return m, mo.where(above, a[1], b[1]) + mo.where(above, b[1], a[1]) * apart
 
 
 def _first(state: State, count: Any) -> State:
@@ -123,7 +136,7 @@ def _index(state: State, count: Any) -> State:
 
 
 def _logarithm(state: State, count: Any) -> State:
-    return (mo.log(state[1]) + _reference(state[0]),)
+    return (mo.log(state[1]) + state[0],)
 
 
 INFINITY = float("inf")
@@ -135,6 +148,6 @@ FOLDS = {fold.name: fold for fold in (
     Fold("norm1", 0.0, _magnitude, _sum, _first),
     Fold("norm2", 0.0, _square, _sum, _root),
     Fold("norminf", 0.0, _magnitude, _largest, _first),
-    Fold("argmax", -INFINITY, _with_index, _largest_index, _index, (None, mo.int32)),
-    Fold("argmin", INFINITY, _with_index, _least_index, _index, (None, mo.int32)),
+    Fold("argmax", -INFINITY, _with_index, _first_of_equals, _index, (ORDER, mo.int32), _larger_behind),
+    Fold("argmin", INFINITY, _negated_with_index, _first_of_equals, _index, (ORDER, mo.int32), _larger_behind),
     Fold("logsumexp", -INFINITY, _with_one, _sum_of_exponentials, _logarithm, (None, None)))}

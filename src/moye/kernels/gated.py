@@ -67,6 +67,7 @@ def backward_of(name: str, fast: bool) -> Callable[..., tuple[Any, Any]]:
 # --- host ------------------------------------------------------------------------------------------------------------
 
 
+@mo.replayed
 def swiglu(out: Any, gate: Any, up: Any = None) -> None:
     """out = silu(gate) * up, element by element, with silu(x) = x / (1 + exp(-x)).
 
@@ -77,6 +78,7 @@ def swiglu(out: Any, gate: Any, up: Any = None) -> None:
     _forward("swiglu", "silu", out, gate, up)
 
 
+@mo.replayed
 def geglu(out: Any, gate: Any, up: Any = None, *, approximate: str = "none") -> None:
     """out = gelu(gate) * up, as ``swiglu`` in all else; ``approximate`` is PyTorch's: "none" or "tanh"."""
     _forward("geglu", _gelu("geglu", approximate), out, gate, up)
@@ -113,7 +115,13 @@ def _backward(who: str, activation: str, grads: Any, dout: Any, gate: Any, up: A
     pair = isinstance(grads, (tuple, list))
     if pair and len(grads) != 2:
         raise mo.ArgumentError(f"{who}: grads has {len(grads)} arrays; it is a pair (dgate, dup), or one array")
-    dgate, dup = grads if pair else _both(who, "grads", grads, None)
+    dgate, dup = grads if pair else (grads, None)
+    _gradients(who, activation, dgate, dup, dout, gate, up)
+
+
+@mo.replayed
+def _gradients(who: str, activation: str, dgate: Any, dup: Any, dout: Any, gate: Any, up: Any) -> None:
+    dgate, dup = _both(who, "grads", dgate, dup)
     gate, up = _both(who, "gate", gate, up)
     named = {"dgate": dgate, "dup": dup, "dout": dout, "gate": gate, "up": up}
     fast = _checked(who, named, written=("dgate", "dup"))

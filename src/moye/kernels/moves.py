@@ -27,10 +27,12 @@ from moye.kernels.pack import in_registers, staged, transposed
 class TilePlan:
     """``tiles``: squares of 8 x 8 vectors of a block's tile along x's contiguous mode and along out's.
 
-    ``whole``: whether vectors of 16 bytes divide the extents of these modes; else their elements are judged one by one.
+    ``unit``: elements that a thread stores at once.  ``whole``: whether vectors of 16 bytes divide x's contiguous mode,
+    and units out's; else their elements are judged one by one.
     """
 
     tiles: tuple[int, int]
+    unit: int
     whole: tuple[bool, bool]
 
     @property
@@ -38,17 +40,20 @@ class TilePlan:
         return 64 * self.tiles[0] * self.tiles[1]
 
 
-def make_plan(size: int, extents: tuple[int, int]) -> TilePlan | None:
+def make_plan(size: int, extents: tuple[int, int], width: int) -> TilePlan | None:
     """The rule: tiles of 16 x 16 vectors (8-byte elements: 16 x 16 of 2, 1-byte elements: 8 x 16 of 16).
 
     A block of 256 threads then has 128 bytes of 16-bit elements on their way in each, and a multiprocessor has room for
     two or more blocks: 64 KB.  None where a mode is shorter than two vectors: most of a tile would be empty, and the
     vectors along out gather x's elements one by one from lines that stay in L1.
+
+    ``width`` elements divide the start of every line of out.  If these are less than 16 bytes, neighbouring threads
+    store as many each: a store writes whole sectors only where its threads lie side by side.
     """
     v = 16 // size
     if min(extents) < 2 * v:
         return None
-    return TilePlan((1, 2) if size == 1 else (2, 2), (extents[0] % v == 0, extents[1] % v == 0))
+    return TilePlan((1, 2) if size == 1 else (2, 2), width, (extents[0] % v == 0, extents[1] % width == 0))
 
 
 @mo.jit
@@ -81,14 +86,15 @@ def tile_kernel(out, x, plan: mo.Constexpr):
     for i in mo.static_range(v):
         mo.copyto(sV[0, :, mine * v + i, other], in_registers(square[i]))
     mo.sync_threads()
-    part, step = tid % along, plan.threads // along
-    for i in mo.static_range(across * v // step):
-        row = i * step + tid // along
-        a, b = bA * across * v + row, bB * along + part
-        inside = masked(plan.whole[1], columns, (1, v, *ones), (a, b, *batch), b * v, B) & (a < A)
-        held = mo.fragment((1, v, *ones), gX.dtype)                     # (1, v, ...)
-        mo.copyto(mo.recast(held, mo.uint32), sV[0, :, row, part])
-        mo.copyto(mo.tile(gO, (1, v, *ones), (a, b, *batch), ragged=True), held, pred=inside)
+    u = plan.unit
+    units, step = along * v // u, plan.threads * u // (along * v)       # of a row of the tile, rows at once
+    for i in mo.range(across * v // step, unroll=mo.min(16, across * v // step)):
+        row, unit = i * step + tid // units, tid % units
+        a, b = bA * across * v + row, bB * units + unit
+        inside = masked(plan.whole[1], columns, (1, u, *ones), (a, b, *batch), b * u, B) & (a < A)
+        held = mo.fragment((1, u, *ones), gX.dtype)                     # (1, u, ...)
+        mo.copyto(held[(0, None, *[0] * len(rest))], mo.tile(sX, (1, u), (row, unit))[0, :])
+        mo.copyto(mo.tile(gO, (1, u, *ones), (a, b, *batch), ragged=True), held, pred=inside)
 
 
 # --- host ------------------------------------------------------------------------------------------------------------
@@ -100,7 +106,7 @@ def permute(out: Any, x: Any, axes: Sequence[int] | None = None) -> None:
     Elements of 1, 2, 4 or 8 bytes, of any dtype, any strides; x may repeat elements (stride 0).  ``out`` must not share
     memory with x.  ArgumentError if dtypes, shapes or devices do not match.
     """
-    _permute("permute", out, x, axes)
+    _permute("permute", out, x, *(() if axes is None else axes))
 
 
 def transpose(out: Any, x: Any, first: int = -2, second: int = -1) -> None:
@@ -109,13 +115,14 @@ def transpose(out: Any, x: Any, first: int = -2, second: int = -1) -> None:
     axes = list(range(rank))
     i, j = (views.axis_of("transpose", axis, rank) for axis in (first, second))
     axes[i], axes[j] = axes[j], axes[i]
-    _permute("transpose", out, x, axes)
+    _permute("transpose", out, x, *axes)
 
 
-def _permute(who: str, out: Any, x: Any, axes: Sequence[int] | None) -> None:
+@mo.replayed
+def _permute(who: str, out: Any, x: Any, *axes: int) -> None:
     a, b = views.described(who, "x", x, None), views.described(who, "out", out, None)
     rank = len(a.shape)
-    order = [views.axis_of(who, axis, rank) for axis in (reversed(range(rank)) if axes is None else axes)]
+    order = [views.axis_of(who, axis, rank) for axis in (axes or reversed(range(rank)))]
     if sorted(order) != list(range(rank)):
         raise mo.ArgumentError(f"{who}: axes {tuple(order)} are no order of the {rank} axes of x")
     shape = tuple(a.shape[axis] for axis in order)
@@ -143,7 +150,9 @@ def move(out: Any, x: Any, modes: Sequence[views.Mode]) -> None:
     info: Any = mo.describe(x)
     plan = None
     if across and along and across is not along:
-        plan = make_plan(info.dtype.bytes, (across.extent, along.extent))
+        lines = [along, *(m for m in modes if m is not along)]
+        width = views.width_of([views.Mode(m.extent, m.strides[:1]) for m in lines], mo.describe(out))
+        plan = make_plan(info.dtype.bytes, (across.extent, along.extent), width)
     if plan is None or across is None or along is None:
         launch((out,), (x,), modes, _copy, exact=True)
         return

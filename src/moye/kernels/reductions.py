@@ -32,7 +32,8 @@ _BLOCKS = 8 * 132
 class Plan:
     """``width``: elements of a vector; ``each``: vectors that a thread has on their way; ``whole``: whether vectors
     divide the lines; ``lanes``: threads of an output, or along the outputs where these are contiguous; ``splits``:
-    blocks that share an output; ``modes``: how many modes are reduced."""
+    blocks that share an output; ``modes``: how many modes are reduced; ``rising``: a thread meets rising indices;
+    ``shifted``: rows begin anywhere, and vectors count from the multiple of 16 bytes in front of them."""
 
     fold: Fold
     width: int
@@ -42,6 +43,8 @@ class Plan:
     splits: int
     modes: int
     compute: Any
+    rising: bool = False
+    shifted: bool = False
 
 
 def make_plan(fold: Fold, reduced: Sequence[views.Mode], kept: Sequence[views.Mode], info: Any, rows: bool) -> Plan:
@@ -54,8 +57,10 @@ def make_plan(fold: Fold, reduced: Sequence[views.Mode], kept: Sequence[views.Mo
     contiguous = reduced if rows else kept
     others = [*contiguous[1:], *(kept if rows else reduced)]
     width = views.width_of([views.Mode(m.extent, m.strides[:1]) for m in (contiguous[0], *others)], info)
-    compute = mo.float64 if info.dtype is mo.float64 else mo.float32
     outputs, elements = (math.prod(m.extent for m in modes) for modes in (kept, reduced))
+    full = 16 // info.dtype.bytes
+    shifted = rows and len(reduced) == 1 and width < full <= elements // 4 and reduced[0].strides[0] == 1
+    width = full if shifted else width
     if rows:
         vectors = -(-elements // width)
         lanes = THREADS if vectors >= 256 else min(32, 1 << max(0, -(-vectors // 4) - 1).bit_length())
@@ -65,7 +70,9 @@ def make_plan(fold: Fold, reduced: Sequence[views.Mode], kept: Sequence[views.Mo
         blocks, share = -(-outputs // (width * lanes)), THREADS // lanes * 16
     splits = max(1, min(_BLOCKS // max(blocks, 1), vectors // share, 1 << 12)) if blocks < _BLOCKS // 2 else 1
     each = 4 // len(fold.parts)                           # states of two parts are longer to join, and take registers
-    return Plan(fold, width, each, contiguous[0].extent % width == 0, lanes, splits, len(reduced), compute)
+    whole, rising = contiguous[0].extent % width == 0 and not shifted, [m.strides[1] for m in reduced]
+    compute = mo.float64 if info.dtype is mo.float64 else mo.float32
+    return Plan(fold, width, each, whole, lanes, splits, len(reduced), compute, rising == sorted(rising), shifted)
 
 
 @mo.jit
@@ -74,7 +81,10 @@ def begun(plan):
     none = mo.fragment((plan.width,), plan.compute), mo.fragment((plan.width,), mo.int32)
     none[0].fill(plan.fold.fill)
     none[1].fill(LAST)
-    return plan.fold.join(plan.fold.take(*none), plan.fold.take(*none))
+    state = plan.fold.take(*none)
+    if plan.fold.indexed:                               # below all elements, infinities among them
+        state[0].fill(-(1 << (state[0].dtype.bits - 1)))
+    return state
 
 
 @mo.jit
@@ -82,22 +92,27 @@ def take_in(plan, state, x, weights, places):
     """The state of this thread with vectors: ``places`` are (coordinate of a vector, whether it is there)."""
     held = []
     for at, there in places:
-        inside = there
+        extent, inside, lead = (mo.size(x, 0),), there, 0
+        line, columns = x[:, *at[1:]], mo.identity_tensor(extent)                                           # (n)
+        if plan.shifted:
+            lead = mo.misalignment(line)
+            line, columns = mo.with_lead(line, lead), mo.with_lead(columns, lead)                           # (lead + n)
         if not plan.whole:
-            line = (mo.size(x, 0),)
-            inside = mo.elem_less(mo.tile(mo.identity_tensor(line), (plan.width,), at[:1], ragged=True), line) & there
+            inside = mo.inside(mo.tile(columns, (plan.width,), at[:1], ragged=True), extent) & there
         part, index = mo.fragment((plan.width,), x.dtype), mo.fragment((plan.width,), mo.int32)             # (width)
-        mo.copyto(part, mo.tile(x[:, *at[1:]], (plan.width,), at[:1], ragged=True), pred=inside, other=plan.fold.fill)
-        held.append((at, inside, part, index))
-    for at, inside, part, index in held:
+        mo.copyto(part, mo.tile(line, (plan.width,), at[:1], ragged=True), pred=inside, other=plan.fold.fill)
+        held.append((at, lead, part, index))
+    for at, lead, part, index in held:
         if plan.fold.indexed:
+            place = (at[0] * plan.width - lead) * weights[0]    # index 0 comes before those of what is not there
+            for i in mo.static_range(1, len(weights)):
+                place = place + at[i] * weights[i]
             for j in mo.static_range(plan.width):
-                place = (at[0] * plan.width + j) * weights[0]
-                for i in mo.static_range(1, len(weights)):
-                    place = place + at[i] * weights[i]
-                index[j] = mo.int32(place)
-            index[...] = mo.where(inside, index, LAST)
-        joined = plan.fold.join(state, plan.fold.take(part.to(plan.compute), index))
+                index[j] = mo.int32(place + j * weights[0])
+            if plan.shifted:                            # nothing comes before index 0
+                index[...] = mo.where(index < 0, LAST, index)
+        join = plan.fold.follow if plan.rising and plan.fold.follow is not None else plan.fold.join
+        joined = join(state, plan.fold.take(part.to(plan.compute), index))
         for old, new in zip(state, joined, strict=True):
             old[...] = new
 
@@ -125,7 +140,8 @@ def rows_kernel(outs, x, weights, count, plan: mo.Constexpr):
     """outs (*kept, splits) = x (*reduced, *kept), whose first mode is contiguous; ``lanes`` threads an output."""
     tid, split, lanes = mo.thread_idx().x, mo.block_idx().y, plan.lanes
     reduced, kept = mo.shape(x)[:plan.modes], mo.shape(x)[plan.modes:]
-    parts = (mo.ceil_div(reduced[0], plan.width), *reduced[1:])
+    before = plan.width - 1 if plan.shifted else 0      # elements at most that lie in front of a row
+    parts = (mo.ceil_div(reduced[0] + before, plan.width), *reduced[1:])
     vectors = parts[0]
     for n in parts[1:]:
         vectors = vectors * n
@@ -211,13 +227,18 @@ def reduce(out: Any, x: Any, kind: str = "sum", *, axis: int | Sequence[int] | N
     argmin take one axis or all (the index then counts in C order), write int32 or int64, and of equals take the lowest
     index.  Over no elements, sums and norms are 0, mean is NaN, logsumexp is -inf; the others are refused.
     """
+    _reduce(out, x, kind, *(() if axis is None else (axis,) if isinstance(axis, int) else axis))
+
+
+@mo.replayed
+def _reduce(out: Any, x: Any, kind: str, *given: int) -> None:
     fold = FOLDS.get(kind)
     if fold is None:
         raise mo.ArgumentError(f"reduce: kind {kind!r} is none of {', '.join(FOLDS)}")
     a = views.described("reduce", "x", x)
     o = views.described("reduce", "out", out, (mo.int32, mo.int64) if fold.indexed else views.FLOATS)
     rank = len(a.shape)
-    axes = _axes(axis, rank, fold)
+    axes = _axes(given or range(rank), rank, fold)
     rest = [i for i in range(rank) if i not in axes]
     strides = _strides(a, o, axes, rest)
     views.writable("reduce", "out", o)
@@ -235,8 +256,7 @@ def reduce(out: Any, x: Any, kind: str = "sum", *, axis: int | Sequence[int] | N
     _launch(fold, out, x, reduced or [views.Mode(1, (0, 0))], kept or [views.Mode(1, (0, 0))], count, rows)
 
 
-def _axes(axis: int | Sequence[int] | None, rank: int, fold: Fold) -> list[int]:
-    given = range(rank) if axis is None else [axis] if isinstance(axis, int) else axis
+def _axes(given: Sequence[int], rank: int, fold: Fold) -> list[int]:
     axes = sorted(views.axis_of("reduce", i, rank) for i in given)
     if len(set(axes)) < len(axes):
         raise mo.ArgumentError(f"reduce: axis {tuple(given)} names an axis twice")

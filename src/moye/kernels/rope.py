@@ -73,6 +73,7 @@ def rope_kernel(out, x, cos, sin, positions, offset, plan: mo.Constexpr):
             mo.copyto(gO[:, 0, 0, 0, *spots[k]], turned[:, k])
 
 
+@mo.replayed
 def rope(out: Any, x: Any, cos: Any, sin: Any, *, positions: Any = None, offset: int = 0, interleaved: bool = False,
          inverse: bool = False) -> None:
     """out = x (batch, seq, heads, dim) or (seq, heads, dim), with pairs (a, b) as (a cos - b sin, b cos + a sin).

@@ -28,7 +28,8 @@ _FILL = 132 * 1024
 @dataclass(frozen=True, slots=True)
 class Plan:
     """``width``: elements of a vector; ``whole``: whether vectors divide the lines; ``each``: vectors that a thread has
-    on their way; ``splits``: blocks that share a row or column; ``sums``: the first pass, that writes sums alone."""
+    on their way; ``splits``: blocks that share a row or column; ``sums``: the first pass, that writes sums alone;
+    ``shifted``: rows begin anywhere, and vectors count from the multiple of 16 bytes in front of them."""
 
     width: int
     whole: bool
@@ -37,35 +38,42 @@ class Plan:
     splits: int
     sums: bool
     compute: Any
+    shifted: bool = False
 
 
 def make_plan(n: int, modes: Sequence[views.Mode], infos: tuple[Any, Any], rows: bool) -> Plan:
-    """The rule.  Vectors of 16 bytes, four a thread along rows, and as many threads as have them up to 256.
+    """The rule.  Vectors of 16 bytes, four a thread along rows, and as many warps as have them up to 8; along rows that
+    begin anywhere two vectors, which take more registers there, and up to 16 warps.
 
     Down columns a thread has a vector of columns and eight elements of each on their way.  Where this makes fewer
     threads than half of what fills the device, up to 1024 blocks share a row and 256 a column, with four parts or 32
     elements each at least.
     """
     width, lines = views.width_of(modes, *infos), math.prod(m.extent for m in modes[1:])
-    whole, wide = modes[0].extent % width == 0, any(info.dtype is mo.float64 for info in infos)
+    full = 16 // max(info.dtype.bytes for info in infos)
+    shifted = rows and width < full <= n // 4 and infos[0].dtype == infos[1].dtype and modes[0].strides == (1, 1)
+    width = full if shifted else width
+    whole, wide = modes[0].extent % width == 0 and not shifted, any(info.dtype is mo.float64 for info in infos)
     if rows:
-        each, vectors = 4, -(-n // width)
-        threads = min(256, max(32, 1 << (-(-vectors // each) - 1).bit_length()))
+        each, vectors = (2, -(-(n + width - 1) // width)) if shifted else (4, -(-n // width))
+        threads = min(1024 // each, 32 * -(-vectors // (32 * each)))
         running, most = lines * threads, min(1024, -(-vectors // (threads * each)) // 4)
     else:
         each, threads = 8, 128
         running, most = lines // n * -(-modes[0].extent // width), min(256, n // 32)
     splits = max(1, min(most, -(-_FILL // max(running, 1)))) if running < _FILL // 2 else 1
-    return Plan(width, whole, each, threads, splits, False, mo.float64 if wide else mo.float32)
+    return Plan(width, whole, each, threads, splits, False, mo.float64 if wide else mo.float32, shifted)
 
 
 @mo.jit
-def load(plan, line, i, there):
+def load(plan, line, i, there, lead):
     """Vector i of a line in the dtype that computes, zeros where it is not there; and what of it is."""
-    inside, part = there, mo.fragment((plan.width,), line.dtype)                            # (width)
+    inside, part, extent = there, mo.fragment((plan.width,), line.dtype), (mo.size(line, 0),)           # (width)
+    columns = mo.identity_tensor(extent)
+    if plan.shifted:
+        line, columns = mo.with_lead(line, lead), mo.with_lead(columns, lead)                           # (lead + n)
     if not plan.whole:
-        extent = (mo.size(line, 0),)
-        inside = mo.elem_less(mo.tile(mo.identity_tensor(extent), (plan.width,), (i,), ragged=True), extent) & there
+        inside = mo.inside(mo.tile(columns, (plan.width,), (i,), ragged=True), extent) & there
     mo.copyto(part, mo.tile(line, (plan.width,), (i,), ragged=True), pred=inside, zero_fill=True)
     return part.to(plan.compute), inside
 
@@ -91,8 +99,11 @@ def rows_kernel(out, x, sums, plan: mo.Constexpr):
     lane, warp, scratch = tid % 32, tid // 32, mo.shared_array(plan.compute, warps)
     row = coordinate(mo.block_idx().x, mo.shape(x)[1:])
     gX, gO, n = x[:, *row], out[:, *row], mo.size(x, 0)                                     # (n)
-    chunk = plan.threads * plan.each
-    vectors, carry = mo.ceil_div(n, w), plan.compute(0)
+    chunk, carry, lead = plan.threads * plan.each, plan.compute(0), 0
+    vectors = mo.ceil_div(n + (w - 1 if plan.shifted else 0), w)
+    if plan.shifted:
+        lead = mo.misalignment(gX)
+        gO = mo.with_lead(gO, lead)                                                         # (lead + n)
     share = mo.ceil_div(mo.ceil_div(vectors, chunk), plan.splits) * chunk
     if plan.splits > 1 and not plan.sums:
         for s in mo.range(tid, split, plan.threads):
@@ -104,7 +115,7 @@ def rows_kernel(out, x, sums, plan: mo.Constexpr):
         held, mask = [], []
         for k in mo.static_range(plan.each):
             i = start + (warp * plan.each + k) * 32 + lane
-            part, inside = load(plan, gX, i, i < end)
+            part, inside = load(plan, gX, i, i < end, lead)
             held.append(part)
             mask.append((i, inside))
         mine = scan_warp(plan, held, lane)
@@ -135,13 +146,13 @@ def columns_kernel(out, x, sums, plan: mo.Constexpr):
     carry.fill(0)
     if plan.splits > 1 and not plan.sums:
         for s in mo.range(split):
-            part, inside = load(plan, sums[:, *others, s], i, alive)
+            part, inside = load(plan, sums[:, *others, s], i, alive, 0)
             carry += part
     end = mo.min(share * (split + 1), n)
     for start in mo.range(split * share, end, plan.each):
         held = []
         for k in mo.static_range(plan.each):
-            held.append(load(plan, x[:, *others, start + k], i, alive & (start + k < end)))
+            held.append(load(plan, x[:, *others, start + k], i, alive & (start + k < end), 0))
         for k in mo.static_range(plan.each):
             part, inside = held[k]
             carry += part
@@ -157,6 +168,7 @@ def columns_kernel(out, x, sums, plan: mo.Constexpr):
 # --- host ------------------------------------------------------------------------------------------------------------
 
 
+@mo.replayed
 def cumsum(out: Any, x: Any, *, axis: int = -1) -> None:
     """out = the inclusive prefix sums of x along an axis.  Any strides; ``out`` may be x.
 

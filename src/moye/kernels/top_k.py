@@ -159,6 +159,7 @@ def top_k_kernel(values, indices, x, plan: mo.Constexpr):
 # --- host ------------------------------------------------------------------------------------------------------------
 
 
+@mo.replayed
 def top_k(values: Any, indices: Any, x: Any, *, largest: bool = True) -> None:
     """values[..., j], indices[..., j] = the j-th largest element of x[..., :] (or least), and where it is.
 

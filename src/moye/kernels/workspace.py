@@ -58,6 +58,13 @@ def ordered(x: Any, order: tuple[int, ...]) -> Any:
     return permute(*order)
 
 
+def as_one(x: Any) -> Any:
+    """A view with a first mode of one more."""
+    if isinstance(x, mo.TensorLike):
+        return replace(x, shape=(1, *x.shape), strides=(0, *x.info().strides))
+    return x[None]
+
+
 def one_batch(x: Any) -> Any:
     """A view of a matrix as a batch of one."""
     if isinstance(x, mo.TensorLike):

@@ -13,6 +13,7 @@ from __future__ import annotations
 import ast
 import re
 import runpy
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -120,7 +121,7 @@ class Page:
         """The verdict on an answer."""
         if judge is not None:
             return self.puzzle.judge(text, judge)
-        with Judge() as one:
+        with Judge(inside=sys.platform == "emscripten") as one:         # a browser has no processes
             return self.puzzle.judge(text, one)
 
 
@@ -158,9 +159,12 @@ def check(number: int, source: str | Path) -> Verdict:
         source = Path(source)
     if not isinstance(source, (str, Path)):
         raise ArgumentError(f"check: source is a {type(source).__name__}, and must be Python text or a file")
-    if isinstance(source, Path):
-        try:
-            source = source.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ArgumentError(f"cannot read {source}: {error}") from None
-    return page(number).check(source)
+    return page(number).check(text_of(source) if isinstance(source, Path) else source)
+
+
+def text_of(path: Path) -> str:
+    """What a file holds; ArgumentError if it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ArgumentError(f"cannot read {path}: {error}") from None

@@ -15,7 +15,7 @@ from typing import Any
 
 from moye.errors import MoyeError
 from moye.origin import pip_install
-from moye.puzzles.catalogue import Page, number_of, page, pages
+from moye.puzzles.catalogue import Page, number_of, page, pages, text_of
 from moye.puzzles.notebook import notebook
 from moye.puzzles.progress import Progress
 from moye.testing.verdicts import STATUSES, Verdict
@@ -80,9 +80,9 @@ def _next(progress: Progress) -> int:
 
 def show(number: int) -> None:
     """What a puzzle asks for, with its picture."""
+    console, one = _console(), page(number)
     from rich.markdown import Markdown
 
-    console, one = _console(), page(number)
     console.rule(f"{one.number}. {one.title}", align="left")
     console.print(Markdown(one.statement))
     if one.puzzle.picture is not None:
@@ -111,7 +111,7 @@ def check_answer(file: Path) -> None:
         raise MoyeError(f"there is no file {file}", hint=f"moye puzzles start {one.number}")
     console, progress = _console(), Progress(FOLDER)
     with console.status(f"checking {file} ..."):
-        verdict = one.check(file.read_text(encoding="utf-8"))
+        verdict = one.check(text_of(file))
     progress.add(one.number, verdict.status)
     _tell(console, one, verdict, progress)
     if not verdict.ok:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,9 +63,10 @@ class TensorLike:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Memory that another program hands over as an array: dense, the last mode contiguous; ``device`` None is the host.
+    """Memory that another program hands over as an array; ``device`` None is the host.
 
-    Whoever makes it keeps the memory alive.  Launches go to the stream of ``driver.on_stream``.
+    ``strides`` are in elements; without them it is dense, the last mode contiguous.  Whoever makes it keeps the memory
+    alive.  Launches go to the stream of ``driver.on_stream``.
     """
 
     ptr: int
@@ -73,13 +74,30 @@ class Memory:
     dtype: DType
     device: int | None
     writable: bool = True
+    strides: tuple[int, ...] = ()
 
-    @property
-    def strides(self) -> tuple[int, ...]:
-        return _compact(self.shape)
+    def __post_init__(self) -> None:
+        if not self.strides:
+            object.__setattr__(self, "strides", _compact(self.shape))
 
     def info(self) -> ArrayInfo:
-        return ArrayInfo(self.ptr, self.shape, _compact(self.shape), self.dtype, self.device, self.writable, "memory")
+        return ArrayInfo(self.ptr, self.shape, self.strides, self.dtype, self.device, self.writable, "memory")
+
+    def transpose(self, *order: int) -> Memory:
+        """A view with its modes in this order."""
+        shape, strides = (tuple(values[mode] for mode in order) for values in (self.shape, self.strides))
+        return replace(self, shape=shape, strides=strides)
+
+    def swapaxes(self, a: int, b: int) -> Memory:
+        """A view with two modes exchanged."""
+        order = list(range(len(self.shape)))
+        order[a], order[b] = order[b], order[a]
+        return self.transpose(*order)
+
+    @property
+    def T(self) -> Memory:
+        """A view with its modes in reverse."""
+        return self.transpose(*reversed(range(len(self.shape))))
 
 
 _new = tuple.__new__                                    # half the time of ArrayInfo(...), on the launch path

@@ -26,6 +26,7 @@ from moye.errors import ArgumentError, UnsupportedError
 from moye.ir.nodes import TensorParam
 from moye.lang.signature import ScalarSpec, Spec, StaticSpec, TensorSpec, TmaSpec, TreeSpec
 from moye.runtime.arguments import Call, classify
+from moye.runtime.boundary import boundary
 from moye.runtime.compile import Specialised, compile_program, default_arch, require_room
 from moye.runtime.launch import check_written, dim3, more_smem, overlaps
 from moye.runtime.preconditions import conditions
@@ -82,6 +83,7 @@ class Exported:
     functions: tuple[str, ...]
 
 
+@boundary
 def export(path: str | Path, *exports: Export) -> Exported:
     """Write the C header and source of kernels, with their code inside.
 
@@ -219,7 +221,9 @@ def _kind(spec: Spec | None) -> str:
 def _c_name(leaf: str, taken: set[str]) -> str:
     """A C identifier for a parameter; its extents and strides have names made from it."""
     own = identifier(leaf)
-    while not is_free(own) or own.startswith("moye_") or {own, f"{own}_shape", f"{own}_strides"} & taken:
+    if not is_free(own) or own.startswith("moye_"):
+        own = f"arg_{own}"
+    while {own, f"{own}_shape", f"{own}_strides"} & taken:
         own += "_"
     taken |= {own, f"{own}_shape", f"{own}_strides"}
     return own

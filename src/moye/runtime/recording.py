@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextvars
 import functools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -99,10 +100,16 @@ class Recording:
         return None
 
     def uses_all(self) -> bool:
-        """Whether kernels took every array, or one that shares memory with it: else the host may have read it."""
+        """Whether kernels took every array, or one that shares memory with it: else the host may have read it.
+
+        One element, of which a number is read most often, they have to take itself.
+        """
         spans = [span_bytes(info) for info in self.arrays]
-        used = [spans[place.which] for step in self.steps for place in step.places if not place.own]
-        return all(any(first < to and begin < end for begin, to in used) for first, end in spans)
+        taken = {place.which for step in self.steps for place in step.places if not place.own}
+        used = [spans[which] for which in taken]
+        return all(which in taken or (math.prod(info.shape) != 1 and any(first < to and begin < end
+                                                                         for begin, to in used))
+                   for which, (info, (first, end)) in enumerate(zip(self.arrays, spans, strict=True)))
 
     def make(self, function: Callable[..., Any], like: Any, options: tuple[Any, ...], raw: bool) -> Any:
         """Make a scratch array, and note it."""

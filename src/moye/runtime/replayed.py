@@ -13,7 +13,6 @@ alignment of each array, which arrays share memory and how, all other arguments,
 
 from __future__ import annotations
 
-import math
 import types
 from collections.abc import Callable, Sequence
 from functools import update_wrapper
@@ -142,7 +141,7 @@ class Replayed(Generic[_P, _R]):
         """
         found = _arguments((*args, *kwargs.values()), tuple(kwargs))
         if found is None:
-            raise ArgumentError(f"{self._name}.plan: an argument is neither an array of several elements, nor a plain "
+            raise ArgumentError(f"{self._name}.plan: an argument is neither an array of one mode or more, nor a plain "
                                 "value, nor a function")
         with recorded(found.infos, dry=True) as told:
             result = self.function(*args, **kwargs)
@@ -193,7 +192,7 @@ def _arguments(values: Sequence[Any], names: tuple[str, ...]) -> _Arguments | No
                     return None
                 key.append(_static_key(x))
                 continue
-            if info.kind == "spec" or math.prod(info.shape) == 1:       # a number may be read from the latter
+            if info.kind == "spec" or (not info.shape and info.device is None):     # a number may be read from these
                 return None
             key.append((type(x), info._replace(ptr=info.ptr % _PART, shape=tuple(info.shape),
                                                strides=tuple(info.strides)), getattr(x, "requires_grad", False)))

@@ -229,8 +229,9 @@ def with_gaps(x: Array) -> Array:
 
 
 def with_special(rng: np.random.Generator, x: Array) -> Array:
-    """A copy with special values in about an eighth of its places."""
-    there = np.asarray(rng.random(x.shape) < 0.125)
+    """A copy with special values in about an eighth of its places: each of them, if there are so many places."""
     copied = x.copy("K")
-    copied[there] = rng.choice(np.array(SPECIAL), int(there.sum())).astype(x.dtype)
+    count = min(x.size, max(len(SPECIAL), x.size // 8))
+    places = np.unravel_index(rng.permutation(x.size)[:count], x.shape)
+    copied[places] = np.resize(np.array(SPECIAL), count).astype(x.dtype)
     return copied

@@ -14,6 +14,7 @@ from __future__ import annotations
 import array
 import contextlib
 import inspect
+import io
 import os
 import secrets
 import selectors
@@ -27,7 +28,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -47,9 +48,14 @@ _LAST = 2.0
 
 
 class Judge:
-    """Judges many sources: one process imports moye once, and forks for each of them.  Close it, or use ``with``."""
+    """Judges many sources: one process imports moye once, and forks for each of them.  Close it, or use ``with``.
 
-    def __init__(self) -> None:
+    ``inside=True`` runs them in this process, without limits, and does not look for tampering: for platforms that have
+    no processes, such as a browser.
+    """
+
+    def __init__(self, *, inside: bool = False) -> None:
+        self.inside = inside
         self._control: socket.socket | None = None
         self._server: subprocess.Popen[bytes] | None = None
 
@@ -86,13 +92,15 @@ class Judge:
         return self.run(text, limits or Limits(), lambda talk: [
             *_results(talk, several, expected, entry, stop, seed)])
 
-    def run(self, text: str, limits: Limits, work: Callable[[Talk], list[Result]]) -> Verdict:
+    def run(self, text: str, limits: Limits, work: Callable[[Asks], list[Result]]) -> Verdict:
         """Run a source in a child, and let ``work`` ask it; the verdict has all ways in which the child may end."""
         start, folder = time.monotonic(), tempfile.mkdtemp(prefix="moye-judge-")
         talk: Talk | None = None
         try:
             path = Path(folder, _NAME)
             path.write_text(text, encoding="utf-8")
+            if self.inside:
+                return _inside(path, work, limits, start)
             talk = self._talk(limits)
             try:
                 talk.ask({"path": str(path), "limits": {"cpu": int(limits.cpu), "memory": int(limits.memory)}})
@@ -184,6 +192,41 @@ class _Over(Exception):
         super().__init__(str(status))
         self.status = status
         self.results: list[Result] = []
+
+
+class Asks(Protocol):
+    """Somebody who lets a source answer."""
+
+    def ask(self, head: dict[str, Any], blobs: Sequence[bytes] = ()) -> tuple[dict[str, Any], list[bytes]]:
+        """What it answers; Failed where the source has failed."""
+
+
+class _Inside:
+    """A source in this process."""
+
+    def __init__(self) -> None:
+        from moye.testing.submission import Submission
+
+        self.submission = Submission(lambda: None)
+
+    def ask(self, head: dict[str, Any], blobs: Sequence[bytes] = ()) -> tuple[dict[str, Any], list[bytes]]:
+        answer, pieces = self.submission.answer(head, blobs)
+        if "failed" in answer:
+            raise Failed(answer["failed"])
+        return answer, pieces
+
+
+def _inside(path: Path, work: Callable[[Asks], list[Result]], limits: Limits, start: float) -> Verdict:
+    """The verdict on a source that runs here."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        talk = _Inside()
+        try:
+            talk.ask({"path": str(path)})
+            results = work(talk)
+        except Failed as failed:
+            results = [Result("the module", failed.status, failed.message)]
+    return verdicts.of_results(results, printed.getvalue()[:int(limits.output)], time.monotonic() - start)
 
 
 class Talk:
@@ -337,7 +380,7 @@ def _expected(reference: Reference, case: Case) -> dict[str, Array]:
     return named
 
 
-def _results(talk: Talk, cases: Sequence[Case], expected: Sequence[Mapping[str, Array]], entry: str, stop: bool,
+def _results(talk: Asks, cases: Sequence[Case], expected: Sequence[Mapping[str, Array]], entry: str, stop: bool,
              seed: int) -> list[Result]:
     found: list[Result] = []
     for number, (case, wanted) in enumerate(zip(cases, expected, strict=True)):
@@ -351,7 +394,7 @@ def _results(talk: Talk, cases: Sequence[Case], expected: Sequence[Mapping[str, 
     return found
 
 
-def _result(talk: Talk, case: Case, expected: Mapping[str, Array], entry: str, seed: int) -> Result:
+def _result(talk: Asks, case: Case, expected: Mapping[str, Array], entry: str, seed: int) -> Result:
     packed = pack(case.arrays)
     for name in case.outputs:
         _poison(packed.view(name), seed)
@@ -457,10 +500,11 @@ def totals(reports: Sequence[Mapping[str, Any]], operations: Mapping[str, int]) 
                 counters[name] = counters.get(name, 0) + value
         lines += [{**line, "kernel": report["kernel"]} for line in report["counters"]["lines"]]
     ours = [line for line in lines if line["space"] == "global" and "sectors" in line]
-    moved, ideal = sum(line["sectors"] for line in ours), sum(line["ideal"] for line in ours)
+    moved, ideal, requests = (sum(line[name] for line in ours) for name in ("sectors", "ideal", "requests"))
     told = [report["overlap"] for report in reports if report["overlap"] is not None]
     products = sum(total for _, total in told)
     return {"launches": len(reports), "counters": counters, "operations": dict(operations), "lines": lines,
             "degree": max((line["degree"] for line in lines if line["space"] == "shared"), default=1),
             "conflicts": counters.get("shared_conflicts", 0), "sector_ratio": moved / ideal if ideal else 1.0,
+            "sectors_per_request": moved / requests if requests else 0.0,
             "overlap": sum(hidden for hidden, _ in told) / products if products else None}

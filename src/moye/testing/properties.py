@@ -16,7 +16,7 @@ from moye.errors import ArgumentError, MoyeError
 from moye.layout import ComposedLayout, Layout, Swizzle
 from moye.testing.cases import Limits
 from moye.testing.holes import holes
-from moye.testing.judging import Failed, Judge, Talk, _text
+from moye.testing.judging import Asks, Failed, Judge, _text
 from moye.testing.verdicts import Result, Verdict
 
 
@@ -50,7 +50,7 @@ def judge_values(source: str | Path, asked: Sequence[Asked], *, limits: Limits |
         return one.run(text, limits or Limits(), lambda talk: _results(talk, asked))
 
 
-def _results(talk: Talk, asked: Sequence[Asked]) -> list[Result]:
+def _results(talk: Asks, asked: Sequence[Asked]) -> list[Result]:
     found = []
     for one in asked:
         try:

@@ -4,8 +4,8 @@ In: a process before it runs the source.  Out: a sentence, or None.
 
     untouched = Snapshot(); ...; untouched.changed()        # 'moye.runtime.simulate.run was replaced'
 
-It sees functions, classes and methods that were replaced, and threads and processes that are left.  It is no sandbox:
-what a program does to its own interpreter through ctypes, say, is not seen.
+It sees functions, classes, methods and entries of tables that were replaced, and threads and processes that are left.
+It is no sandbox: what a program does to its own interpreter through ctypes, say, is not seen.
 """
 
 from __future__ import annotations
@@ -33,6 +33,10 @@ class Snapshot:
                                           if name.partition(".")[0] in _OWN or name in _OTHERS}
         self.codes = {id(f): (f, f.__code__, f.__defaults__)
                       for held in self.modules.values() for f in _functions(held)}
+        self.tables = [(f"{name}.{attribute}", table, {key: f for key, f in table.items() if callable(f)})
+                       for name, module in sorted(sys.modules.items()) if name.partition(".")[0] == "moye"
+                       for attribute, table in vars(module).items() if isinstance(table, dict)
+                       and not attribute.startswith("__")]
         self.callbacks = len(gc.callbacks)
 
     def changed(self) -> str | None:
@@ -48,13 +52,24 @@ class Snapshot:
         for function, code, defaults in self.codes.values():
             if function.__code__ is not code or function.__defaults__ is not defaults:
                 return f"the code of {function.__module__}.{function.__qualname__} was replaced"
-        if threading.active_count() > 1:
-            return "a thread is left running"
-        if len(gc.callbacks) != self.callbacks:
-            return "a callback of the garbage collector was set"
-        if _children():
-            return "a process is left running"
-        return None
+        for name, table, held in self.tables:
+            if any(table.get(key) is not f for key, f in held.items()):
+                return f"{name} was changed"
+        return _running(self.callbacks)
+
+
+def _running(callbacks: int) -> str | None:
+    """Who else runs here, or may later."""
+    if threading.active_count() > 1:
+        return "a thread is left running"
+    if len(gc.callbacks) != callbacks:
+        return "a callback of the garbage collector was set"
+    if _children():
+        return "a process is left running"
+    monitoring = getattr(sys, "monitoring", None)
+    if monitoring is not None and any(monitoring.get_tool(number) for number in range(6)):
+        return "a tool of sys.monitoring was set"
+    return None
 
 
 def _held(module: types.ModuleType) -> Named:

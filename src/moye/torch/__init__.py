@@ -16,7 +16,8 @@ from typing import Any
 from moye.torch.declare import op
 
 _FAMILIES = {
-    "gated": ("geglu", "swiglu"), "linear": ("linear",), "moves": ("embedding", "permute", "rope"),
+    "attention": ("attention",), "gated": ("geglu", "swiglu"), "linear": ("linear",),
+    "moves": ("embedding", "permute", "rope"),
     "reductions": ("cumsum", "reduce", "top_k"),
     "softmax": ("cross_entropy", "linear_cross_entropy", "log_softmax", "softmax"),
 }

@@ -14,6 +14,7 @@ Whatever the short way does not know goes the long one, where torch converts it,
 from __future__ import annotations
 
 import functools
+import itertools
 import linecache
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,10 +27,13 @@ from torch.utils._pytree import tree_leaves
 
 from moye.errors import ArgumentError, UnsupportedError
 
+Keys = tuple[int, int]
 TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
 _TYPES = {"Tensor": "{0}.__class__ in _tensors and not {0}.is_meta", "int": "{0}.__class__ is int",
           "float": "{0}.__class__ is float", "bool": "{0}.__class__ is bool", "str": "{0}.__class__ is str",
-          "ScalarType": "{0}.__class__ is _dtype"}
+          "ScalarType": "{0}.__class__ is _dtype",
+          "List[int]": "{0}.__class__ is list and all(i.__class__ is int for i in {0})",
+          "List[Tensor]": "{0}.__class__ is list and all(x.__class__ in _tensors and not x.is_meta for x in {0})"}
 """When an argument of a type of the schema is one that needs no conversion."""
 
 
@@ -39,9 +43,12 @@ def eager(operator: Any, node: Callable[..., Any] | None) -> Callable[..., Any]:
     values = {"_function": operator.function, "_overload": operator.overload, "_node": node, "_tensors": TENSORS,
               "_dtype": torch.dtype, "_compiling": torch.compiler.is_compiling, "_refuse": _refusal(operator),
               "_grad_enabled": torch.is_grad_enabled, "_untransformed": operator.untransformed, "_dual": forward_ad,
-              "_no_tangents": _no_tangents(operator.name), **_watchers(),
-              **{f"_default_{a.name}": a.default_value for a in arguments if a.has_default_value()}}
-    text = "\n".join(_lines(arguments, values, operator.mutates, node is not None))
+              "_no_tangents": _no_tangents(operator.name), **_watchers(operator.autocast is not None),
+              **{f"_default_{name}": x for name, x in operator.defaults.items()}}
+    lists = [a for a in (*arguments, *operator.overload._schema.returns) if str(a.type) == "List[Tensor]"]
+    watched = None if node is None else "_overload" if lists else "_node"       # a node sees no tensors in lists
+    refused = _refused(operator)
+    text = "\n".join(_lines(arguments, values, refused, watched))
     file = f"<moye operator {operator.name}>"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     namespace: dict[str, Any] = {}
@@ -50,24 +57,24 @@ def eager(operator: Any, node: Callable[..., Any] | None) -> Callable[..., Any]:
     return made
 
 
-def _lines(arguments: Any, values: dict[str, Any], mutates: Sequence[str], differentiable: bool) -> Iterator[str]:
-    """The text of a function that makes the call."""
+def _lines(arguments: Any, values: dict[str, Any], refused: Sequence[str], watched: str | None) -> Iterator[str]:
+    """The text of a function that makes the call, by ``watched`` where a gradient is wanted."""
     places = [a for a in arguments if not a.kwarg_only]
     named = [a for a in arguments if a.kwarg_only]
     parameters = [_parameter(a) for a in places] + (["*", *map(_parameter, named)] if named else [])
     given = ", ".join([a.name for a in places] + [f"{a.name}={a.name}" for a in named])
     yield f"def make({', '.join(values)}):"
     yield f"    def call({', '.join(parameters)}):"
-    if mutates:
-        yield f"        if _grad_enabled() and ({_tracked(arguments, mutates)}): _refuse({', '.join(mutates)})"
+    if refused:
+        yield f"        if _grad_enabled() and ({_tracked(arguments, refused)}): _refuse(({', '.join(refused)},))"
     yield "        if not _compiling():"
     tests = [_test(a) for a in arguments]
     if "_included" in values and None not in tests:
         usual = ("not _modes() and (_included().raw_repr(), _excluded().raw_repr()) in _usual and not _profiled()",
                  "_dual._current_level < 0")            # the modes first: they see what is asked of a tensor
         yield f"            if {' and '.join([*usual, *(t for t in tests if t)])}:"
-        if differentiable:
-            yield f"                if _grad_enabled() and ({_tracked(arguments)}): return _node({given})"
+        if watched:
+            yield f"                if _grad_enabled() and ({_tracked(arguments)}): return {watched}({given})"
         yield f"                return _function({given})"
     if "_transformed" in values:
         yield "            if _transformed() is not None: _untransformed()"
@@ -97,14 +104,29 @@ def _test(argument: Any) -> str | None:
     return _TYPES[kind].format(name) if kind in _TYPES else None
 
 
+def _refused(operator: Any) -> tuple[str, ...]:
+    """The tensors that may not require grad while grad mode is on: written ones; all, where results are returned, too.
+
+    Torch would take such results for constants, in silence.
+    """
+    schema = operator.overload._schema
+    everything = operator.mutates and schema.returns
+    return tuple(a.name for a in schema.arguments if "Tensor" in str(a.type)) if everything else operator.mutates
+
+
 def _refusal(operator: Any) -> Callable[..., None]:
-    """Raise for a written tensor that requires grad: autograd would believe that it is unchanged."""
-    def refuse(*written: Any) -> None:
-        name = next(name for name, x in zip(operator.mutates, written, strict=True)
+    """Raise for a tensor that requires grad, of an operator that writes."""
+    names = _refused(operator)
+
+    def refuse(tensors: tuple[Any, ...]) -> None:
+        name = next(name for name, x in zip(names, tensors, strict=True)
                     if any(y.requires_grad for y in tree_leaves(x) if y is not None))
-        raise ArgumentError(f"{operator.name} writes argument {name!r}, which requires grad, and autograd would not "
-                            "know of it", hint="call it under torch.no_grad()")
-    why = f"{operator.name} writes an argument that requires grad, and autograd would not know of it"
+        if name in operator.mutates:
+            raise ArgumentError(f"{operator.name} writes argument {name!r}, which requires grad, and autograd would "
+                                "not know of it", hint="call it under torch.no_grad()")
+        raise ArgumentError(f"{operator.name} writes its arguments, so that it has no backward, and argument {name!r} "
+                            "requires grad", hint="call it under torch.no_grad()")
+    why = f"{operator.name} writes its arguments, so that autograd does not know of it, and one requires grad"
     made: Callable[..., None] = torch.compiler.disable(refuse, reason=why)
     return made
 
@@ -119,33 +141,51 @@ def _no_tangents(name: str) -> Callable[..., None]:
     return no_tangents
 
 
-@functools.cache
-def _watchers() -> dict[str, Any]:
-    """What tells that somebody watches operators; nothing if this torch has no such functions, which are not public.
-
-    The dispatcher's keys of this thread differ from those of a new one inside of modes, transforms, tracers, autocast
-    and kernels of other operators.  In inference mode they differ, too, and the short way may be taken.
+def _watchers(casts: bool) -> dict[str, Any]:
+    """What tells that somebody watches an operator, which ``casts`` inside of autocast or not; nothing if torch has no
+    such functions, which are not public.
     """
+    if not (found := _functions()):
+        return {}
+    outside, inside, watched = _keys()
+    if not outside.isdisjoint(inside) or not watched.isdisjoint(outside | inside):
+        return {}
+    return {**found, "_usual": frozenset(outside if casts else outside | inside)}
+
+
+@functools.cache
+def _keys() -> tuple[set[Keys], set[Keys], set[Keys]]:
+    with ThreadPoolExecutor(1) as fresh:                # this thread may be in a mode
+        return fresh.submit(_keys_seen, _functions()).result()
+
+
+def _functions() -> dict[str, Any]:
+    """torch's functions that say what this thread is in."""
     try:
         dispatch: Any = torch._C
-        found = {"_included": dispatch._dispatch_tls_local_include_set, "_modes": dispatch._len_torch_function_stack,
-                 "_excluded": dispatch._dispatch_tls_local_exclude_set, "_profiled": torch.autograd._profiler_enabled,
-                 "_transformed": dispatch._functorch.peek_interpreter_stack}
-
-        def keys() -> tuple[int, int]:
-            return found["_included"]().raw_repr(), found["_excluded"]().raw_repr()
-
-        def seen() -> tuple[set[tuple[int, int]], list[tuple[int, int]]]:
-            usual, apart = {keys()}, []
-            with torch.inference_mode():
-                usual.add(keys())
-            below = dispatch._AutoDispatchBelowAutograd()
-            for mode in (torch.autocast("cpu", torch.bfloat16), FakeTensorMode(), below):
-                with mode:
-                    apart.append(keys())
-            return usual, apart
-        with ThreadPoolExecutor(1) as fresh:            # this thread may be in a mode
-            usual, apart = fresh.submit(seen).result()
-        return {**found, "_usual": frozenset(usual)} if usual.isdisjoint(apart) else {}
-    except (AttributeError, TypeError):
+        return {"_included": dispatch._dispatch_tls_local_include_set, "_modes": dispatch._len_torch_function_stack,
+                "_excluded": dispatch._dispatch_tls_local_exclude_set, "_profiled": torch.autograd._profiler_enabled,
+                "_transformed": dispatch._functorch.peek_interpreter_stack,
+                "_below": dispatch._AutoDispatchBelowAutograd}
+    except AttributeError:
         return {}
+
+
+def _keys_seen(found: dict[str, Any]) -> tuple[set[Keys], set[Keys], set[Keys]]:
+    """The dispatcher's keys of a new thread outside and inside of autocast, and some of those where somebody watches.
+
+    In inference mode they are others, and the short way may be taken as well.
+    """
+    def keys() -> Keys:
+        return found["_included"]().raw_repr(), found["_excluded"]().raw_repr()
+    seen: tuple[set[Keys], set[Keys], set[Keys]] = (set(), set(), set())
+    for states in itertools.product((False, True), repeat=2):
+        for device, on in zip(("cpu", "cuda"), states, strict=True):
+            torch.set_autocast_enabled(device, on)
+        for inference in (False, True):
+            with torch.inference_mode(inference):
+                seen[any(states)].add(keys())
+    for mode in (FakeTensorMode(), found["_below"]()):
+        with mode:
+            seen[2].add(keys())
+    return seen

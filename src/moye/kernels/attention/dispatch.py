@@ -17,6 +17,7 @@ from moye.kernels.attention.sm80.host import launch_gradients, launch_sm80
 from moye.kernels.attention.sm90.host import launch_gradients_sm90, launch_sm90, suits, suits_gradients
 
 
+@mo.replayed
 def attention(out: Any, q: Any, k: Any, v: Any, *, causal: bool = False, window: Window = (None, None),
               scale: float | None = None, softcap: float = 0.0, bias: Any = None, alibi: Any = None, sinks: Any = None,
               score: Callable[..., Any] | None = None, tensors: tuple[Any, ...] = (), lse: Any = None) -> Any:
@@ -44,6 +45,7 @@ def attention(out: Any, q: Any, k: Any, v: Any, *, causal: bool = False, window:
     return out
 
 
+@mo.replayed
 def attention_backward(dq: Any, dk: Any, dv: Any, dout: Any, q: Any, k: Any, v: Any, out: Any, lse: Any, *,
                        causal: bool = False, window: Window = (None, None), scale: float | None = None,
                        softcap: float = 0.0, bias: Any = None, alibi: Any = None,

@@ -4,7 +4,7 @@
 8 rows of 16 bytes at a time: 128 bytes, each bank once, **if** the eight rows lie in different banks. Here a row of the tile has 64
 halves, 128 bytes, so that all eight lie below each other, in the same four banks.
 
-Give a layout of the tiles, `SMEM`, compact, without conflicts for `ldmatrix`. `mo.smem_layout_atom(dtype, "k")` is the smallest swizzled
+Give a layout of the tiles, `SMEM`, without conflicts for `ldmatrix`. `mo.smem_layout_atom(dtype, "k")` is the smallest swizzled
 piece of a tile that is contiguous along K, and `mo.tile_to_shape(atom, shape)` repeats it.
 """
 

@@ -61,5 +61,5 @@ puzzle = Puzzle(
     given="copies", variants={"outputs": ("C",), "rtol": 1e-4},
     hints=("The fence belongs to the copies: between them and the barrier.",
            "arrive, gemm, commit_batch, wait: in this order, between the two barriers.",
-           "If the wait stood behind the second barrier, the next copy could overwrite what the product still reads."),
+           "If the wait stood behind the loop, the next copies would overwrite what the product still reads."),
     picture=lambda: mo.draw("Sw<3,0,3> o (8,8):(8,1)", title="8 rows of 128 bytes of an operand, swizzled as wgmma reads them"))

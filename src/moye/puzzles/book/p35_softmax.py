@@ -21,7 +21,6 @@ def softmax_kernel(out, x):
     total = mo.float32(0)
     for j in mo.range(tid, n, 128):
         total += mo.exp(x[row, j] - top)
-    mo.sync_threads()                                   # scratch is used again
     total = mo.block_reduce(total, scratch, "add")
     for j in mo.range(tid, n, 128):
         out[row, j] = mo.exp(x[row, j] - top) / total

@@ -38,6 +38,13 @@ class Problem:
     right: int
 
     @property
+    def numbers(self) -> tuple[float, float | None, int | None, int | None]:
+        """What kernels get: scale, cap, keys behind and before a query; None for rules that there are not."""
+        rules = self.rules
+        return self.scale, self.softcap if rules.softcap else None, self.left if rules.left else None, \
+            self.right if rules.right else None
+
+    @property
     def heads_of_a_key(self) -> int:
         """Heads of queries that share a head of keys and values."""
         return self.heads // self.heads_K
@@ -84,7 +91,8 @@ def described(name: str, x: Any, rank: int) -> Any:
     return info
 
 
-_NAMED = {1: "(heads)", 2: "(batch, heads)", 3: "(batch, heads, seqlen)", 4: "(batch, seqlen, heads, dim)"}
+_NAMED = {1: "(heads) or (sequences + 1)", 2: "(batch, heads)", 3: "(batch, heads, seqlen) or (total, heads, dim)",
+          4: "(batch, seqlen, heads, dim)"}
 
 
 def agree(name: str, shape: tuple[int, ...], expected: tuple[int, ...]) -> None:

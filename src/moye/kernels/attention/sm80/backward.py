@@ -23,7 +23,17 @@ from moye.kernels.attention.parts.scores import (
     slope_of,
 )
 from moye.kernels.attention.sm80.plan import TILE
-from moye.kernels.attention.sm80.tiles import arrived, fetch, multiply, multiply_further, put, room
+from moye.kernels.attention.sm80.tiles import (
+    arrived,
+    fetch,
+    matrix,
+    multiply,
+    multiply_further,
+    numbers,
+    put,
+    room,
+    sequence,
+)
 
 # --- what each query has: log of its sum of exponentials, sum of products of result and gradient ---------------------
 
@@ -46,13 +56,13 @@ def row_products_kernel(out, O, dO):
 
 
 @mo.jit
-def fetch_rows(smem, lse, products, m, head, batch):
-    """Both numbers of a tile of queries to shared memory (rows, 2); zeros beyond the last query."""
+def fetch_rows(smem, lse, products, m, queries):
+    """Both numbers of a tile of queries, each (queries), to shared memory (rows, 2); zeros beyond the last query."""
     tid, rows = mo.thread_idx().x, mo.size(smem, 0)
     if tid < rows:
         row, log_sum, product = m * rows + tid, mo.float32(0), mo.float32(0)
-        if row < mo.size(lse, 0):
-            log_sum, product = lse[row, head, batch] * LOG2_E, products[row, head, batch]
+        if row < queries:
+            log_sum, product = lse[row] * LOG2_E, products[row]
         smem[tid, 0], smem[tid, 1] = log_sum, product
 
 
@@ -60,11 +70,21 @@ def fetch_rows(smem, lse, products, m, head, batch):
 
 
 @mo.kernel
-def keys_gradient_kernel(Q, K, V, dO, lse, products, dK, dV, scale, softcap, left, right, bias, slopes, tensors,
-                         plan: mo.Constexpr):
-    """dK and dV of a tile of keys, or one of them: the other one is None.  Queries of all heads that share the keys."""
-    how = Scores(plan.rules, mo.size(Q, 0), mo.size(K, 0), scale, softcap, left, right, bias, slopes, tensors)
-    n, head_K, batch = mo.block_idx()
+def keys_gradient_kernel(Q, K, V, dO, lse, products, dK, dV, offsets_Q, offsets_K, scale, softcap, left, right, bias,
+                         slopes, tensors, plan: mo.Constexpr):
+    """dK and dV of tiles of keys, or one of them: the other one is None.  Queries of all heads that share the keys."""
+    x, head_K, batch = mo.block_idx()
+    queries, keys = sequence(Q, offsets_Q, batch), sequence(K, offsets_K, batch)
+    how = Scores(plan.rules, queries.rows, keys.rows, scale, softcap, left, right, bias, slopes, tensors)
+    for n in range(x, mo.ceil_div(how.keys, TILE), mo.grid_dim().x):
+        sum_keys(plan, how, (Q, K, V, dO, lse, products, dK, dV), queries, keys, (n, head_K, batch))
+        mo.sync_threads()                               # the next keys come where these lay
+
+
+@mo.jit
+def sum_keys(plan, how, arrays, queries, keys, place):
+    """One tile of keys: all queries that see it."""
+    (Q, K, V, dO, lse, products, dK, dV), (n, head_K, batch) = arrays, place
     sK, sV = mo.shared_array(plan.dtype, plan.rows), mo.shared_array(plan.dtype, plan.rows_v)
     memory_Q, memory_dO = room(plan.dtype, plan.steps), room(plan.dtype, plan.steps_v)
     sQ, sdO = memory_Q.with_layout(plan.steps), memory_dO.with_layout(plan.steps_v)         # (step, dim), (step, dim_v)
@@ -73,15 +93,15 @@ def keys_gradient_kernel(Q, K, V, dO, lse, products, dK, dV, scale, softcap, lef
     sums_K, sums_V = plan.mma.partition_fragment_C((TILE, plan.dim)), plan.mma.partition_fragment_C((TILE, plan.dim_v))
     sums_K.fill(0)
     sums_V.fill(0)
-    fetch(plan.copies[1], sK, K[:, :, head_K, batch], n)
-    fetch(plan.copies[2], sV, V[:, :, head_K, batch], n)
+    fetch(plan.copies[1], sK, matrix(K, keys, head_K), n, how.keys)
+    fetch(plan.copies[2], sV, matrix(V, keys, head_K), n, how.keys)
     least, most = query_tiles(how, n * TILE, plan.step, TILE)
     for g in range(plan.heads_of_a_key):
         head = head_K * plan.heads_of_a_key + g
         for m in range(least, most):
-            fetch(plan.copies[0], sQ, Q[:, :, head, batch], m)
-            fetch(plan.copies[3], sdO, dO[:, :, head, batch], m)
-            fetch_rows(sRows, lse, products, m, head, batch)
+            fetch(plan.copies[0], sQ, matrix(Q, queries, head), m, how.queries)
+            fetch(plan.copies[3], sdO, matrix(dO, queries, head), m, how.queries)
+            fetch_rows(sRows, numbers(lse, queries, head), numbers(products, queries, head), m, how.queries)
             arrived()
             multiply(plan.mma, S, plan.read_A, sK, plan.read_B, sQ)
             multiply(plan.mma, dP, plan.read_A, sV, plan.read_B, sdO)
@@ -93,9 +113,9 @@ def keys_gradient_kernel(Q, K, V, dO, lse, products, dK, dV, scale, softcap, lef
             mo.sync_threads()                           # the next queries come where these lie
     arrived()
     if dK is not None:
-        put(plan.mma, plan.stores[1], dK[:, :, head_K, batch], sK, sums_K, n)
+        put(plan.mma, plan.stores[1], matrix(dK, keys, head_K), sK, sums_K, n, how.keys)
     if dV is not None:
-        put(plan.mma, plan.stores[2], dV[:, :, head_K, batch], sV, sums_V, n)
+        put(plan.mma, plan.stores[2], matrix(dV, keys, head_K), sV, sums_V, n, how.keys)
 
 
 @mo.jit
@@ -118,12 +138,23 @@ def weigh_turned(plan, how, S, dP, sRows, where):
 
 
 @mo.kernel
-def queries_gradient_kernel(Q, K, V, dO, lse, products, dQ, scale, softcap, left, right, bias, slopes, tensors,
-                            plan: mo.Constexpr):
-    """dQ of a tile of queries of one head; those with the most keys come first."""
-    how = Scores(plan.rules, mo.size(Q, 0), mo.size(K, 0), scale, softcap, left, right, bias, slopes, tensors)
+def queries_gradient_kernel(Q, K, V, dO, lse, products, dQ, offsets_Q, offsets_K, scale, softcap, left, right, bias,
+                            slopes, tensors, plan: mo.Constexpr):
+    """dQ of tiles of queries of one head; those with the most keys come first."""
     x, head, batch = mo.block_idx()
-    m, head_K = mo.ceil_div(how.queries, TILE) - 1 - x, head // plan.heads_of_a_key
+    queries, keys = sequence(Q, offsets_Q, batch), sequence(K, offsets_K, batch)
+    how = Scores(plan.rules, queries.rows, keys.rows, scale, softcap, left, right, bias, slopes, tensors)
+    m_tiles = mo.ceil_div(how.queries, TILE)
+    for i in range(x, m_tiles, mo.grid_dim().x):
+        sum_queries(plan, how, (Q, K, V, dO, lse, products, dQ), queries, keys, (m_tiles - 1 - i, head, batch))
+        mo.sync_threads()                               # the next queries come where these lay
+
+
+@mo.jit
+def sum_queries(plan, how, arrays, queries, keys, place):
+    """One tile of queries: all keys that it sees."""
+    (Q, K, V, dO, lse, products, dQ), (m, head, batch) = arrays, place
+    head_K = head // plan.heads_of_a_key
     sQ, sdO = mo.shared_array(plan.dtype, plan.rows), mo.shared_array(plan.dtype, plan.rows_v)
     memory_K, sV = room(plan.dtype, plan.steps), mo.shared_array(plan.dtype, plan.steps_v)
     sK = memory_K.with_layout(plan.steps)                                                   # (step, dim)
@@ -131,20 +162,20 @@ def queries_gradient_kernel(Q, K, V, dO, lse, products, dQ, scale, softcap, left
     dP, sRows = mo.make_fragment_like(S), mo.shared_array(mo.float32, (TILE, 2))
     sums = plan.mma.partition_fragment_C((TILE, plan.dim))
     sums.fill(0)
-    fetch(plan.copies[0], sQ, Q[:, :, head, batch], m)
-    fetch(plan.copies[3], sdO, dO[:, :, head, batch], m)
-    fetch_rows(sRows, lse, products, m, head, batch)
+    fetch(plan.copies[0], sQ, matrix(Q, queries, head), m, how.queries)
+    fetch(plan.copies[3], sdO, matrix(dO, queries, head), m, how.queries)
+    fetch_rows(sRows, numbers(lse, queries, head), numbers(products, queries, head), m, how.queries)
     least, most, _, _ = key_tiles(how, m * TILE, TILE, plan.step)
-    for n in range(least, most):
-        fetch(plan.copies[1], sK, K[:, :, head_K, batch], n)
-        fetch(plan.copies[2], sV, V[:, :, head_K, batch], n)
+    for n in range(most - 1, least - 1, -1):
+        fetch(plan.copies[1], sK, matrix(K, keys, head_K), n, how.keys)
+        fetch(plan.copies[2], sV, matrix(V, keys, head_K), n, how.keys)
         arrived()
         multiply(plan.mma, S, plan.read_A, sQ, plan.read_B, sK)
         multiply(plan.mma, dP, plan.read_A, sdO, plan.read_B, sV)
         weigh(plan, how, S, dP, sRows, (n, m, head, batch))
         multiply_further(plan.mma, sums, dP, plan.read_turned, memory_K.with_layout(plan.turned))
         mo.sync_threads()                               # the next keys come where these lie
-    put(plan.mma, plan.stores[0], dQ[:, :, head, batch], sQ, sums, m)
+    put(plan.mma, plan.stores[0], matrix(dQ, queries, head), sQ, sums, m, how.queries)
 
 
 @mo.jit

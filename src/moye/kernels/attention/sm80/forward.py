@@ -12,21 +12,41 @@ from __future__ import annotations
 import math
 
 import moye as mo
-from moye.kernels.attention.parts.scores import LOG2_E, Place, Scores, key_tiles, mask, modify
+from moye.kernels.attention.parts.scores import LOG2_E, Place, Scores, key_tiles, mask, modify, row_offset
 from moye.kernels.attention.parts.softmax import finished, online, rescale, row_state
 from moye.kernels.attention.sm80.plan import TILE
-from moye.kernels.attention.sm80.tiles import arrived, fetch, multiply, multiply_further, put, room
+from moye.kernels.attention.sm80.tiles import (
+    arrived,
+    fetch,
+    matrix,
+    multiply,
+    multiply_further,
+    numbers,
+    put,
+    room,
+    sequence,
+)
 
 
 @mo.kernel
-def attention_sm80_kernel(Q, K, V, O, lse, scale, softcap, left, right, bias, slopes, sinks, tensors,
-                          plan: mo.Constexpr):
-    """A tile of bM queries of one head for each block; those with the most keys come first."""
-    how = Scores(plan.rules, mo.size(Q, 0), mo.size(K, 0), scale, softcap, left, right, bias, slopes, tensors)
-    m_tiles, tid = mo.ceil_div(how.queries, plan.bM), mo.thread_idx().x
-    m, head, batch = m_tiles - 1 - mo.block_idx().x, mo.block_idx().y, mo.block_idx().z
-    gQ, gO = Q[:, :, head, batch], O[:, :, head, batch]
-    gK, gV = K[:, :, head // plan.heads_of_a_key, batch], V[:, :, head // plan.heads_of_a_key, batch]
+def attention_sm80_kernel(Q, K, V, O, lse, offsets_Q, offsets_K, scale, softcap, left, right, bias, slopes, sinks,
+                          tensors, plan: mo.Constexpr):
+    """Tiles of bM queries of one head, those with the most keys first: one for each block, if the grid has so many."""
+    x, head, batch = mo.block_idx()
+    queries, keys = sequence(Q, offsets_Q, batch), sequence(K, offsets_K, batch)
+    how = Scores(plan.rules, queries.rows, keys.rows, scale, softcap, left, right, bias, slopes, tensors)
+    m_tiles = mo.ceil_div(queries.rows, plan.bM)
+    for i in range(x, m_tiles, mo.grid_dim().x):
+        attend(plan, how, (Q, K, V, O, lse), queries, keys, sinks, (m_tiles - 1 - i, head, batch))
+        mo.sync_threads()                               # the next queries come where these lay
+
+
+@mo.jit
+def attend(plan, how, arrays, queries, keys, sinks, place):
+    """One tile of queries: all keys that it sees, from the last to the first."""
+    (Q, K, V, O, lse), (m, head, _) = arrays, place
+    head_K = head // plan.heads_of_a_key
+    gQ, gK, gV = matrix(Q, queries, head), matrix(K, keys, head_K), matrix(V, keys, head_K)
     memory, memory_V = room(plan.dtype, plan.Q, plan.O), room(plan.dtype, plan.V)
     sQ = memory.with_layout(plan.Q)                                                 # (bM, dim)
     sK = mo.shared_array(plan.dtype, plan.K)                                        # (TILE, dim)
@@ -39,29 +59,36 @@ def attention_sm80_kernel(Q, K, V, O, lse, scale, softcap, left, right, bias, sl
     rows.total.fill(0)
     fold = LOG2_E if how.modified else how.scale * LOG2_E
     least, most, low, high = key_tiles(how, m * plan.bM, plan.bM, TILE)
-    fetch(plan.copy_Q, sQ, gQ, m)
-    fetch(plan.copy_K, sK, gK, most - 1)
+    fetch(plan.copy_Q, sQ, gQ, m, how.queries)
+    fetch(plan.copy_K, sK, gK, most - 1, how.keys)
     for n in range(most - 1, least - 1, -1):
         arrived()                                       # the keys; and nobody reads the values before any more
-        fetch(plan.copy_V, sV, gV, n)
+        fetch(plan.copy_V, sV, gV, n, how.keys)
         multiply(plan.mma, S, plan.read_A, sQ, plan.read_B, sK)
         arrived()                                       # the values; and nobody reads the keys any more
         if n > least:
-            fetch(plan.copy_K, sK, gK, n - 1)
-        judge(plan, how, S, (m, head, batch), n, (n >= high) | (n < low))
+            fetch(plan.copy_K, sK, gK, n - 1, how.keys)
+        judge(plan, how, S, place, n, (n >= high) | (n < low))
         online(rows, mo.mn_view(S, plan.mma), fold, False, plan.rules.masks)
         rescale(mo.mn_view(acc, plan.mma), rows.shrink)
         multiply_further(plan.mma, acc, S, plan.read_turned, sV_turned)
     factor, log_sum = finished(rows, fold, None if sinks is None else sinks[head] * LOG2_E)
     rescale(mo.mn_view(acc, plan.mma), factor)
-    put(plan.mma, plan.copy_O, gO, memory.with_layout(plan.O), acc, m)      # the queries are not needed any more
+    put(plan.mma, plan.copy_O, matrix(O, queries, head), memory.with_layout(plan.O), acc, m, how.queries)
     if lse is not None:
-        first = m * plan.bM + tid // 32 * 16 + tid % 32 // 4
-        if tid % 4 == 0:
-            for i in mo.static_range(mo.size(log_sum)):
-                row = first + i % 2 * 8 + i // 2 * 64
-                if row < how.queries:
-                    lse[row, head, batch] = log_sum[i] / LOG2_E
+        tell(plan, numbers(lse, queries, head), log_sum, m, how.queries)
+
+
+@mo.jit
+def tell(plan, lse, log_sum, m, queries):
+    """The logarithms of a tile's sums to lse (queries)."""
+    tid = mo.thread_idx().x
+    first = m * plan.bM + tid // 32 * 16 + tid % 32 // 4
+    if tid % 4 == 0:
+        for i in mo.static_range(mo.size(log_sum)):
+            row = first + row_offset(i)
+            if row < queries:
+                lse[row] = log_sum[i] / LOG2_E
 
 
 @mo.jit

@@ -2,12 +2,47 @@
 
 In: tensors (rows, dim), tiled copies, a tiled MMA.  Out: tiles in shared memory; sums in registers.
 
-    fetch(copy_K, sK, gK, n); arrived(); multiply(mma, S, read_A, sQ, read_B, sK)
+    fetch(copy_K, sK, gK, n, keys); arrived(); multiply(mma, S, read_A, sQ, read_B, sK)
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import moye as mo
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """The rows of one sequence: ``rows`` of them from row ``begin`` on, of the tensors' matrix number ``batch``."""
+
+    begin: Any
+    rows: Any
+    batch: Any
+
+
+@mo.jit
+def sequence(X, offsets, batch):
+    """Sequence number ``batch`` of X (rows, dim, heads, batch); with ``offsets`` all of them lie in one matrix."""
+    if offsets is None:
+        return Sequence(0, mo.size(X, 0), batch)
+    begin = offsets[batch]
+    return Sequence(begin, offsets[batch + 1] - begin, 0)
+
+
+@mo.jit
+def matrix(X, part, head):
+    """One head of a sequence (rows, dim); it may reach beyond the sequence."""
+    whole = X[:, :, head, part.batch]
+    return whole if isinstance(part.begin, int) else mo.domain_offset((part.begin, 0), whole)
+
+
+@mo.jit
+def numbers(X, part, head):
+    """The number that each row of a sequence has for a head, of X (rows, heads, batch)."""
+    whole = X[:, head, part.batch]
+    return whole if isinstance(part.begin, int) else mo.domain_offset((part.begin,), whole)
 
 
 @mo.jit
@@ -24,12 +59,12 @@ def arrived():
 
 
 @mo.jit
-def fetch(copy, smem, X, tile):
-    """Ask for a tile of rows of X (rows, dim); zeros lie beyond."""
+def fetch(copy, smem, X, tile, rows):
+    """Ask for a tile of X (rows, dim), of which so many rows count; zeros lie beyond."""
     thr, extents = copy.get_slice(mo.thread_idx().x), (mo.size(smem, 0), mo.size(smem, 1))
     source = thr.partition_S(mo.tile(X, extents, (tile, 0), ragged=True))           # (CPY, CPY_M, CPY_N)
     coords = thr.partition_S(mo.tile(mo.identity_tensor(mo.shape(X)), extents, (tile, 0), ragged=True))
-    mo.copyto(copy, thr.partition_D(smem), source, pred=inside(coords, mo.shape(X)), zero_fill=True)
+    mo.copyto(copy, thr.partition_D(smem), source, pred=inside(coords, (rows, mo.size(X, 1))), zero_fill=True)
     mo.cp_async_commit()
 
 
@@ -72,8 +107,8 @@ def multiply_further(mma, acc, sums, read_B, sB):
 
 
 @mo.jit
-def put(mma, copy, X, smem, acc, tile):
-    """Sums to the rows of a tile of X (rows, dim), by way of shared memory, to copy neighbours together."""
+def put(mma, copy, X, smem, acc, tile, rows):
+    """Sums to a tile of X (rows, dim), of which so many rows count, by way of shared memory: neighbours together."""
     tid = mo.thread_idx().x
     thr, extents = copy.get_slice(tid), (mo.size(smem, 0), mo.size(smem, 1))
     mo.sync_threads()                                   # nobody reads what lay there any more
@@ -83,4 +118,4 @@ def put(mma, copy, X, smem, acc, tile):
     coords = thr.partition_D(mo.tile(mo.identity_tensor(mo.shape(X)), extents, (tile, 0), ragged=True))
     held = mo.make_fragment_like(target)
     mo.copyto(copy, held, thr.partition_S(smem))
-    mo.copyto(copy, target, held, pred=inside(coords, mo.shape(X)))
+    mo.copyto(copy, target, held, pred=inside(coords, (rows, mo.size(X, 1))))

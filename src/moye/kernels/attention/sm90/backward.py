@@ -370,7 +370,7 @@ def weigh(plan, how, work, weights, gradients, place, stage, masked):
     for k in mo.static_range(mo.size(S, 1)):
         if k % 2 == 0:
             log_sums = pair_of(numbers, 0, plan.config.bM, k)
-            products = pair_of(numbers, 1, plan.config.bM, k) if how.rules.softcap else None
+            products = pair_of(numbers, 1, plan.config.bM, k)
         for i in mo.static_range(mo.size(S, 0)):
             if how.modified:
                 exponent = modified(how, S[i, k], m * plan.config.bM + first + offset(k), first_key + row_offset(i),

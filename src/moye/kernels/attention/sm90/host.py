@@ -41,9 +41,8 @@ def arguments_sm90(problem: Problem, arrays: tuple[Any, Any, Any, Any], *, bias:
     tiles = -(-problem.queries // config.bM) * problem.heads * problem.batch
     counter = counters(arrays[0], 1) if config.dynamic else None
     return min(tiles, mo.multiprocessors(arrays[0])), config.threads, (
-        *copies(plan, *arrays), None if lse is None else ordered(lse, (2, 1, 0)), counter, problem.scale,
-        problem.softcap if rules.softcap else None, problem.left if rules.left else None,
-        problem.right if rules.right else None, None if bias is None else ordered(bias, (2, 3, 1, 0)), slopes, sinks,
+        *copies(plan, *arrays), None if lse is None else ordered(lse, (2, 1, 0)), counter, *problem.numbers,
+        None if bias is None else ordered(bias, (2, 3, 1, 0)), slopes, sinks,
         tensors, plan)
 
 
@@ -94,8 +93,7 @@ def launch_gradients_sm90(problem: Problem, arrays: dict[str, Any], *, bias: Any
     Q, K, V, dO, dQ, dK, dV = gradient_copies(plan, arrays)
     grid = -(-problem.keys // config.bN), problem.heads_K, problem.batch
     attention_backward_sm90_kernel[(*grid[1:], grid[0]) if in_order else grid, config.threads](
-        Q, K, V, dO, dK, dV, numbers, sums, turns, problem.scale, problem.softcap if rules.softcap else None,
-        problem.left if rules.left else None, problem.right if rules.right else None,
+        Q, K, V, dO, dK, dV, numbers, sums, turns, *problem.numbers,
         None if bias is None else ordered(bias, (2, 3, 1, 0)), slopes, plan)
     queries_kernel[tiles, threads](dQ, sums, problem.scale, plan)
 

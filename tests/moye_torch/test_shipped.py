@@ -1,0 +1,26 @@
+"""Every operator that comes with moye has a case of its own, and a row in docs/pytorch.md."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import moye.torch  # noqa: E402
+from operators import check_reference  # noqa: E402
+from shipped_operators import CASES, Place  # noqa: E402
+
+SHIPPED = sorted(set(moye.torch.__all__) - {"op"})
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_each_gives_what_torch_gives(name):
+    op, arguments, reference = CASES[name](Place("cpu", torch.float32))
+    check_reference(op, arguments, reference)
+
+
+def test_each_has_a_row():
+    page = (Path(__file__).parents[2] / "docs" / "pytorch.md").read_text()
+    assert [name for name in SHIPPED if f"| `moye.torch.{name}(" not in page] == []
