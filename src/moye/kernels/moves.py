@@ -107,6 +107,8 @@ def permute(out: Any, x: Any, axes: Sequence[int] | None = None) -> None:
     Elements of 1, 2, 4 or 8 bytes, of any dtype, any strides; x may repeat elements (stride 0).  ``out`` must not share
     memory with x.  ArgumentError if dtypes, shapes or devices do not match.
     """
+    if axes is not None and not isinstance(axes, list | tuple):
+        raise mo.ArgumentError(f"permute: axes={axes!r} is no list of axes")
     _permute("permute", out, x, *(() if axes is None else axes))
 
 
