@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import moye as mo
+import random_pages
 from moye.kernels import attention, attention_backward, attention_varlen, attention_varlen_backward
 from random_attention import draw, run
 from torch_arrays import Torch
@@ -110,3 +111,15 @@ def test_sequences_of_any_lengths():
         attention_backward(*found, one[0], *one, own, own_lse, causal=True)
         for mine, whole in zip(found, gradients, strict=True):
             assert (mine[0].float() - whole[begin:end].float()).abs().max() < 2.0 ** -4 * mine.abs().max()
+
+
+@pytest.mark.parametrize("chunk", range(4))
+def test_drawn_pages(chunk):
+    rng, wrong = random.Random(f"pages {chunk}"), []
+    for _ in range(6):
+        case = random_pages.draw(rng, most=20000)
+        try:
+            random_pages.run(case, Torch())
+        except (AssertionError, mo.MoyeError) as error:
+            wrong.append(f"{case}\n{type(error).__name__}: {error}")
+    assert not wrong, f"{len(wrong)} of 6 cases\n" + "\n".join(wrong[:3])
