@@ -161,8 +161,9 @@ CASES: list[Callable[[], Case]] = [
     partial(swiglu, rows=64), swiglu_backward, rope,
     *(partial(reduced, kind, axis) for kind in ("sum", "max", "argmax", "norm2", "logsumexp") for axis in (1, 0)
       if (kind, axis) not in (("logsumexp", 0), ("norm2", 0))),
-    partial(reduced, "sum", 1, 64, 131072), summed, scan, partial(scan, axis=0), partial(scan, 1, 1 << 26), largest,
-    partial(largest, 64), gather, scattered]
+    partial(reduced, "sum", 1, 64, 131072), summed, scan, partial(scan, axis=0), partial(scan, 1, 1 << 26),
+    partial(scan, 16, 1 << 23), largest,
+    partial(largest, 64), gather, scattered, partial(scattered, columns=256, count=1 << 20)]
 
 
 def measured(make: Callable[[], Case], rounds: int) -> dict[str, Any]:
