@@ -157,6 +157,35 @@ def test_varlen_is_what_each_sequence_gives(monkeypatch, seed, bounded):
             assert np.array_equal(mine[0], whole[part])
 
 
+@pytest.mark.parametrize(("seed", "blocks"), [(0, 1), (1, 3), (2, 132)])
+def test_varlen_by_warpgroups(monkeypatch, seed, blocks):
+    """Against each sequence by itself; blocks that find nothing to do, and tiles in any order."""
+    monkeypatch.setattr(mo, "arch_of", lambda array: "sm_90a")
+    monkeypatch.setattr(mo, "multiprocessors", lambda array: blocks)
+    rng = np.random.default_rng(seed)
+    queries, keys = ([int(n) for n in rng.choice([0, 1, 7, 130, 200], 3)] for _ in range(2))
+    options = {"causal": seed != 1}
+    q, k, v = (sequences(rng, *x, 64) for x in ((queries, 2), (keys, 1), (keys, 1)))
+    out, lse = np.full_like(q, np.nan), np.full((2, sum(queries)), np.nan, np.float32)
+    ends = [np.cumsum([0, *lengths]).astype(np.int32) for lengths in (queries, keys)]
+    attention_varlen(out, q, k, v, *ends, lse=lse, longest_q=200, longest_k=200, **options)
+    for s in range(3):
+        rows, columns = (slice(x[s], x[s + 1]) for x in ends)
+        own, own_lse = np.full_like(q[None, rows], np.nan), np.full((1, 2, queries[s]), np.nan, np.float32)
+        attention(own, q[None, rows], k[None, columns], v[None, columns], lse=own_lse, **options)
+        same = np.testing.assert_allclose
+        same(out[rows].astype(np.float64), own[0].astype(np.float64), atol=2e-3)
+        same(lse[:, rows], own_lse[0], atol=1e-5)
+
+
+def test_a_sequence_that_is_longer_than_said(monkeypatch):
+    monkeypatch.setattr(mo, "arch_of", lambda array: "sm_90a")
+    q, k = sequences(np.random.default_rng(0), [400], 1, 64), sequences(np.random.default_rng(0), [400], 1, 64)
+    out, ends = np.zeros_like(q), np.array([0, 400], np.int32)
+    attention_varlen(out, q, k, k, ends, ends, longest_q=100)
+    assert not np.isnan(out[:192].astype(float)).any() and np.isnan(out[192:].astype(float)).all()
+
+
 @pytest.mark.parametrize(("change", "message"), [
     ({"offsets_q": np.zeros(3, np.int64)}, "offsets_q is int64"),
     ({"offsets_k": np.zeros(4, np.int32)}, r"offsets_k is int32 \(4,\)"),

@@ -25,12 +25,14 @@ class Rules:
     """Which rules there are, all static: a kernel is compiled for them.
 
     ``left`` and ``right``: whether a query sees only keys so far behind it and before it.  ``ragged``: the last tile
-    of keys ends beyond them.  ``score`` is a traced function (score, row, column, head, batch, *tensors) -> score.
+    of keys ends beyond them; ``lacking``: there may be no keys at all.  ``score`` is a traced function (score, row,
+    column, head, batch, *tensors) -> score.
     """
 
     left: bool = False
     right: bool = False
     ragged: bool = True
+    lacking: bool = False
     softcap: bool = False
     score: Callable[..., Any] | None = None
 
@@ -41,8 +43,8 @@ class Rules:
 
     @property
     def windowed(self) -> bool:
-        """Whether a row may see no key of a block that others see."""
-        return self.left or self.right
+        """Whether a row may see no key of a tile that others see, or of any."""
+        return self.left or self.right or self.lacking
 
 
 @dataclass(frozen=True, slots=True)
