@@ -34,13 +34,13 @@ def right(seeds):
 
 
 def test_a_few():
-    right(range(6))
+    right(range(3))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(6, 36, 10))
+@pytest.mark.parametrize("first", range(6, 24, 6))
 def test_more(first):
-    right(range(first, first + 10))
+    right(range(first, first + 6))
 
 
 def test_all_kinds_are_drawn():
@@ -130,8 +130,8 @@ def sequences(rng, lengths, heads, dim, dtype=np.float16):
     return rng.standard_normal((sum(lengths), heads, dim)).astype(dtype)
 
 
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("bounded", [True, False])
+@pytest.mark.slow
+@pytest.mark.parametrize(("seed", "bounded"), [(0, True), (1, False), (2, False), (3, True)])
 def test_varlen_is_what_each_sequence_gives(monkeypatch, seed, bounded):
     """Bit by bit: rows of one sequence do not see those of another, and none writes beyond its own."""
     monkeypatch.setattr(mo, "arch_of", lambda array: "sm_80")
@@ -202,8 +202,7 @@ def test_sm80_as_compiled(dim, options):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dim", [64, 128, 256])
-@pytest.mark.parametrize("kernel", ["keys", "queries"])
+@pytest.mark.parametrize(("kernel", "dim"), [("keys", 64), ("keys", 128), ("keys", 256), ("queries", 256)])
 def test_gradients_as_compiled(monkeypatch, kernel, dim):
     problem, (out, q, k, v) = described(dim, dim, causal=True)
     lse = mo.TensorLike(mo.float32, (2, 8, 4096), (8 * 4096, 4096, 1))
