@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields, replace
-from numbers import Integral
+from operator import index
 from typing import TYPE_CHECKING, Any
 
 from moye import env, hardware
@@ -319,7 +319,11 @@ def resident_clusters(array: Any, size: int) -> int:
 
     A persistent grid of clusters has so many of them.  The device is asked; of host memory, what an H200 answered.
     """
-    if not isinstance(size, Integral) or not 1 <= size <= _MOST_BLOCKS:
+    try:
+        count = index(size)
+    except TypeError:
+        count = 0
+    if not 1 <= count <= _MOST_BLOCKS:
         raise ArgumentError(f"resident_clusters: a cluster has 1 to {_MOST_BLOCKS} blocks, not {size!r}")
     info = array if isinstance(array, ArrayInfo) else describe(array)
     if size <= 2 or info is None or info.device is None:
