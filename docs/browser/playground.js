@@ -7,7 +7,7 @@ const NOTATION = /^[\d\s(),:<>oSw_-]*$/;
 const EXAMPLES = {
   "A nested layout": { x: "((2,2),4):((1,8),2)" },
   "Row-major, with its banks": { x: "(8,32):(32,1)", bits: "32", banks: true },
-  "The same, swizzled": { x: "(8,32):(32,1)", swizzle: "3,2,5", bits: "32", banks: true },
+  "The same, swizzled": { x: "(8,32):(32,1)", swizzle: "3,2,3", bits: "32", banks: true },
   "A swizzle alone": { x: "Sw<3,0,3>" },
   "A partition among threads": { x: "(8,16):(16,1)", thr: "(8,4):(4,1)", val: "(1,4)" },
   "A tiled copy": { x: `mo.make_tiled_copy(
@@ -89,7 +89,9 @@ function playground(root) {
 
   // A link fills the fields.  Only notation is drawn at once: a program in a link waits for the reader.
   const linked = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
-  fill("x" in linked || "thr" in linked ? linked : Object.values(EXAMPLES)[0]);
+  const from = "x" in linked || "thr" in linked;
+  if (from) examples.selectedIndex = -1;
+  fill(from ? linked : Object.values(EXAMPLES)[0]);
   if (NOTATION.test(x.value)) run();
 }
 

@@ -26,8 +26,8 @@ async function withNumpy({ made, packageBaseUrl }) {
     await made.loadPackage("numpy", { messageCallback: () => {}, errorCallback: (text) => reasons.push(text) });
     made.runPython("import numpy");
   } catch (error) {
-    reasons.push(String(error).trim().split("\n").at(-1));
-    throw new Error(`NumPy could not be loaded from ${packageBaseUrl}, and kernels need it: ${reasons[0]}`);
+    const reason = (reasons.length ? reasons.join("\n") : String(error)).trim().split("\n").at(-1).trim();
+    throw new Error(`NumPy could not be loaded from ${packageBaseUrl}, and kernels need it: ${reason}`);
   }
 }
 
