@@ -6,18 +6,20 @@ import numpy as np
 import pytest
 
 import moye as mo
+from moye.sim.costs.wavefronts import line_cost
 
 
 @pytest.fixture(autouse=True)
 def narrow(monkeypatch):
-    """np.arange as a machine of 32 bits has it."""
-    arange = np.arange
+    """np.arange and np.nonzero as a machine of 32 bits has them."""
+    arange, nonzero = np.arange, np.nonzero
 
     def short(*args, **named):
         made = arange(*args, **named)
         return made.astype(np.int32) if "dtype" not in named and made.dtype == np.int64 else made
 
     monkeypatch.setattr(np, "arange", short)
+    monkeypatch.setattr(np, "nonzero", lambda x: tuple(found.astype(np.int32) for found in nonzero(x)))
 
 
 def test_a_race_between_blocks_is_found():
@@ -47,3 +49,10 @@ def test_the_lanes_of_a_warp_in_a_timeline():
     report = mo.check(staged, timeline=True)[1, 32](out, x)
     assert report.ok and np.array_equal(out, x[:32].reshape(-1, 2)[:, ::-1].reshape(-1))
     assert "staged" in report.timeline().svg() and report.timeline().overlap()
+
+
+def test_lines_of_memory_that_are_far_apart():
+    """What a copy costs depends on which lanes share a line, however the lines are numbered."""
+    address = np.arange(32).reshape(1, 32, 1) * 4
+    lines = np.arange(32).reshape(1, 32, 1).astype(np.int64) // 8
+    assert line_cost(address, 4, None, lines << 33) == line_cost(address, 4, None, lines)
