@@ -36,6 +36,8 @@ SHA512 = ("4e462b52ff66f1099f2260032919a9c19ba52f8f04d2e51a0523be76f4502b20"
 """Of the tarball of the npm package."""
 PUBLISHED = f"https://cdn.jsdelivr.net/pyodide/v{VERSION}/full/"
 CORE = ("pyodide.mjs", "pyodide.asm.js", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json")
+PACKAGES = ("numpy", "ml-dtypes")
+"""What kernels need there, by its name in Pyodide's list: NumPy, and bfloat16 and 8-bit floats for it."""
 _LONGEST = 20.0
 """Seconds to wait for an answer."""
 
@@ -55,18 +57,19 @@ def files() -> dict[str, bytes]:
 def fetched() -> list[Path]:
     """The files of Pyodide that are here: none, its core, or its core and NumPy."""
     core = [FETCHED / name for name in CORE]
-    return [*core, *numpy_here()] if all(path.exists() for path in core) else []
+    return [*core, *wheels()] if all(path.exists() for path in core) else []
 
 
-def numpy_here() -> list[Path]:
-    """The wheel of NumPy for this Pyodide, if it is here."""
-    return sorted(FETCHED.glob("numpy-*.whl"))
+def wheels() -> list[Path]:
+    """The packages for this Pyodide, if all of them are here."""
+    found = sorted(FETCHED.glob("*.whl"))
+    return found if len(found) == len(PACKAGES) else []
 
 
 def where() -> dict[str, str]:
     """Where the worker finds Pyodide and its packages, relative to itself."""
     return {"pyodide": "pyodide/" if fetched() else PUBLISHED,
-            "packages": "pyodide/" if fetched() and numpy_here() else PUBLISHED}
+            "packages": "pyodide/" if fetched() and wheels() else PUBLISHED}
 
 
 def archive() -> bytes:
@@ -115,9 +118,9 @@ def fetch() -> Iterator[str]:
     """Bring Pyodide into build/pyodide, and say what came.  An error only where its core cannot be had."""
     if not fetched():
         yield f"pyodide {VERSION} of npm: {len(_core())} files"
-    if not numpy_here():
+    if not wheels():
         try:
-            yield _numpy()
+            yield from map(_package, PACKAGES)
         except OSError as error:
             yield f"NumPy for Pyodide cannot be had from {PUBLISHED}: {error}"
 
@@ -142,14 +145,14 @@ def _core() -> list[Path]:
     return [(work / name).rename(FETCHED / name) for name in CORE]
 
 
-def _numpy() -> str:
-    told = json.loads((FETCHED / "pyodide-lock.json").read_text())["packages"]["numpy"]
+def _package(name: str) -> str:
+    told = json.loads((FETCHED / "pyodide-lock.json").read_text())["packages"][name]
     with urllib.request.urlopen(f"{PUBLISHED}{told['file_name']}", timeout=_LONGEST) as answer:
         wheel = answer.read()
     if (found := hashlib.sha256(wheel).hexdigest()) != told["sha256"]:
         sys.exit(f"{told['file_name']} has the SHA-256 {found}, and {told['sha256']} is expected")
     (FETCHED / told["file_name"]).write_bytes(wheel)
-    return f"NumPy {told['version']} for Pyodide: {len(wheel) >> 20} MiB"
+    return f"{name} {told['version']} for Pyodide: {len(wheel) >> 10} KiB"
 
 
 if __name__ == "__main__":

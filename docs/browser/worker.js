@@ -23,7 +23,7 @@ async function withNumpy({ made, packageBaseUrl }) {
   tell("loading NumPy ...");
   const reasons = [];
   try {
-    await made.loadPackage("numpy", { messageCallback: () => {}, errorCallback: (text) => reasons.push(text) });
+    await made.loadPackage(["numpy", "ml-dtypes"], { messageCallback: () => {}, errorCallback: (text) => reasons.push(text) });
     made.runPython("import numpy");
   } catch (error) {
     const reason = (reasons.length ? reasons.join("\n") : String(error)).trim().split("\n").at(-1).trim();

@@ -11,15 +11,14 @@ from moye.sim.costs.wavefronts import line_cost
 
 @pytest.fixture(autouse=True)
 def narrow(monkeypatch):
-    """np.arange and np.nonzero as a machine of 32 bits has them."""
-    arange, nonzero = np.arange, np.nonzero
+    """np.arange as a machine of 32 bits has it."""
+    arange = np.arange
 
     def short(*args, **named):
         made = arange(*args, **named)
         return made.astype(np.int32) if "dtype" not in named and made.dtype == np.int64 else made
 
     monkeypatch.setattr(np, "arange", short)
-    monkeypatch.setattr(np, "nonzero", lambda x: tuple(found.astype(np.int32) for found in nonzero(x)))
 
 
 def test_a_race_between_blocks_is_found():
@@ -51,8 +50,10 @@ def test_the_lanes_of_a_warp_in_a_timeline():
     assert "staged" in report.timeline().svg() and report.timeline().overlap()
 
 
-def test_lines_of_memory_that_are_far_apart():
+def test_lines_of_memory_that_are_far_apart(monkeypatch):
     """What a copy costs depends on which lanes share a line, however the lines are numbered."""
+    nonzero = np.nonzero
+    monkeypatch.setattr(np, "nonzero", lambda x: tuple(found.astype(np.int32) for found in nonzero(x)))
     address = np.arange(32).reshape(1, 32, 1) * 4
     lines = np.arange(32).reshape(1, 32, 1).astype(np.int64) // 8
     assert line_cost(address, 4, None, lines << 33) == line_cost(address, 4, None, lines)
