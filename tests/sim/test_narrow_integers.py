@@ -57,3 +57,14 @@ def test_lines_of_memory_that_are_far_apart(monkeypatch):
     address = np.arange(32).reshape(1, 32, 1) * 4
     lines = np.arange(32).reshape(1, 32, 1).astype(np.int64) // 8
     assert line_cost(address, 4, None, lines << 33) == line_cost(address, 4, None, lines)
+
+
+def test_the_mask_of_a_shuffle():
+    """Lanes that a shuffle reads in a warp that is not whole are looked up in a mask of 32 bits."""
+    @mo.kernel
+    def neighbour(out, x):
+        tid = mo.thread_idx().x
+        out[tid] = mo.shuffle_down(x[tid], 1)
+
+    report = mo.check(neighbour)[1, 40](np.zeros(40, np.float32), np.ones(40, np.float32))
+    assert [finding.code for finding in report.findings] == ["C7"]
