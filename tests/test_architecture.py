@@ -64,7 +64,7 @@ ALONE = {
         "ir.text", "sim.costs.table", "sim.costs.tma_boxes", "sim.flow.choices",
         "sim.flow.spins"),
     "words for users, which no other code of the importer needs": (
-        "lang.foreign_errors", "puzzles.notebook", "runtime.check.report_html", "runtime.host_text",
+        "puzzles.notebook", "runtime.check.report_html", "runtime.host_text",
         "runtime.respecialised", "runtime.snapshots"),
     "a process of its own, or loaded without what the importer loads": (
         "runtime.toolchain", "runtime.tuning.worker", "testing.tampering"),
