@@ -227,12 +227,15 @@ def reduce(out: Any, x: Any, kind: str = "sum", *, axis: int | Sequence[int] | N
     argmin take one axis or all (the index then counts in C order), write int32 or int64, and of equals take the lowest
     index.  Over no elements, sums and norms are 0, mean is NaN, logsumexp is -inf; the others are refused.
     """
-    _reduce(out, x, kind, *(() if axis is None else (axis,) if isinstance(axis, int) else axis))
+    given = () if axis is None else views.axes_given("reduce", axis)
+    if axis is not None and not given:
+        raise mo.ArgumentError(f"reduce: axis {axis!r} names no axis", hint="axis=None stands for all of them")
+    _reduce(out, x, kind, *given)
 
 
 @mo.replayed
 def _reduce(out: Any, x: Any, kind: str, *given: int) -> None:
-    fold = FOLDS.get(kind)
+    fold = FOLDS.get(kind) if isinstance(kind, str) else None
     if fold is None:
         raise mo.ArgumentError(f"reduce: kind {kind!r} is none of {', '.join(FOLDS)}")
     a = views.described("reduce", "x", x)
@@ -241,7 +244,7 @@ def _reduce(out: Any, x: Any, kind: str, *given: int) -> None:
     axes = _axes(given or range(rank), rank, fold)
     rest = [i for i in range(rank) if i not in axes]
     strides = _strides(a, o, axes, rest)
-    views.writable("reduce", "out", o)
+    views.outputs("reduce", {"out": o}, {"x": a})
     views.together("reduce", out=o, x=a)
     count = math.prod(a.shape[i] for i in axes)
     if count == 0 and kind in ("max", "min", "argmax", "argmin") and 0 not in o.shape:
