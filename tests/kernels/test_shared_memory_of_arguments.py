@@ -94,7 +94,7 @@ def test_outputs_that_repeat_elements():
     (lambda x: kernels.reduce(np.zeros(4, np.float32), x, axis=1.0), "neither an axis nor a list"),
     (lambda x: kernels.reduce(np.zeros(4, np.float32), x, ["sum"]), "is none of sum"),
     (lambda x: kernels.permute(np.zeros((64, 4), np.float32), x, ()), "no order of the 2 axes"),
-    (lambda x: kernels.permute(np.zeros((64, 4), np.float32), x, 5), "axis 5 is none"),
+    (lambda x: kernels.permute(np.zeros((64, 4), np.float32), x, 5), "axes=5 is no list of axes"),
     (lambda x: kernels.softmax(x.copy(), x, axis=True), "axis=True is none"),
     (lambda x: kernels.rms_norm(x.copy(), x, eps="small"), "eps='small' is no number"),
     (lambda x: kernels.rope(x[:, None].copy(), x[:, None], TABLE, TABLE, offset=1.0), "must be an integer"),

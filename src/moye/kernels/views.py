@@ -54,7 +54,7 @@ def axes_given(who: str, axis: Any) -> tuple[Any, ...]:
     if whole(axis) is not None:
         return (whole(axis),)
     if not isinstance(axis, Iterable) or isinstance(axis, str):
-        raise mo.ArgumentError(f"{who}: {axis!r} is neither an axis nor a list of axes")
+        raise mo.ArgumentError(f"{who}: axis={axis!r} is neither an axis nor a list of axes")
     return tuple(i if whole(i) is None else whole(i) for i in axis)
 
 
