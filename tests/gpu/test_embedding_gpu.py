@@ -25,3 +25,19 @@ def test_against_torch(dtype):
         assert torch.allclose(dtable.double(), expected, rtol=close, atol=close * 10)
         embedding_backward(again, out, ids)
         assert torch.equal(again, dtable)
+
+
+@pytest.mark.parametrize("ids_dtype", [torch.int32, torch.int64], ids=str)
+def test_many_ids(ids_dtype):
+    """Sorted by one, two and three digits: float64 sums, and the same bits twice."""
+    torch.manual_seed(1)
+    for rows, columns, count in ((200, 40, 20000), (32000, 64, 1 << 20), (128256, 129, 300001)):
+        ids = (torch.rand(count, device="cuda") ** 2 * rows).to(ids_dtype)
+        dout = torch.randn(count, columns, device="cuda")
+        dtable, again = (torch.full((rows, columns), torch.nan, device="cuda") for _ in range(2))
+        embedding_backward(dtable, dout, ids)
+        embedding_backward(again, dout, ids)
+        expected = torch.zeros(rows, columns, device="cuda", dtype=torch.float64).index_add_(0, ids, dout.double())
+        scale = torch.zeros_like(expected).index_add_(0, ids, dout.double().abs())
+        assert ((dtable.double() - expected).abs() <= 1e-5 * scale + 1e-7).all()
+        assert torch.equal(dtable, again)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -9,7 +11,15 @@ import pytest
 import moye as mo
 from drawn_arrays import FLOATS, clean, close, drawn, laid_out, poisoned, wide
 from moye.kernels import embedding, embedding_backward
-from moye.kernels.embedding import Plan, gather_kernel, gradient_kernel
+from moye.kernels.embedding import (
+    TILE,
+    Plan,
+    gather_kernel,
+    gradient_kernel,
+    place_kernel,
+    sorted_gradient_kernel,
+    sorted_places,
+)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -58,7 +68,48 @@ def test_gradients_are_the_same_bits_in_each_run():
     assert np.array_equal(dtable[0], expected) and not dtable[1].any()
 
 
-def test_ids_beyond_the_table():
+def test_many_ids_are_sorted(monkeypatch):
+    """By two digits, in two tiles; float32 sums are those of a loop over ids, bit by bit."""
+    monkeypatch.setattr(sys.modules["moye.kernels.embedding"], "SEARCHED", 4000)
+    rng = np.random.default_rng(4)
+    ids = (rng.random(4200) ** 3 * 290).astype(np.int64)
+    dout = (rng.standard_normal((4200, 3)) * 10.0 ** rng.integers(-6, 6, (4200, 1))).astype(np.float32)
+    dtable, expected = np.full((300, 3), np.nan, np.float32), np.zeros((300, 3), np.float32)
+    np.add.at(expected, ids, dout)
+    expected[ids[5]] = 0
+    with clean() as reports:
+        embedding_backward(dtable, dout, ids, padding_idx=int(ids[5]))
+    assert np.array_equal(dtable, expected) and len(reports) == 1 + 2 * 3 + 2
+
+
+@pytest.mark.parametrize(("count", "rows"), [(1500, 70000), (1000, 255), (700, 1)])
+def test_sorts_are_stable(count, rows):
+    """By three digits, and by one."""
+    ids = np.random.default_rng(rows).integers(0, min(rows, 300), count).astype(np.int32) * (rows // min(rows, 300))
+    with clean():
+        order = sorted_places(ids, ids, count, rows)
+    assert np.array_equal(order, np.argsort(ids, kind="stable"))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_drawn_sorts(seed, monkeypatch):
+    """Sorted where a search would do: the same bits, of any strides, and from no id to several tiles of them."""
+    rng = np.random.default_rng([3, seed])
+    name, columns = list(FLOATS)[seed % 4], int(rng.choice([1, 8, 130, 520]))
+    rows, count = int(rng.integers(1, 90)), [0, 1, 31, 700, 1500, 4100][seed]
+    ids = laid_out(rng, rng.integers(0, rows, count).astype([np.int32, np.int64][seed % 2]))
+    dout, found = drawn(rng, (count, columns), name), []
+    for most in (1 << 30, 0):
+        monkeypatch.setattr(sys.modules["moye.kernels.embedding"], "SEARCHED", most)
+        found.append(np.full((rows, columns), np.nan, FLOATS[name]))
+        with clean() as reports:
+            embedding_backward(found[-1], dout, ids)
+    assert np.array_equal(*found) and (len(reports) >= 6) == (count > 0)
+
+
+@pytest.mark.parametrize("most", [16384, 2])
+def test_ids_beyond_the_table(most, monkeypatch):
+    monkeypatch.setattr(sys.modules["moye.kernels.embedding"], "SEARCHED", most)
     table, out = np.zeros((4, 8), np.float32), np.zeros((3, 8), np.float32)
     for ids in ([0, 4, 1], [0, -1, 1]):
         with pytest.raises(mo.SimulationError, match="an id that is no row of the table"):
@@ -87,3 +138,8 @@ def test_accesses_are_16_bytes():
     plan = Plan(8, 128, 4, True, None)
     gradient = gradient_kernel.compile(x, x, ids, ids, ids, mo.float32, plan, block=128, arch="sm_90a")
     assert gradient.spills == gather.spills == 0
+    sums = sorted_gradient_kernel.compile(x, x, ids, ids, ids, mo.float32, plan, block=128, arch="sm_90a")
+    wide_ones = [line for line in sums.sass.splitlines() if (" LDG" in line or " STG" in line) and ".128" in line]
+    assert len(wide_ones) >= 8 and sums.spills == 0
+    starts = mo.TensorLike(mo.int32, (256, 16384 // TILE))
+    assert place_kernel.compile(ids, starts, ids, ids, 128256, 8, block=256, arch="sm_90a").spills == 0

@@ -98,3 +98,12 @@ def test_accesses_are_16_bytes():
     moves = [line for line in program.sass.splitlines() if " LDG" in line or " STG" in line]
     assert len(moves) >= 8 and all(".128" in line for line in moves)
     assert program.spills == 0 and program.registers <= 64
+
+
+def test_splits_follow_the_device(monkeypatch):
+    """A small device needs fewer blocks for one row than a large one."""
+    x, made = mo.TensorLike(mo.float32, (1 << 20,)).info(), []
+    for count in (2, 16, 132):
+        monkeypatch.setattr(mo, "multiprocessors", lambda array, count=count: count)
+        made.append(make_plan(1 << 20, [Mode(1 << 20, (1, 1)), Mode(1, (0, 0))], (x, x), True).splits)
+    assert made == [8, 64, 64]

@@ -6,6 +6,7 @@ In: a table (rows, columns) and integers of any shape.  Out: an array of the int
     embedding_backward(dtable, dout, ids)       # dtable[r, :] = the sum of dout[i, :] over all i with ids[i] == r
 
 The gradient is the same bit by bit in each run: one block writes a row and adds what belongs to it in the order of ids.
+It searches few ids for them.  Many ids are sorted first, stably, by eight bits of their rows at a time.
 """
 
 from __future__ import annotations
@@ -20,6 +21,13 @@ from moye.kernels.maps import as_bits, coordinate
 from moye.kernels.workspace import empty
 
 THREADS = 256
+SEARCHED = 16384
+"""Ids up to which a row searches its own; more are sorted, in time that grows with their number alone."""
+_DIGITS = 256
+_EACH = 16
+_WARPS = THREADS // 32
+TILE = THREADS * _EACH
+"""Ids that a block sorts."""
 INTEGERS = (mo.int32, mo.int64)
 
 
@@ -27,7 +35,7 @@ INTEGERS = (mo.int32, mo.int64)
 class Plan:
     """``width``: elements of a vector.  The gradient has blocks of ``threads``, which sum ``rounds`` vectors each.
 
-    ``skipped``: the row without a gradient.
+    ``skipped``: the row without a gradient; ``ahead``: tokens whose vectors are on their way, where ids are sorted.
     """
 
     width: int
@@ -35,6 +43,7 @@ class Plan:
     rounds: int
     whole: bool
     skipped: int | None
+    ahead: int = 1
 
 
 def make_plan(modes: list[views.Mode], infos: tuple[Any, ...], skipped: int | None) -> Plan:
@@ -45,7 +54,7 @@ def make_plan(modes: list[views.Mode], infos: tuple[Any, ...], skipped: int | No
     """
     width, columns = views.width_of(modes, *infos), modes[0].extent
     rounds = min(4, -(-columns // (width * 128)))
-    return Plan(width, 128, rounds, columns % width == 0, skipped)
+    return Plan(width, 128, rounds, columns % width == 0, skipped, max(1, 4 // rounds))
 
 
 @mo.kernel
@@ -90,17 +99,24 @@ def count_kernel(first, count, ids):
             mo.atomic_min(first, row, i)
 
 
+@mo.jit
+def shares(dtable, dout, compute, plan):
+    """The vectors of a thread: (place, which of it are there, zeros to sum in, room for one of dout)."""
+    columns, mine = mo.identity_tensor((mo.size(dtable, 0),)), []
+    for j in mo.static_range(plan.rounds):
+        at = ((mo.block_idx().y * plan.rounds + j) * plan.threads + mo.thread_idx().x,)
+        inside = mo.elem_less(mo.tile(columns, (plan.width,), at, ragged=True), (mo.size(dtable, 0),))
+        total = mo.fragment((plan.width,), compute)                                     # (w)
+        total.fill(0)
+        mine.append((at, inside, total, mo.fragment((plan.width,), dout.dtype)))
+    return mine
+
+
 @mo.kernel
 def gradient_kernel(dtable, dout, ids, first, count, compute, plan: mo.Constexpr):
     """dtable (columns, rows): a block sums the columns of dout (columns, n) whose ids are its row, in their order."""
-    row, piece, tid, w = mo.block_idx().x, mo.block_idx().y, mo.thread_idx().x, plan.width
-    columns, mine, left = mo.identity_tensor((mo.size(dtable, 0),)), [], count[row]
-    for j in mo.static_range(plan.rounds):
-        at = ((piece * plan.rounds + j) * plan.threads + tid,)
-        inside = mo.elem_less(mo.tile(columns, (w,), at, ragged=True), (mo.size(dtable, 0),))
-        total = mo.fragment((w,), compute)                                              # (w)
-        total.fill(0)
-        mine.append((at, inside, total, mo.fragment((w,), dout.dtype)))
+    row, tid, w, left = mo.block_idx().x, mo.thread_idx().x, plan.width, count[mo.block_idx().x]
+    mine = shares(dtable, dout, compute, plan)
     if plan.skipped is not None and row == plan.skipped:
         left = 0
     found, start = mo.shared_array(mo.int32, plan.threads // 32), first[row]
@@ -126,6 +142,116 @@ def gradient_kernel(dtable, dout, ids, first, count, compute, plan: mo.Constexpr
         mo.sync_threads()                               # found is used again
         start += plan.threads
     for at, inside, total, _ in mine:
+        mo.copyto(mo.tile(dtable[:, row], (w,), at, ragged=True), total.to(dtable.dtype), pred=inside)
+
+
+# --- many ids --------------------------------------------------------------------------------------------------------
+
+
+@mo.jit
+def digit_of(ids, order, i, rows, shift):
+    """(place, digit) of what is i-th by the digits before: ids that are no row come behind all rows."""
+    place = mo.int32(i) if shift == 0 else order[i]
+    row = ids[place]
+    known = (row >= 0) & (row < rows)
+    assert known, "an id that is no row of the table"
+    return place, (mo.where(known, mo.int32(row), rows) >> shift) & (_DIGITS - 1)
+
+
+@mo.kernel
+def digits_kernel(counts, ids, order, rows, shift: mo.Constexpr):
+    """counts (256, tiles): how many ids of each tile have each digit."""
+    tid, tile, found = mo.thread_idx().x, mo.block_idx().x, mo.shared_array(mo.int32, _DIGITS)
+    found[tid] = 0
+    mo.sync_threads()
+    for j in mo.static_range(_EACH):
+        i = tile * TILE + j * THREADS + tid
+        if i < mo.size(ids):
+            _, digit = digit_of(ids, order, i, rows, shift)
+            mo.atomic_add(found, digit, 1)
+    mo.sync_threads()
+    counts[tid, tile] = found[tid]
+
+
+@mo.kernel
+def starts_kernel(counts):
+    """counts become where a tile's ids of a digit begin: behind all lower digits, and its own of earlier tiles."""
+    digit, tiles, scratch = mo.thread_idx().x, mo.size(counts, 1), mo.shared_array(mo.int32, _WARPS)
+    total = mo.int32(0)
+    for tile in mo.range(tiles, unroll=8):
+        total += counts[digit, tile]
+    at = mo.block_scan(total, scratch, inclusive=False)
+    for tile in mo.range(tiles, unroll=8):
+        mine = counts[digit, tile]
+        counts[digit, tile] = at
+        at += mine
+
+
+@mo.kernel
+def place_kernel(after, starts, ids, order, rows, shift: mo.Constexpr):
+    """after: the places of ids by this digit, equals in the order that they had.  A warp has neighbours in a tile."""
+    tid, tile, lane, warp = mo.thread_idx().x, mo.block_idx().x, mo.lane_idx(), mo.warp_idx()
+    found, mine = mo.shared_array(mo.int32, (_DIGITS, _WARPS)), []
+    for other in mo.static_range(_WARPS):
+        found[tid, other] = 0
+    mo.sync_threads()
+    for j in mo.static_range(_EACH):
+        i = tile * TILE + (warp * _EACH + j) * 32 + lane
+        place, digit = mo.int32(0), mo.int32(_DIGITS)                   # no digit: behind the last id
+        if i < mo.size(ids):
+            place, digit = digit_of(ids, order, i, rows, shift)
+        same, rank = mo.match_any(digit), mo.int32(0)
+        lower = mo.popcount(same & ((mo.uint32(1) << lane) - 1))
+        if digit < _DIGITS:
+            rank = found[digit, warp] + lower
+        mo.sync_warp()
+        if digit < _DIGITS and lower == 0:
+            found[digit, warp] = rank + mo.popcount(same)
+        mo.sync_warp()
+        mine.append((place, digit, rank))
+    mo.sync_threads()
+    at = starts[tid, tile]
+    for other in mo.static_range(_WARPS):
+        count = found[tid, other]
+        found[tid, other] = at
+        at += count
+    mo.sync_threads()
+    for place, digit, rank in mine:
+        if digit < _DIGITS:
+            after[found[digit, warp] + rank] = place
+
+
+@mo.kernel
+def bounds_kernel(first, end, ids, order):
+    """first[r], end[r]: where the places of row r are in order, which is sorted; rows without ids keep an end of 0."""
+    i, rows = mo.block_idx().x * THREADS + mo.thread_idx().x, mo.size(first)
+    if i < mo.size(ids):
+        row = ids[order[i]]
+        if (row >= 0) & (row < rows):
+            if i == 0 or ids[order[mo.max(i - 1, 0)]] != row:
+                first[row] = i
+            if i == mo.size(ids) - 1 or ids[order[mo.min(i + 1, mo.size(ids) - 1)]] != row:
+                end[row] = i + 1
+
+
+@mo.kernel
+def sorted_gradient_kernel(dtable, dout, order, first, end, compute, plan: mo.Constexpr):
+    """dtable (columns, rows): a block sums the columns of dout (columns, n) at its row's part of order."""
+    row, w, upto = mo.block_idx().x, plan.width, end[mo.block_idx().x]
+    mine = [shares(dtable, dout, compute, plan) for _ in range(plan.ahead)]
+    if plan.skipped is not None and row == plan.skipped:
+        upto = first[row]
+    for start in mo.range(first[row], upto, plan.ahead):
+        for k in mo.static_range(plan.ahead):
+            there = start + k < upto
+            place = order[mo.min(start + k, upto - 1)]
+            for at, inside, _, held in mine[k]:
+                mo.copyto(held, mo.tile(dout[:, place], (w,), at, ragged=True), pred=inside & there, zero_fill=True)
+        for k in mo.static_range(plan.ahead):
+            if start + k < upto:                        # -0 plus what is not there would be 0
+                for (_, _, total, _), (_, _, _, held) in zip(mine[0], mine[k], strict=True):
+                    total += held.to(compute)
+    for at, inside, total, _ in mine[0]:
         mo.copyto(mo.tile(dtable[:, row], (w,), at, ragged=True), total.to(dtable.dtype), pred=inside)
 
 
@@ -160,9 +286,9 @@ def embedding(out: Any, table: Any, ids: Any) -> None:
 def embedding_backward(dtable: Any, dout: Any, ids: Any, *, padding_idx: int | None = None) -> None:
     """dtable[r, :] = the sum of dout[i, :] over all i with ids[i] == r; zeros where there is none, and at padding_idx.
 
-    Sums are in float32 (float64 if an array has it) in the order of ids, so that each run gives the same bits; a row
-    that several ids name costs a search from its first to its last one.  There must be fewer than 2^31 ids; one that is
-    no row fails an ``assert``, and else adds to nothing.
+    Sums are in float32 (float64 if an array has it) in the order of ids, so that each run gives the same bits.  Up to
+    16384 ids a row searches its own from the first to the last of them; more are sorted first.  There must be fewer
+    than 2^31 ids and rows; an id that is no row fails an ``assert``, and else adds to nothing.
     """
     t, o, i = _checked("embedding_backward", "dtable", dtable, "dout", dout, ids, views.FLOATS)
     views.outputs("embedding_backward", {"dtable": t}, {"dout": o, "ids": i})
@@ -179,15 +305,33 @@ def embedding_backward(dtable: Any, dout: Any, ids: Any, *, padding_idx: int | N
     line, column = views.Mode(t.shape[1], (t.strides[1], o.strides[-1])), views.Mode(t.shape[0], (t.strides[0], 0))
     plan = make_plan([line, column, views.Mode(rows[0].extent, (0, rows[0].strides[0]))], (t, o), padding_idx)
     gI = views.view(ids, rows, 1)
-    first, count = (empty(dtable, mo.int32, (t.shape[0],)) for _ in range(2))
-    clear_kernel[-(-t.shape[0] // THREADS), THREADS](first, count, gI)
-    if 0 not in i.shape:
-        count_kernel[-(-rows[0].extent // THREADS), THREADS](first, count, gI)
     gT = views.strided(dtable, (line.extent, t.shape[0]), (line.strides[0], t.strides[0]))
     gO = views.strided(dout, (line.extent, rows[0].extent), (line.strides[1], rows[0].strides[0]))
     compute = mo.float64 if mo.float64 in (t.dtype, o.dtype) else mo.float32
-    pieces = -(-line.extent // (plan.width * plan.threads * plan.rounds))
-    gradient_kernel[(t.shape[0], pieces), plan.threads](gT, gO, gI, first, count, compute, plan)
+    grid = t.shape[0], -(-line.extent // (plan.width * plan.threads * plan.rounds))
+    first, count = (empty(dtable, mo.int32, (t.shape[0],)) for _ in range(2))
+    clear_kernel[-(-t.shape[0] // THREADS), THREADS](first, count, gI)
+    if rows[0].extent > SEARCHED:
+        order = sorted_places(dtable, gI, rows[0].extent, t.shape[0])
+        bounds_kernel[-(-rows[0].extent // THREADS), THREADS](first, count, gI, order)
+        sorted_gradient_kernel[grid, plan.threads](gT, gO, order, first, count, compute, plan)
+        return
+    if 0 not in i.shape:
+        count_kernel[-(-rows[0].extent // THREADS), THREADS](first, count, gI)
+    gradient_kernel[grid, plan.threads](gT, gO, gI, first, count, compute, plan)
+
+
+def sorted_places(like: Any, ids: Any, count: int, rows: int) -> Any:
+    """The places of ids in the order of their rows, equals in their own."""
+    tiles = -(-count // TILE)
+    order, after = (empty(like, mo.int32, (count,)) for _ in range(2))
+    counts = empty(like, mo.int32, (_DIGITS, tiles))
+    for shift in range(0, rows.bit_length(), 8):                        # rows itself stands for what is no row
+        digits_kernel[tiles, THREADS](counts, ids, order, rows, shift)
+        starts_kernel[1, _DIGITS](counts)
+        place_kernel[tiles, THREADS](after, counts, ids, order, rows, shift)
+        order, after = after, order
+    return order
 
 
 def _checked(who: str, one: str, table: Any, other: str, rows: Any, ids: Any, dtypes: Any) -> tuple[Any, Any, Any]:

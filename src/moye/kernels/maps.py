@@ -40,7 +40,7 @@ def make_plan(modes: Sequence[views.Mode], infos: Sequence[Any], exact: bool) ->
     width = views.width_of(modes, *infos)
     bytes_ = sum(info.dtype.bytes for info in infos[1:]) * width
     vectors = math.prod(m.extent for m in modes) // width
-    each = max(1, min(4, 64 // max(bytes_, 1))) if vectors >= 4 * THREADS * 132 else 1
+    each = max(1, min(4, 64 // max(bytes_, 1))) if vectors >= 4 * THREADS * mo.multiprocessors(infos[0]) else 1
     wide = any(info.dtype is mo.float64 for info in infos)
     return Plan(width, each, modes[0].extent % width == 0, None if exact else mo.float64 if wide else mo.float32)
 

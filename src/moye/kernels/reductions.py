@@ -24,8 +24,8 @@ from moye.kernels.maps import coordinate
 from moye.kernels.workspace import empty
 
 THREADS = 256
-_BLOCKS = 8 * 132
-"""Blocks of 256 threads that fill an H200 once."""
+_BLOCKS = 8
+"""Blocks of 256 threads that fill a multiprocessor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,8 @@ def make_plan(fold: Fold, reduced: Sequence[views.Mode], kept: Sequence[views.Mo
     else:
         vectors, lanes = elements, 32
         blocks, share = -(-outputs // (width * lanes)), THREADS // lanes * 16
-    splits = max(1, min(_BLOCKS // max(blocks, 1), vectors // share, 1 << 12)) if blocks < _BLOCKS // 2 else 1
+    room = _BLOCKS * mo.multiprocessors(info)
+    splits = max(1, min(room // max(blocks, 1), vectors // share, 1 << 12)) if blocks < room // 2 else 1
     each = 4 // len(fold.parts)                           # states of two parts are longer to join, and take registers
     whole, rising = contiguous[0].extent % width == 0 and not shifted, [m.strides[1] for m in reduced]
     compute = mo.float64 if info.dtype is mo.float64 else mo.float32

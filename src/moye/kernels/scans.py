@@ -21,8 +21,8 @@ from moye.kernels import views
 from moye.kernels.maps import coordinate
 from moye.kernels.workspace import empty
 
-_FILL = 132 * 1024
-"""Threads that keep an H200 busy."""
+_FILL = 1024
+"""Threads that keep a multiprocessor busy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,8 @@ def make_plan(n: int, modes: Sequence[views.Mode], infos: tuple[Any, Any], rows:
     else:
         each, threads = 8, 128
         running, most = lines // n * -(-modes[0].extent // width), min(256, n // 32)
-    splits = max(1, min(most, -(-_FILL // max(running, 1)))) if running < _FILL // 2 else 1
+    room = _FILL * mo.multiprocessors(infos[0])
+    splits = max(1, min(most, -(-room // max(running, 1)))) if running < room // 2 else 1
     return Plan(width, whole, each, threads, splits, False, mo.float64 if wide else mo.float32, shifted)
 
 
