@@ -131,17 +131,14 @@ def query_tiles(how, first_key, bM, bN):
 
 
 @mo.jit
-def whole_query_tiles(how, first_key, bM, bN, least, most):
-    """Of the tiles of queries [least, most), those [low, high) of which all see all of the bN keys."""
-    low, high = least, most
+def whole_from(how, first_key, bM, bN, least, most):
+    """The first of the tiles of queries [least, most) from which on all see all of the bN keys; without ``left``."""
+    low = least
     if how.rules.right:
         low = mo.max(first_key + bN - 1 - how.shift - how.right + bM - 1, 0) // bM
-    if how.rules.left:
-        high = mo.max(first_key + 1 - how.shift + how.left, 0) // bM
     if how.rules.ragged:
         low = mo.where(first_key + bN > how.keys, most, low)
-    low = mo.max(mo.min(low, most), least)
-    return low, mo.max(mo.min(high, most), low)
+    return mo.max(mo.min(low, most), least)
 
 
 @mo.jit
