@@ -31,7 +31,8 @@ def norm(what: str, out: Any, x: Any, weight: Any, bias: Any, eps: float, offset
         raise mo.ArgumentError(f"{what}: summed is x + residual, and there is no residual")
     weight, bias = (given.of_columns(name, t) for name, t in (("weight", weight), ("bias", bias)))
     rstd, mean = (given.of_rows(name, t) for name, t in (("rstd", rstd), ("mean", mean)))
-    for name, number in (("eps", eps), ("offset", offset)):
+    factors: dict[str, Any] = {"eps": eps, "offset": offset}
+    for name, number in factors.items():
         if not isinstance(number, numbers.Real):
             raise mo.ArgumentError(f"{what}: {name}={number!r} is no number")
     factor, by_row = _factor(given, out, scale)
