@@ -6,6 +6,7 @@ pages.py) is tested without a browser, too.
 
 from __future__ import annotations
 
+import hashlib
 import http.server
 import json
 import re
@@ -121,6 +122,29 @@ def test_another_tarball_is_refused(assets, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setattr(site, "FETCHED", tmp_path / "pyodide")
     with pytest.raises(SystemExit, match=r"has the SHA-512 \w+, and 4e462b"):
+        list(site.fetch())
+
+
+def test_a_package_is_what_the_list_says(assets, monkeypatch, tmp_path):
+    site = assets[0]
+    published, here = tmp_path / "full", tmp_path / "here"
+    published.mkdir()
+    here.mkdir()
+    names = {name: {"file_name": f"{name}-1.whl", "version": "1", "sha256": hashlib.sha256(name.encode()).hexdigest()}
+             for name in site.PACKAGES}
+    (here / "pyodide-lock.json").write_text(json.dumps({"packages": names}))
+    for name in site.CORE[:-1]:
+        (here / name).touch()
+    monkeypatch.setattr(site, "FETCHED", here)
+    monkeypatch.setattr(site, "PUBLISHED", f"{published.as_uri()}/")
+    assert "NumPy for Pyodide cannot be had from file:" in " ".join(site.fetch())
+    for name in names:
+        (published / f"{name}-1.whl").write_text(name)
+    assert list(site.fetch()) == [f"{name} 1 for Pyodide: 0 KiB" for name in names] and len(site.wheels()) == len(names)
+    assert list(site.fetch()) == []
+    (here / "numpy-1.whl").unlink()
+    (published / "numpy-1.whl").write_text("another")
+    with pytest.raises(SystemExit, match=r"numpy-1.whl has the SHA-256 \w+, and "):
         list(site.fetch())
 
 
