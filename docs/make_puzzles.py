@@ -17,7 +17,7 @@ answer, on any machine: the result for lengths, strides and values that you do n
 wrote, bank conflicts, sectors of global memory, and how many products run while copies are under way. No GPU is needed.
 
 ```sh
-pip install '.[cli]'                            # in a clone
+pip install '.[cli]'                            # in a clone of moye
 moye puzzles                                    # all of them, and which are solved
 moye puzzles start 6                            # writes puzzles/p06_first_copy.py, and says what it asks for
 moye puzzles check puzzles/p06_first_copy.py    # the verdict

@@ -12,6 +12,7 @@ import pytest
 
 from moye import cli, env
 from moye.runtime.cache import DiskCache
+from moye.sim.findings.codes import CODES, explanation
 
 
 @pytest.fixture
@@ -46,6 +47,25 @@ def test_env_lists_the_whole_table_and_marks_what_is_set(moye, monkeypatch):
         assert variable.help in told
     assert "MOYE_SHOW=ir  <- set" in told
     assert told.count("<- set") == 2, "MOYE_SHOW, and the MOYE_CACHE_DIR of all tests"
+
+
+@pytest.mark.parametrize("code", ["D3", "d3"])
+def test_a_code_is_explained(moye, code):
+    told = moye("explain", code).splitlines()
+    assert told[0] == "D3: waited for, but no block barrier before other threads read"
+    assert told[1] == "found in the simulator"
+    assert "hint: sync_threads() after cp_async_wait()" in told and "MOYE_CHECK=races,copies looks for it" in told
+    assert told[-1].endswith("docs/checker.md, D3; in the site checker.html#d3")
+
+
+def test_every_code_has_an_explanation_without_holes():
+    for code in CODES:
+        assert "{" not in explanation(code) and explanation(code).startswith(f"{code}: ")
+
+
+def test_a_code_that_is_none_is_refused(capsys):
+    with pytest.raises(SystemExit, match="there is no class 'Z9' of defects; the classes are A1, A2, "):
+        cli.main(["explain", "Z9"])
 
 
 def test_cache_is_listed_and_cleared(moye, cache):

@@ -6,8 +6,11 @@ import importlib.util
 import pickle
 import subprocess
 import sys
+import traceback
+from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
 import moye as mo
@@ -38,6 +41,67 @@ def test_notebooks_show_text_svg_and_html(x):
     assert bundle["image/svg+xml"] in bundle["text/html"]
     assert "<script" not in bundle["text/html"]
     assert "<html" not in bundle["text/html"]
+
+
+@mo.kernel
+def shifted(y, x, less_than: mo.Constexpr):
+    tid = mo.thread_idx().x
+    if tid < less_than:                                 # escaped in HTML
+        y[tid] = x[tid] + 1
+
+
+def parsed(html):
+    """A fragment as a tree: it is well formed, and has no script."""
+    assert "<script" not in html
+    return ElementTree.fromstring(html.replace("<br>", "<br/>"))
+
+
+def test_kernels_and_compiled_kernels_are_shown_with_their_source():
+    y, x = np.zeros(32, np.float32), np.ones(32, np.float32)
+    assert "0 specialisations" in shifted._repr_html_()
+    shifted[1, 32](y, x, 32)
+    tree = parsed(shifted._repr_html_())
+    assert tree.find("p/code").text == f"mo.kernel shifted{shifted.signature.signature}"
+    assert "test_display.py:" in "".join(tree.itertext()) and "1 specialisation" in "".join(tree.itertext())
+    assert "if tid < less_than:" in tree.find("details/pre").text
+    program = shifted.compile(y, x, 32, block=32, arch="sm_90a")
+    tree = parsed(program._repr_html_())
+    assert tree.find("details/pre").text == program.source
+    for fact in ("sm_90a", f"{program.registers} registers", "0 bytes spilled", "0 bytes of shared memory"):
+        assert fact in "".join(tree.itertext()), fact
+
+
+def test_a_kernel_whose_source_is_gone_is_shown_without_it(monkeypatch):
+    monkeypatch.setattr("inspect.getsource", lambda function: (_ for _ in ()).throw(OSError("gone")))
+    assert parsed(shifted._repr_html_()).find("details") is None
+
+
+def test_timelines_and_reports_are_shown_as_html():
+    report = mo.check(shifted, timeline=True)[1, 32](np.zeros(8, np.float32), np.ones(32, np.float32), 32)
+    tree = parsed(report._repr_html_())
+    assert "moye explain B1 tells more" in "".join(tree.itertext())
+    report = mo.check(shifted, timeline=True)[1, 32](np.zeros(32, np.float32), np.ones(32, np.float32), 32)
+    timeline = report.timeline()
+    assert timeline._repr_svg_() in timeline._repr_html_()
+    parsed(timeline._repr_html_())
+
+
+def test_a_traceback_of_an_error_with_a_code_has_the_users_frames_and_where_to_read_on():
+    try:
+        shifted[1, 32](np.zeros(8, np.float32), np.ones(32, np.float32), 32)
+    except mo.MoyeError as error:
+        shown = "".join(traceback.format_exception(error))
+    assert [line.strip() for line in shown.splitlines() if line.startswith("  File ")] == [
+        f'File "{__file__}", line {shifted_line()}, in '
+        "test_a_traceback_of_an_error_with_a_code_has_the_users_frames_and_where_to_read_on"]
+    assert shown.rstrip().endswith("moye explain B1 tells more")
+
+
+def shifted_line():
+    """Where the launch above stands."""
+    lines = Path(__file__).read_text().splitlines()
+    return next(i for i, line in enumerate(lines, 1) if i > lines.index("def shifted_line():") - 14
+                and line.strip().startswith("shifted[1, 32]"))
 
 
 def test_what_cannot_be_drawn_is_shown_as_text():

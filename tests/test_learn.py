@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import json
 import re
@@ -51,6 +52,37 @@ def test_the_notebook_has_the_cells_of_the_script(path):
         (cell.text, "markdown" if cell.markdown else "code") for cell in cells]
     assert len({cell["id"] for cell in made["cells"]}) == len(cells)
     assert all(re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", cell["id"]) for cell in made["cells"])
+
+
+def kernel_of(path, name):
+    """A kernel of a file as it is written, under one name; with ``C += A * B`` where the caller may choose."""
+    tree = next(node for node in ast.parse(path.read_text()).body if getattr(node, "name", "") == name)
+    tree.name = "kernel"
+    tree.args.args = [each for each in tree.args.args if each.arg != "four"]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.For):
+            node.body = [each for line in node.body for each in (
+                line.orelse if isinstance(line, ast.If) and ast.unparse(line.test) == "four" else [line])]
+    return ast.unparse(tree)
+
+
+@pytest.mark.parametrize(("name", "example"), [
+    ("async_kernel", "04_matmul_async"), ("overlapped_kernel", "06_matmul_overlapped"),
+    ("double_buffered_kernel", "09_matmul_double_buffered")])
+def test_the_kernels_of_the_manual_are_those_of_the_examples(name, example):
+    """The examples are the manual's kernels, in moye's words."""
+    assert kernel_of(make_learn.FOLDER / "07_pipelining.py", name) == kernel_of(
+        ROOT / "examples" / f"{example}.py", "matmul_kernel")
+
+
+def test_each_chapter_names_its_puzzles():
+    """The sections of docs/puzzles.md are in the order of the chapters."""
+    sections = re.split(r"^## ", (ROOT / "docs" / "puzzles.md").read_text(), flags=re.MULTILINE)[1:]
+    numbers = [[int(number) for number in re.findall(r"^### (\d+)\.", text, re.MULTILINE)] for text in sections]
+    assert len(sections) == len(CHAPTERS)
+    for path, (first, *rest) in zip(CHAPTERS, numbers, strict=True):
+        named = f"[Puzzles {first} to {rest[-1]}]" if rest else f"[Puzzle {first}]"
+        assert named in path.with_suffix(".md").read_text() and f"`moye puzzles start {first}`" in path.read_text()
 
 
 def test_there_are_pages_for_chapters_alone():

@@ -68,13 +68,15 @@ def test_every_operation_of_tensor_cores_is_listed(pages):
     assert all(f"| `{name}` |" in pages["operations.md"] for name in mo.mma.ALL)
 
 
-def test_every_page_is_in_the_navigation():
-    text = (ROOT / "mkdocs.yml").read_text()
-    config = {"nav": [{section: []} for section in ("Start", "Learn", "Guides", "Reference", "Kernels", "Internals")]}
-    hooks.on_config(config)
-    listed = str(config["nav"]) + text
-    for page in DOCS.rglob("*.md"):
-        assert page.relative_to(DOCS).as_posix() in listed, f"{page.name}: mkdocs.yml, or docs/site_hooks.py"
+def test_every_page_is_once_in_the_navigation():
+    text = (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2]
+    sections = re.findall(r"^  - (\w+):\n((?:      - .*\n)*)", text, re.MULTILINE)
+    config = {"nav": [{title: re.findall(r"- (\S+)", pages)} for title, pages in sections]}
+    assert [title for title, _ in sections] == ["Start", "Learn", "Guides", "Reference", "Kernels", "Internals"]
+    listed = re.findall(r"'([\w/-]+\.md)'", str(hooks.on_config(config)["nav"]))
+    pages = {page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md")}
+    assert sorted(set(listed)) == sorted(listed)
+    assert pages <= set(listed) and set(listed) - pages <= set(hooks.generated())
 
 
 def test_links_to_files_outside_of_docs_lead_to_their_pages():
@@ -90,8 +92,7 @@ def test_links_to_files_outside_of_docs_lead_to_their_pages():
 
 def test_lists_are_indented_as_python_markdown_wants_them():
     assert hooks.indented("1. a\n\n   ```py\n   x\n   ```\n2. b") == "1. a\n\n    ```py\n    x\n    ```\n2. b"
-    assert hooks.indented(
-        "* one\n  more\n  - inner\n\nafter\n  text") == "* one\n    more\n    - inner\n\nafter\n  text"
+    assert hooks.indented("* a\n  more\n  - inner\n\nb\n  text") == "* a\n    more\n    - inner\n\nb\n  text"
 
 
 def test_sessions_in_docstrings_become_code():

@@ -5,7 +5,9 @@
 # strides `(s, t)` lies at offset `i * s + j * t`. moye calls the pair a **layout**, and writes it `shape:stride`. A
 # layout is a function from coordinates to offsets, and nothing else. It owns no memory.
 #
-# You need no GPU for this chapter, nor for any other one. `pip install -e '.[cuda,cli]'` in a clone of moye is enough.
+# You need no GPU for this chapter, nor for any other one: [install moye](../start.md), and type along in a notebook or
+# a file. In a notebook the last line of a cell shows itself, as below. In a file, `print(mo.draw(rows))` shows it as
+# text, and `mo.draw(rows, file="rows.svg")` writes the picture.
 
 # %%
 import moye as mo
@@ -79,6 +81,16 @@ mo.draw(rows, thr="(2,4):(4,1)", val="(1,1)")
 # %% [markdown]
 # `T5` is thread 5. Each thread has an element in each (2, 4) tile: four in all, `V0` to `V3` in the picture.
 #
+# For a kernel, the same is written down as a *tiled copy*: an instruction, the threads, and the values that each has
+# side by side. Chapter 2 uses one. With two values below each other for each of 2 x 4 threads, the tile is 4 x 4:
+
+# %%
+atom = mo.CopyAtom(mo.UniversalCopy(mo.float32), mo.float32)
+copy = mo.make_tiled_copy(atom, mo.make_layout((2, 4)), mo.make_layout((2, 1)))
+print(copy)
+mo.draw(rows, thr="(2,4)", val="(2,1)")
+
+# %% [markdown]
 # ## Composition
 #
 # All of this is one operation underneath: composition, `composition(A, B)(c) == A(B(c))`. A second layout picks
@@ -99,6 +111,8 @@ assert [even(i, j) for i in range(2) for j in range(8)] == [rows(2 * i, j) for i
 #
 # **Try:** write the layout of a (4, 4) tensor whose elements lie in memory in 2 x 2 squares, one after the other, and
 # look at it with `mo.draw`. Then write the transpose of `rows` without moving anything.
+#
+# [Puzzles 1 to 5](../puzzles.md) go with this chapter: `moye puzzles start 1`.
 
 # %%
 squares = mo.Layout.parse("((2,2),(2,2)):((1,8),(2,4))")

@@ -32,6 +32,10 @@ copy_kernel[(2, 3), 256](dst, src, threads)
 print("equal:", np.array_equal(dst, src))
 
 # %% [markdown]
+# The grid is 2 x 3 blocks, and `mo.block_idx()` says which one this is, as `tl.program_id` does. Each block has 256
+# threads, and the same code runs in each of them; `mo.thread_idx().x` is its number. The hardware runs threads in
+# groups of 32, the *warps*: an instruction is carried out for all 32 at once, a load too.
+#
 # Three verbs do the work, and two of them move nothing:
 #
 # * `mo.tile(src, (32, 32), (bx, by))` is a **view**: the tile of this block. It is `tensor[32*bx : 32*bx+32, ...]`,
@@ -76,7 +80,7 @@ print(report.lints[0])
 
 # %% [markdown]
 # The result is the same, and each request touches 32 sectors: an eighth of each is used. On a GPU this copy would be
-# about as many times slower. The kernel did not change. Only a layout did, and the checker says so without a GPU.
+# several times slower. The kernel did not change. Only a layout did, and the checker says so without a GPU.
 #
 # ## Wider copies
 #
@@ -101,6 +105,10 @@ print("clean:", report.ok, " equal:", np.array_equal(dst, src))
 print(report.table())
 
 # %% [markdown]
+# `get_slice(thread)` is the part of a thread; `partition_S` and `partition_D` give its elements of the source and of
+# the destination. In the comments, `CPY` is what one instruction moves, and `CPY_M` and `CPY_N` say how often it is
+# repeated along each mode.
+#
 # `UniversalCopy(mo.uint128)` is the *atom*, one instruction of 16 bytes. A tiled copy repeats it over threads and
 # values. A warp now moves 512 bytes with a request, in 16 sectors: still the ideal.
 #
@@ -126,20 +134,67 @@ except mo.PreconditionError as error:
     print(error)
 
 # %% [markdown]
-# Arrays whose extents do not fit take [masked copies](../kernel-language.md#masked-copies).
+# ## Any length
+#
+# An array of any length needs blocks enough, and threads that do nothing where there is no element. In Triton that is
+# the mask. Here it is an `if`, as in Python:
+
+# %%
+@mo.kernel
+def any_length(dst, src):
+    i = mo.block_idx().x * 128 + mo.thread_idx().x
+    if i < mo.size(src):
+        dst[i] = src[i]
+
+
+x = np.random.default_rng(0).standard_normal(1000, np.float32)
+out = np.full_like(x, np.nan)
+report = mo.check(any_length)[mo.ceil_div(1000, 128), 128](out, x)
+print(report.head, " equal:", np.array_equal(out, x))
+
+# %% [markdown]
+# For wide copies the mask is a tensor of its own. `ragged=True` lets a tile reach past the end, `mo.identity_tensor`
+# tiled in the same way has the coordinates of its elements, and `mo.elem_less` says which are inside. Vectors that are
+# inside as a whole still move at once.
+
+# %%
+@mo.kernel
+def wide_and_ragged(dst, src):
+    i = mo.block_idx().x * 64 + mo.thread_idx().x
+    gS, gD = mo.tile(src, (4,), (i,), ragged=True), mo.tile(dst, (4,), (i,), ragged=True)       # (4), (4)
+    cS = mo.tile(mo.identity_tensor(mo.shape(src)), (4,), (i,), ragged=True)                    # (4), coordinates
+    inside = mo.elem_less(cS, mo.shape(src))                                                    # (4), true or false
+    held = mo.make_fragment_like(gS)                                                            # (4), registers
+    mo.copyto(held, gS, pred=inside, zero_fill=True)
+    mo.copyto(gD, held, pred=inside)
+
+
+out.fill(np.nan)
+report = mo.check(wide_and_ragged)[mo.ceil_div(1000, 256), 64](out, x)
+print(report.head, " equal:", np.array_equal(out, x))
+print(report.table())
+
+# %% [markdown]
+# [Masked copies](../kernel-language.md#masked-copies) has the rest.
+#
+# A loop in a kernel is `for i in range(n)`; `for i in mo.static_range(4)` is unrolled while the kernel is traced, so
+# that `i` is a plain Python number there.
 #
 # ## What you have now
 #
 # * `@mo.kernel`, `kernel[grid, threads](...)`; NumPy runs in the simulator.
 # * `tile` for the block, `parallelize` or a tiled copy for the thread, `copyto` to move.
+# * An `if`, or `ragged=True` and a predicate, for arrays of any length.
 # * Neighbouring threads should touch neighbouring memory; `report.table()` shows whether they do.
 #
 # **Try:** make `src` row-major (`np.ascontiguousarray`). Which of the two thread layouts is now the good one? Which
 # `val` layout must the wide copy have?
+#
+# [Puzzles 6 to 9](../puzzles.md) go with this chapter: `moye puzzles start 6`.
 
 # %%
-row_major, out = np.ascontiguousarray(src), np.full(src.shape, np.nan, np.float32)
-print(mo.check(copy_kernel)[(2, 3), 256](out, row_major, across).table())
+row_major, target = np.ascontiguousarray(src), np.full(src.shape, np.nan, np.float32)
+print(mo.check(copy_kernel)[(2, 3), 256](target, row_major, across).table())
 
 # %% [markdown]
 # A thread's four neighbours now lie along a row, so `val` is `(1, 4)`:

@@ -110,6 +110,8 @@ print("of the padded tile:     ", analysis.bank_conflicts(mo.Layout.parse("32:33
 #
 # **Try:** which strides `(1, s)` have no conflicts along a row? Ask the analysis for `s` from 32 to 40 and explain the
 # pattern.
+#
+# [Puzzles 10 to 14](../puzzles.md) go with this chapter: `moye puzzles start 10`.
 
 # %%
 print({s: analysis.bank_conflicts(mo.Layout.parse(f"32:{s}"), 32).degree for s in range(32, 41)})

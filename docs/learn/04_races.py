@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 4. Races, and how they are found
 #
-# Threads of a block run in any order. If one writes what another one reads, and nothing orders the two, the result
+# The warps of a block run in any order. If one writes what another one reads, and nothing orders the two, the result
 # depends on luck. That is a *race*. In Triton you rarely meet one, because the compiler places the barriers. Here you
 # place them, so you need to know when one is missing. On a GPU the wrong kernel often gives the right result, until it
 # does not.
@@ -121,6 +121,56 @@ def shifted(x):
 print(mo.check(shifted)[1, 256](np.arange(256, dtype=np.float32)).details()[0])
 
 # %% [markdown]
+# A barrier is for all threads of the block. If some skip it, the others wait for them:
+
+# %%
+@mo.kernel
+def some_wait(x):
+    tid = mo.thread_idx().x
+    staged = mo.shared_array(mo.float32, 256)
+    if tid < 200:
+        staged[tid] = x[tid]
+        mo.sync_threads()
+        x[tid] = staged[199 - tid]
+
+
+print(mo.check(some_wait)[1, 256](np.arange(256, dtype=np.float32)).details()[0])
+
+# %% [markdown]
+# ## Between blocks
+#
+# Blocks have no barrier in common. If all add to one number, reading, adding and writing are three steps, and another
+# block may come between them:
+
+# %%
+@mo.kernel
+def sums(out, x):
+    tid = mo.thread_idx().x
+    scratch = mo.shared_array(mo.float32, 4)                    # a number for each warp
+    total = mo.block_reduce(x[mo.block_idx().x * 128 + tid], scratch)
+    if tid == 0:
+        out[0] += total
+
+
+print(mo.check(sums)[4, 128](np.zeros(1, np.float32), np.ones(512, np.float32)).details()[0])
+
+# %% [markdown]
+# `mo.atomic_add(out, 0, total)` does the three steps as one.
+
+# %%
+@mo.kernel
+def sums_right(out, x):
+    tid = mo.thread_idx().x
+    scratch = mo.shared_array(mo.float32, 4)
+    total = mo.block_reduce(x[mo.block_idx().x * 128 + tid], scratch)
+    if tid == 0:
+        mo.atomic_add(out, 0, total)
+
+
+total = np.zeros(1, np.float32)
+print(mo.check(sums_right)[4, 128](total, np.ones(512, np.float32)).head, total)
+
+# %% [markdown]
 # [The checker's page](../checker.md) has each class of defect, with a kernel that has it and the line that mends it.
 #
 # ## In your own tests
@@ -132,10 +182,13 @@ print(mo.check(shifted)[1, 256](np.arange(256, dtype=np.float32)).details()[0])
 #
 # * Between a write and a read by another thread there must be a barrier. Between that read and the next write, too.
 # * `mo.check(kernel)[grid, threads](...)` returns a report; `report.ok` is true if nothing was found.
+# * A barrier is for all threads of a block. Blocks have none; they have atomics.
 # * Codes name the classes: C1 and C2 are races in shared memory, B6 reads what nobody wrote.
 #
 # **Try:** mend `rounds` once with a barrier and once with two buffers, `staged = mo.shared_array(mo.float32, (256,
 # 2))`. Count barriers.
+#
+# [Puzzles 15 to 18](../puzzles.md) go with this chapter: `moye puzzles start 15`.
 
 # %%
 @mo.kernel

@@ -123,6 +123,11 @@ def step_3(A, B, C, run):
     return run(tiled)[(A.shape[0] // 32, B.shape[0] // 32), 1024](A, tile, copy, B, tile, copy, C, mma)
 
 # %% [markdown]
+# What is new in the kernel: `partition_A`, `partition_B` and `partition_C` give a thread the rows of A, the rows of B
+# and the elements of C that it multiplies, as `partition_S` did for copies. `make_fragment_C` makes registers of that
+# shape: the sums. `mo.gemm(mma_C, tCsA, tCsB, tCrC)` adds the products to them. In the comments, `MMA` is one
+# instruction, here one multiply-add.
+#
 # Global memory is asked for a sixteenth of what it was. But each multiply-add still reads two numbers, from shared
 # memory now. A multiprocessor can start four multiply-adds for one request to shared memory, so shared memory is what
 # it waits for.
@@ -155,7 +160,11 @@ def step_5(A, B, C, run):
     return run(tiled)[(A.shape[0] // 128, B.shape[0] // 128), 256](A, tile, copy, B, tile, copy, C, mma)
 
 # %% [markdown]
-# This is the largest step. The accumulators take 64 registers of each thread, and that is why no larger tile is used.
+# By hand, `mo.fragment((8, 8), mo.float32)` makes such registers, and `mo.make_fragment_like(t)` those for a tensor
+# `t`; two loops of `mo.static_range(8)` would be the products.
+#
+# This is the largest step. The sums take 64 registers of each thread, of 255 at most, so tiles cannot grow much
+# further.
 #
 # ## Step 6: copies of 16 bytes
 #
@@ -369,6 +378,9 @@ for name, (sectors, requests, wavefronts, overlap) in SHEET.items():
 # * The kernel is a few verbs. Steps 3 to 7 changed arguments alone.
 # * Count what a multiply-add costs: sectors first, then requests to shared memory, then what overlaps.
 #
-# **Try:** give step 7 a tile of 64 x 64 and `mo.make_layout((8, 8))` threads. What happens to the sectors, and why?
+# **Try:** give step 7 a tile of 64 x 64 and `mo.make_layout((8, 8))` threads. The tiled copy must have 64 threads then,
+# too; what does the report say if it has not? What happens to the sectors, and why?
+#
+# [Puzzles 19 to 23](../puzzles.md) go with this chapter: `moye puzzles start 19`.
 #
 # Next: [tensor cores](06_tensor_cores.md).

@@ -133,6 +133,8 @@ print(mo.mma.find(mo.int8, mo.int8, mo.int32))
 # * Shared memory for it is swizzled in units of 16 bytes.
 #
 # **Try:** draw `read_A`. Which addresses does thread 9 give, and which elements does it get? (They are not the same.)
+#
+# [Puzzles 24 to 26](../puzzles.md) go with this chapter: `moye puzzles start 24`.
 
 # %%
 picture = mo.draw(read_A, max_cells=256)

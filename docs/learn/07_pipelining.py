@@ -75,18 +75,22 @@ report = run(async_kernel, padded, one, square)
 
 # %% [markdown]
 # A thread's wait covers its own copies. The barrier after it covers everybody's. Both are needed, in this order. The
-# first version of the manual's page has no barrier there. On a GPU it may well give the right result. Here is what the
-# checker says about it:
+# first kernel of the manual's page waits, and has no barrier before the products ([it is
+# here](../../examples/broken/d3_missing_barrier.py)). On a GPU that may well give the right result. This is the same
+# fault in small:
 
 # %%
-import runpy
-from pathlib import Path
+@mo.kernel
+def rotated(out, x):
+    tid = mo.thread_idx().x
+    staged = mo.shared_array(mo.float32, 128)
+    mo.copyto(CP_ASYNC, mo.tile(staged, (1,), (tid,)), mo.tile(x, (1,), (tid,)))
+    mo.cp_async_wait()
+    out[tid] = staged[(tid + 1) % 128]
 
-broken = runpy.run_path(str(Path(mo.__file__).parents[2] / "examples" / "broken" / "d3_missing_barrier.py"))
-C = np.full((M, N), np.nan, np.float32, order="F")
-found = mo.check(broken["matmul_kernel"])[(1, 1), 256](A, padded, one, B, padded, one, C, square).findings[0]
-print(found.code, found.title)
-print(found.message)
+
+CP_ASYNC = mo.CpAsync(mo.float32, cache="always")
+print(mo.check(rotated)[1, 128](np.zeros(128, np.float32), np.ones(128, np.float32)).findings[0])
 
 # %% [markdown]
 # ## Vectorized copy
@@ -98,6 +102,7 @@ print(found.message)
 # %%
 pair = mo.CopyAtom(mo.CpAsync(mo.float64, cache="always"), mo.float32)
 two = mo.make_tiled_copy(pair, mo.make_layout((32, 8)), mo.make_layout((2, 1)))
+C = np.zeros_like(expected, np.float32)
 print(mo.check(async_kernel)[(1, 1), 256](A, padded, two, B, padded, two, C, square).findings[0])
 
 # %% [markdown]
@@ -250,6 +255,10 @@ report.timeline()
 # A stage that is not switched, a wait that is too weak, a copy into a stage that is still being read: these are D2, D4
 # and V1 of [the checker](../checker.md). Each has an example that is made of this kernel.
 #
+# With three stages and more, a thread has several tiles under way, and must not wait for all of them.
+# `mo.cp_async_commit()` ends a *group* of copies, and `mo.cp_async_wait(1)` waits until at most one group is left, the
+# newest.
+#
 # `mo.Pipeline(stages)` keeps the indices and the waits for you, as in step 9 of [the SGEMM](05_sgemm.md).
 #
 # ## What you have now
@@ -260,5 +269,7 @@ report.timeline()
 #
 # **Try:** take `mo.cp_async_wait()` out of the double-buffered kernel. Which code is it? Then take out
 # `mo.sync_threads()` alone.
+#
+# [Puzzles 27 to 29](../puzzles.md) go with this chapter: `moye puzzles start 27`.
 #
 # Next: copies of whole tiles by one thread: [TMA and mbarriers](08_tma.md).

@@ -158,5 +158,7 @@ except mo.MoyeError as error:
 #
 # **Try:** give `row_sums` four stages. Then replace `k // STAGES % 2` by `0` and read the report.
 #
+# [Puzzles 30 to 32](../puzzles.md) go with this chapter: `moye puzzles start 30`.
+#
 # [Tensor memory copies](../kernel-language.md#tensor-memory-copies-tma) has the rest: reductions, multicast, im2col,
 # runs of bytes. Next: [wgmma and warp roles](09_wgmma.md).

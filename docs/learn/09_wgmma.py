@@ -170,7 +170,10 @@ report.timeline()
 # * `wgmma`: arrive, multiply, commit, wait. Operands lie in shared memory, in a layout of `mo.smem_layout_atom`.
 # * A producer warp and consumer warpgroups, which meet at a full and an empty barrier of each stage.
 #
-# **Try:** release `state` in place of `before`. Which code does the checker report, and why is it right?
+# **Try:** release `state` in place of `before`, from the first step on (`if tid % 128 == 0`). Which code does the
+# checker report, and why is it right?
+#
+# [Puzzles 33 to 34](../puzzles.md) go with this chapter: `moye puzzles start 33`.
 #
 # `moye.kernels.gemm_sm90` is this kernel with persistent blocks, stores by TMA, and epilogues. Next: [attention in
 # steps](10_attention.md).

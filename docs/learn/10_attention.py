@@ -207,4 +207,6 @@ sheet("tensor cores", report, O)
 # **Try:** add a causal mask to step 3. Which tiles can a block skip? Use `thr_mma.partition_C(mo.identity_tensor((64,
 # 64)))` to know which element each accumulator is.
 #
+# [Puzzles 35 to 37](../puzzles.md) go with this chapter: `moye puzzles start 35`.
+#
 # Next: [clusters](11_clusters.md).

@@ -107,4 +107,6 @@ print(mo.check(wrong_barrier).launch(y, x, grid=BLOCKS, block=32, cluster=BLOCKS
 # **Try:** let each block fold only the part of its left neighbour, in three rounds (a ring). How many barriers does it
 # take?
 #
+# [Puzzles 38 to 39](../puzzles.md) go with this chapter: `moye puzzles start 38`.
+#
 # Next: [kernels in PyTorch](12_pytorch.md).

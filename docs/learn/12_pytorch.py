@@ -117,6 +117,8 @@ except mo.MoyeError as error:
 # **Try:** make the softmax of rows of [the guide for users of Triton](../guides/from-triton.md) an operator with a
 # gradient.
 #
+# [Puzzle 40](../puzzles.md) goes with this chapter: `moye puzzles start 40`.
+#
 # [Operators of PyTorch](../pytorch.md) has the rest: in-place operators, mixed precision, CUDA graphs, and what is
 # refused.
 #

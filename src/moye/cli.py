@@ -37,8 +37,8 @@ def main(args: Sequence[str] | None = None) -> None:
     app = typer.Typer(help="moye: layouts, kernels, and a checking simulator.", no_args_is_help=True,
                       add_completion=False, pretty_exceptions_enable=False)
     cache = typer.Typer(help="The disk cache of compiled kernels.", no_args_is_help=True)
-    for group, name, command in ((app, "version", version), (app, "env", environment), (app, "draw", _draw(typer)),
-                                 (cache, "ls", cache_ls), (cache, "clear", cache_clear)):
+    for group, name, command in ((app, "version", version), (app, "env", environment), (app, "explain", explain),
+                                 (app, "draw", _draw(typer)), (cache, "ls", cache_ls), (cache, "clear", cache_clear)):
         group.command(name=name)(command)
     app.add_typer(cache, name="cache")
 
@@ -92,6 +92,13 @@ def environment() -> None:
         value = variable.raw() or "(unset)"
         mark = "" if value in ("(unset)", variable.default) else "  <- set"
         print(f"{variable.name}={value}{mark}\n    {variable.help} [{variable.type}]")
+
+
+def explain(code: str) -> None:
+    """What a code of a finding or an error means, such as D3: when it is found, and what mends it."""
+    from moye.sim.findings.codes import explanation
+
+    print(explanation(code))
 
 
 def _draw(typer: Any) -> Callable[..., None]:

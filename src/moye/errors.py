@@ -85,7 +85,8 @@ class MoyeError(Exception):
     """Base of every error that moye raises on purpose.
 
     ``message`` is one sentence with both values; ``locs`` the program points; ``hint`` what to do, or None.
-    ``code`` is the class of the checker's catalogue that the error belongs to (``A5``), None for all others.
+    ``code`` is the class of the checker's catalogue that the error belongs to (``A5``), None for all others; a
+    traceback then ends with the command that tells more of it.
     """
 
     def __init__(self, message: str, *, hint: str | None = None, locs: Iterable[Loc] = (),
@@ -95,6 +96,8 @@ class MoyeError(Exception):
         self.code = code
         self.locs: list[Loc] = [loc for loc in locs if loc.frames]
         super().__init__(message)
+        if code:
+            self.add_note(f"moye explain {code} tells more")
 
     def at(self, loc: Loc) -> MoyeError:
         """Attach a program point, unless one is already there; returns self."""

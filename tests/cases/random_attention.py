@@ -54,6 +54,7 @@ class Case:
     peak: float = 1.0
     arch: str = "sm_90a"
     blocks: int = 132
+    deterministic: bool = False
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
@@ -93,7 +94,8 @@ def draw(rng: random.Random, *, most: int, archs: tuple[str, ...] = ("sm_90a",),
                 bias=rng.choice(("", "", "f32", "bf16")) if modified else "",
                 alibi=rng.choice((0, 0, 1, 2)) if modified else 0, sinks=rng.random() < 0.2,
                 score=modified and rng.random() < 0.25, lse=rng.random() < 0.8, peak=rng.choice((1.0, 1.0, 1.0, 8.0)),
-                arch=rng.choice(archs), blocks=rng.choice((132, 132, 3, 1)))
+                arch=rng.choice(archs), blocks=rng.choice((132, 132, 3, 1)),
+                deterministic=rng.random() < 0.3)
 
 
 def _length(rng: random.Random, most: int) -> int:
@@ -184,7 +186,8 @@ def _backward(case: Case, library: Any, arrays: dict[str, _Array], found: dict[s
     before = {name: library.copy(arrays[name].memory) for name in ("dq", "dk", "dv")}
     given = {name: arrays[name].x for name in ("bias", "alibi") if name in arrays}
     attention_backward(*(arrays[name].x for name in ("dq", "dk", "dv", "dout", "q", "k", "v", "out", "lse")),
-                       causal=case.causal, window=case.window, scale=case.scale, softcap=case.softcap, **given)
+                       causal=case.causal, window=case.window, scale=case.scale, softcap=case.softcap,
+                       deterministic=case.deterministic, **given)
     dout, out = _wide(library, arrays["dout"].x), _wide(library, arrays["out"].x)
     dp, size = f.einsum("bqhd,bkhd->bhqk", dout, v), f.einsum("bqhd,bkhd->bhqk", abs(dout), abs(v))
     taken = f.moveaxis((out * dout).sum(-1), 1, 2)[..., None]

@@ -27,6 +27,7 @@ def test_against_float64(interleaved, dtype):
     sizes = ((2, 1000, 8, 128, 64), (1, 33, 3, 80, 40), (3, 17, 5, 64, 16), (2, 9, 2, 15, 7))
     for batch, seq, heads, dim, half in sizes:
         angles = torch.outer(torch.arange(2048.0), 10000.0 ** (-torch.arange(half) / half)).cuda()
+        angles = angles.to(torch.float64 if dtype == torch.float64 else torch.float32)
         cos, sin = angles.cos(), angles.sin()
         x = torch.randn(batch, heads, seq, dim, device="cuda").to(dtype).transpose(1, 2)
         ids = torch.randint(0, 2048, (batch, seq), device="cuda")

@@ -40,6 +40,19 @@ def test_losses_and_gradients(kind, tokens, hidden, columns, chunk, bound):
     assert exact.largest_error(dW, dlogits.T @ exactly[0]) < bound
 
 
+def test_calls_that_are_repeated():
+    """Products and rows of several chunks, of other numbers each time."""
+    for turn in range(4):
+        x, W, labels = problem("f32", 20, 24, 70)
+        x += turn
+        want = exact.cross_entropy(x @ W.T.astype(np.float64), labels)
+        loss, dx, dW = np.zeros(1, np.float32), np.full_like(x, np.nan), np.full_like(W, np.nan)
+        linear_cross_entropy(loss, x, W, labels, dx=dx, dW=dW, chunk=7)
+        assert exact.largest_error(loss[0], want[0]) < 1e-6
+        assert exact.largest_error(dW, want[2].T @ x.astype(np.float64)) < 1e-5
+    linear_cross_entropy.plan(loss, x, W, labels, dx=dx, dW=dW, chunk=7)
+
+
 def test_losses_of_each_token_and_one_gradient():
     x, W, labels = problem("f32", 9, 24, 70)
     want, _, dlogits = exact.cross_entropy(x @ W.T.astype(np.float64), labels, reduction="none",
@@ -69,7 +82,7 @@ def test_sums_without_logits(kind, tokens, columns, hidden, smoothing):
     x, W, labels = problem(kind, tokens, hidden, columns)
     want = exact.cross_entropy(x.astype(np.float64) @ W.astype(np.float64).T, labels, reduction="none",
                                label_smoothing=smoothing, z_loss=1e-3)
-    loss, lse = (np.full(tokens, np.nan, np.float32) for _ in range(2))
+    loss, lse = np.full(tokens, np.nan, np.float64), np.full(tokens, np.nan, np.float32)
     with mo.checking() as reports:
         launch_sums(loss, lse, x, W, labels, None, -100, smoothing, 1e-3)
     assert len(reports) == 2 and all(report.ok for report in reports), reports

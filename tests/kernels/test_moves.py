@@ -62,7 +62,7 @@ def test_tiles_meet_no_bank_conflict():
 
 def test_stores_of_odd_rows_lie_side_by_side():
     """Rows of 255 elements begin anywhere: 32 threads store 32 neighbours, in as few sectors as that takes."""
-    for dtype, most in ((ml_dtypes.bfloat16, 3), (np.float32, 5)):
+    for dtype, most in ((np.uint8, 2), (ml_dtypes.bfloat16, 3), (np.float32, 5)):
         x = random_bits(np.random.default_rng(6), (255, 256), dtype)
         report, = check(np.zeros((256, 255), dtype), x)
         stores = [line for line in report.counters()["lines"] if line["instruction"].startswith("st.global")]

@@ -116,6 +116,18 @@ def test_the_same_bits_again():
     assert losses[0].tobytes() == losses[1].tobytes()
 
 
+def test_calls_that_are_repeated():
+    """The third call and later ones make the launches of the second, also those on scratch memory and its views."""
+    for columns in (40, 40, 40, 40, 41, 41, 41):
+        x, labels, _ = problem(5, columns)
+        x, labels = x * np.float32(np.random.default_rng().random()), (labels * 7) % columns
+        loss, dx = np.full(1, np.nan, np.float32), np.full_like(x, np.nan)
+        cross_entropy(loss, x.reshape(5, 1, columns), labels.reshape(5, 1), dlogits=dx.reshape(5, 1, columns))
+        want = exact.cross_entropy(x, labels)
+        assert exact.largest_error(loss[0], want[0]) < 1e-6 and exact.largest_error(dx, want[2]) < 1e-6
+    cross_entropy.plan(loss, x, labels, dlogits=dx)
+
+
 x8, i4, one = np.zeros((4, 8), np.float32), np.zeros(4, np.int64), np.zeros((), np.float32)
 
 

@@ -10,6 +10,8 @@ import moye as mo
 from cases.row_arrays import DTYPES, Layouts, drawn_shape
 from moye.kernels import layer_norm, rms_norm
 from moye.kernels.rows import RowPlan
+from moye.kernels.rows.arrays import Rows
+from moye.kernels.rows.norm_kernels import norm_kernel
 
 bf16 = ml_dtypes.bfloat16
 BOUND = {np.dtype(np.float64): 1e-14, np.dtype(np.float32): 1e-6, np.dtype(np.float16): 1e-3, np.dtype(bf16): 8e-3}
@@ -101,6 +103,20 @@ def test_plans(kind, centred, monkeypatch):
     rng = np.random.default_rng(columns)
     both(normal(rng, (19, columns), np.float32), normal(rng, columns, np.float32), None,
          normal(rng, (19, columns), np.float32), centred=centred, plan=plan)
+
+
+@pytest.mark.parametrize("columns, dtype, wide, single", [
+    (8192, mo.bfloat16, (8, 4), 0), (4096, mo.float32, (8, 4), 0), (4097, mo.bfloat16, (4, 4), 21),
+    (131072, mo.bfloat16, (8, 4), 0)])
+def test_compiled(columns, dtype, wide, single):
+    """Loads of x and the weights and stores are 16 bytes wide but for edges; no local memory, 64 registers."""
+    x, weight = mo.TensorLike(dtype, (16384, columns), (columns, 1)), mo.TensorLike(dtype, (columns,))
+    plan = Rows("rms_norm", x).plan()
+    program = norm_kernel.compile(x, x, weight, None, None, None, None, None, None, 1e-6, 0.0, plan, False, False,
+                                  block=plan.threads, cluster=plan.cluster, arch="sm_90a")
+    assert program.spills == 0 and program.registers <= 64 and "LDL" not in program.sass
+    assert (program.sass.count("LDG.E.128"), program.sass.count("STG.E.128")) == wide
+    assert program.sass.count("LDG.E.U16") + program.sass.count("STG.E.U16") == single
 
 
 def drawn(seed):

@@ -10,6 +10,8 @@ import moye as mo
 from cases.row_arrays import DTYPES, Layouts, drawn_shape
 from moye.kernels import layer_norm_backward, rms_norm_backward
 from moye.kernels.rows import RowPlan
+from moye.kernels.rows.arrays import Rows
+from moye.kernels.rows.norm_backward import norm_backward_kernel
 
 bf16 = ml_dtypes.bfloat16
 BOUND = {np.dtype(np.float64): 1e-13, np.dtype(np.float32): 2e-6, np.dtype(np.float16): 2e-3, np.dtype(bf16): 1e-2}
@@ -60,7 +62,7 @@ def test_lengths(dtype, columns, centred):
 
 SHIFTED = {"edges": 6, "shifted": True}
 PLANS = {"a cluster": (RowPlan(4, 64, cluster=2, rounds=2, **SHIFTED), (19, 777)),
-         "two at once": (RowPlan(4, 32, rounds=2, at_once=2, full=2), (33, 256)),
+         "a warp": (RowPlan(4, 32, rounds=2, full=2), (33, 256)),
          "side by side": (RowPlan(4, 4, rows=8, rounds=3, **SHIFTED), (100, 45)),
          "streamed": (RowPlan(4, 64, cluster=2, rounds=2, streamed=True, **SHIFTED), (70, 777))}
 
@@ -74,6 +76,19 @@ def test_plans(kind, centred, monkeypatch):
     found, again = (backward(np.random.default_rng(1), Layouts(shape), np.float32, centred=centred, plan=plan, kind="C")
                     for _ in range(2))
     assert all(np.array_equal(x, y) for x, y in zip(found, again, strict=True))
+
+
+@pytest.mark.parametrize("columns", [1024, 4096, 8192, 65536])
+def test_compiled(columns):
+    """Four loads and a store of 16 bytes a vector, two of them ahead; no local memory in 128 registers."""
+    x, weight = mo.TensorLike(mo.bfloat16, (16384, columns), (columns, 1)), mo.TensorLike(mo.bfloat16, (columns,))
+    rstd, plan = mo.TensorLike(mo.float32, (16384,)), Rows("", x).plan(held=2, sums=True)
+    partial = mo.TensorLike(mo.float32, (columns, 132, 1))
+    program = norm_backward_kernel.compile(x, x, x, weight, rstd, None, None, partial, 0.0, plan, (True, False),
+                                           block=plan.threads, cluster=plan.cluster, arch="sm_90a")
+    assert program.spills == 0 and program.registers <= 128 and "LDL" not in program.sass
+    assert program.sass.count("LDG.E.128") == 5 * plan.rounds          # x and dout, first and ahead; the weights
+    assert program.sass.count("STG.E.128") == 3 * plan.rounds          # dx; the sums, two a vector
 
 
 def drawn(seed):

@@ -11,9 +11,9 @@ from moye.kernels.rows.plan import widest
 
 @pytest.mark.parametrize("rows, columns, bits, lanes, side, rounds, cluster, at_once", [
     (16384, 64, 16, 8, 16, 1, 1, 1), (16384, 1024, 16, 32, 4, 4, 1, 1), (16384, 4096, 16, 256, 1, 2, 1, 2),
-    (16384, 8192, 16, 256, 1, 4, 1, 1), (16384, 4096, 32, 256, 1, 4, 1, 1), (16384, 32768, 16, 1024, 1, 4, 1, 1),
-    (1024, 131072, 16, 1024, 1, 4, 4, 1), (128, 262144, 32, 1024, 1, 8, 8, 1), (1, 8192, 16, 1024, 1, 1, 1, 1),
-    (1, 65536, 16, 1024, 1, 2, 4, 1)])
+    (16384, 8192, 16, 256, 1, 4, 1, 1), (16384, 4096, 32, 256, 1, 4, 1, 1), (16384, 32768, 16, 512, 1, 4, 2, 1),
+    (1024, 131072, 16, 512, 1, 4, 8, 1), (128, 262144, 32, 1024, 1, 8, 8, 1), (1, 8192, 16, 1024, 1, 1, 1, 1),
+    (1, 65536, 16, 1024, 1, 1, 8, 1), (64, 65536, 16, 1024, 1, 2, 4, 1)])
 def test_the_rule(rows, columns, bits, lanes, side, rounds, cluster, at_once):
     plan = row_plan(Shape(rows, columns, bits))
     assert (plan.lanes, plan.rows, plan.rounds, plan.cluster, plan.at_once) == (lanes, side, rounds, cluster, at_once)
@@ -26,6 +26,14 @@ def test_what_no_registers_hold_is_streamed(columns, clusters, streamed):
     assert row_plan(Shape(64, columns, 32), clusters=clusters).streamed is streamed
 
 
+def test_sums_over_rows_take_128_registers():
+    for columns, lanes, rounds, cluster in ((4096, 256, 2, 1), (8192, 512, 2, 1), (65536, 512, 2, 8)):
+        plan = row_plan(Shape(16384, columns, 16, held=2, sums=True))
+        assert (plan.lanes, plan.rounds, plan.cluster, plan.at_once) == (lanes, rounds, cluster, 1)
+        assert plan.resident * plan.threads <= 512
+    assert row_plan(Shape(16384, 65544, 16, held=2, sums=True)).streamed
+
+
 def test_every_element_has_a_thread():
     """Drawn shapes: the vectors of all rounds and the edges cover a row of any alignment, and blocks are legal."""
     rng = np.random.default_rng(0)
@@ -34,7 +42,8 @@ def test_every_element_has_a_thread():
         width = int(2 ** rng.integers(0, 8 - int(np.log2(bits)) + 1))
         columns, shifted = int(2 ** rng.uniform(0, 20)), bool(rng.integers(2) and width > 1)
         masked = bool(rng.integers(2)) and not shifted
-        shape = Shape(int(2 ** rng.uniform(0, 16)), columns, bits, width, shifted, masked, int(rng.integers(1, 4)))
+        shape = Shape(int(2 ** rng.uniform(0, 16)), columns, bits, width, shifted, masked, int(rng.integers(1, 4)),
+                      bool(rng.integers(2)))
         plan = row_plan(shape, clusters=bool(rng.integers(2)))
         assert plan.threads <= 1024 and plan.threads % 32 == 0 and plan.cluster in (1, 2, 4, 8)
         assert plan.rows == 1 or plan.lanes in (1, 2, 4, 8, 16, 32)

@@ -5,6 +5,7 @@ In: arrays of any library that moye takes.  Out: results written into the output
     from moye.kernels import gemm; gemm(A, B, C)      # C = A @ B.T
 """
 
+from moye.kernels.attention.decode.host import paged_attention
 from moye.kernels.attention.dispatch import attention, attention_backward
 from moye.kernels.attention.sequences import attention_varlen, attention_varlen_backward
 from moye.kernels.embedding import embedding, embedding_backward
@@ -35,6 +36,7 @@ __all__ = [
     "attention_varlen_backward", "cross_entropy", "cross_entropy_backward", "cumsum", "embedding",
     "embedding_backward", "geglu", "geglu_backward", "gemm", "gemm_simt", "gemm_sm80", "gemm_sm90",
     "grouped_gemm_sm90", "layer_norm", "layer_norm_backward", "linear_cross_entropy", "log_softmax",
-    "log_softmax_backward", "packed", "permute", "reduce", "rms_norm", "rms_norm_backward", "rope", "softmax",
-    "softmax_backward", "swiglu", "swiglu_backward", "top_k", "transpose", "tuned_gemm_simt", "tuned_gemm_sm90",
+    "log_softmax_backward", "packed", "paged_attention", "permute", "reduce", "rms_norm", "rms_norm_backward", "rope",
+    "softmax", "softmax_backward", "swiglu", "swiglu_backward", "top_k", "transpose", "tuned_gemm_simt",
+    "tuned_gemm_sm90",
 ]

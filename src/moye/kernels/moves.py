@@ -87,9 +87,10 @@ def tile_kernel(out, x, plan: mo.Constexpr):
         mo.copyto(sV[0, :, mine * v + i, other], in_registers(square[i]))
     mo.sync_threads()
     u = plan.unit
-    units, step = along * v // u, plan.threads * u // (along * v)       # of a row of the tile, rows at once
-    for i in mo.range(across * v // step, unroll=mo.min(16, across * v // step)):
-        row, unit = i * step + tid // units, tid % units
+    units = along * v // u                                              # of a row of the tile
+    rounds = across * v * units // plan.threads
+    for i in mo.range(rounds, unroll=mo.min(16, rounds)):
+        row, unit = (i * plan.threads + tid) // units, (i * plan.threads + tid) % units
         a, b = bA * across * v + row, bB * units + unit
         inside = masked(plan.whole[1], columns, (1, u, *ones), (a, b, *batch), b * u, B) & (a < A)
         held = mo.fragment((1, u, *ones), gX.dtype)                     # (1, u, ...)
@@ -106,6 +107,8 @@ def permute(out: Any, x: Any, axes: Sequence[int] | None = None) -> None:
     Elements of 1, 2, 4 or 8 bytes, of any dtype, any strides; x may repeat elements (stride 0).  ``out`` must not share
     memory with x.  ArgumentError if dtypes, shapes or devices do not match.
     """
+    if axes is not None and not isinstance(axes, list | tuple):
+        raise mo.ArgumentError(f"permute: axes={axes!r} is no list of axes")
     _permute("permute", out, x, *(() if axes is None else axes))
 
 

@@ -227,14 +227,16 @@ def reduce(out: Any, x: Any, kind: str = "sum", *, axis: int | Sequence[int] | N
     argmin take one axis or all (the index then counts in C order), write int32 or int64, and of equals take the lowest
     index.  Over no elements, sums and norms are 0, mean is NaN, logsumexp is -inf; the others are refused.
     """
+    if not isinstance(kind, str) or kind not in FOLDS:
+        raise mo.ArgumentError(f"reduce: kind {kind!r} is none of {', '.join(FOLDS)}")
+    if axis is not None and not isinstance(axis, int | list | tuple):
+        raise mo.ArgumentError(f"reduce: axis={axis!r} is neither an axis nor a list of axes")
     _reduce(out, x, kind, *(() if axis is None else (axis,) if isinstance(axis, int) else axis))
 
 
 @mo.replayed
 def _reduce(out: Any, x: Any, kind: str, *given: int) -> None:
-    fold = FOLDS.get(kind)
-    if fold is None:
-        raise mo.ArgumentError(f"reduce: kind {kind!r} is none of {', '.join(FOLDS)}")
+    fold = FOLDS[kind]
     a = views.described("reduce", "x", x)
     o = views.described("reduce", "out", out, (mo.int32, mo.int64) if fold.indexed else views.FLOATS)
     rank = len(a.shape)

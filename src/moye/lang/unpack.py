@@ -17,7 +17,7 @@ from functools import cache
 from typing import Any
 
 from moye import dtypes as dt
-from moye.dtypes import DType
+from moye.dtypes import DType, require_dtype
 from moye.errors import DTypeError, TensorError, TraceError
 from moye.ir.inline import Snippet
 from moye.lang import bits
@@ -75,6 +75,8 @@ def unpack(words: Any, dtype: DType, to: DType = dt.float16, *, scale: Any = Non
 
 
 def _check(dtype: DType, to: DType, zero: Any) -> None:
+    for each in (dtype, to):
+        require_dtype("unpack", each)
     if to not in (dt.float16, dt.bfloat16):
         raise DTypeError(f"unpack to {to}: it makes float16 and bfloat16", locs=(locate(),))
     if dtype not in (dt.int4, dt.uint4, dt.float4_e2m1fn, dt.float6_e2m3fn, dt.float6_e3m2fn):

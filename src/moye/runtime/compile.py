@@ -18,6 +18,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields, replace
+from operator import index
 from typing import TYPE_CHECKING, Any
 
 from moye import env, hardware
@@ -52,6 +53,7 @@ from moye.passes.wgmma_registers import settle
 from moye.runtime.arguments import Call
 from moye.runtime.arrays import ArrayInfo, describe
 from moye.runtime.guards import Check, compile_guards, leaves_32_bits
+from moye.runtime.shown import program_html
 
 if TYPE_CHECKING:
     from moye.cuda.compiler.nvrtc import Compiled
@@ -102,6 +104,9 @@ class Program:
         with suppress(MoyeError):                       # where ptxas would have to be asked again, and cannot be
             told += [f"{self.registers} registers", f"{self.spills} bytes spilled" if self.spills else ""]
         return f"{', '.join(filter(None, [*told, f'{self.smem} bytes of shared memory']))}>"
+
+    def _repr_html_(self) -> str:
+        return program_html(self.printed.name, self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Everything except the trace and what is loaded on devices, because these belong to their process."""
@@ -228,9 +233,13 @@ def _uncollected() -> Iterator[None]:
 
 
 @deeply
-@_uncollected()
 def specialise(function: types.FunctionType, call: Call, block: Dim3, cluster: Dim3 = (1, 1, 1)) -> Specialised:
     """Trace, clean and verify a kernel for these specs."""
+    with _uncollected():
+        return _specialise(function, call, block, cluster)
+
+
+def _specialise(function: types.FunctionType, call: Call, block: Dim3, cluster: Dim3) -> Specialised:
     show = env.show()
     if "ast" in show:
         print(rewritten_source(function), file=sys.stderr)
@@ -310,7 +319,11 @@ def resident_clusters(array: Any, size: int) -> int:
 
     A persistent grid of clusters has so many of them.  The device is asked; of host memory, what an H200 answered.
     """
-    if not hasattr(size, "__index__") or not 1 <= size <= _MOST_BLOCKS:
+    try:
+        count = index(size)
+    except TypeError:
+        count = 0
+    if not 1 <= count <= _MOST_BLOCKS:
         raise ArgumentError(f"resident_clusters: a cluster has 1 to {_MOST_BLOCKS} blocks, not {size!r}")
     info = array if isinstance(array, ArrayInfo) else describe(array)
     if size <= 2 or info is None or info.device is None:

@@ -90,6 +90,11 @@ def export(path: str | Path, *exports: Export) -> Exported:
     ``path`` is a folder, in which the files are called as the first function, or a file such as ``build/kernels.c``.
     ArgumentError and UnsupportedError say what cannot be exported.
     """
+    if not isinstance(path, str | Path):
+        raise ArgumentError(f"export writes to a folder or a file, not to {path!r}")
+    for each in exports:
+        if not isinstance(each, Export):
+            raise ArgumentError(f"export writes what mo.Export describes, not a {type(each).__name__}")
     names = [each.function for each in exports]
     if not exports or len(set(names)) < len(names):
         raise ArgumentError(f"export writes functions of different names, not {', '.join(names) or 'none'}",

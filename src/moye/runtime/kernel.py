@@ -55,6 +55,7 @@ from moye.runtime.launch import (
 )
 from moye.runtime.prepare import Prepared
 from moye.runtime.respecialised import Shape
+from moye.runtime.shown import kernel_html
 
 Extents = int | Sequence[int]
 _MOST_LAUNCHERS = 1024
@@ -103,6 +104,9 @@ class Kernel:
 
     def __repr__(self) -> str:
         return f"<mo.kernel {self.function.__qualname__}{self.signature.signature}>"
+
+    def _repr_html_(self) -> str:
+        return kernel_html(self.function, self.signature.signature, len(self._specialised))
 
     def __getitem__(self, config: Any) -> Callable[..., None]:
         try:

@@ -14,7 +14,7 @@ from typing import Any
 import moye as mo
 from moye.kernels.attention.parts.arguments import Problem, Window, agree, beside, described, like_q, problem_of
 from moye.kernels.attention.sm80.host import launch_gradients, launch_sm80
-from moye.kernels.attention.sm90.host import launch_sm90, suits
+from moye.kernels.attention.sm90.host import launch_gradients_sm90, launch_sm90, suits, suits_gradients
 
 
 @mo.replayed
@@ -48,12 +48,14 @@ def attention(out: Any, q: Any, k: Any, v: Any, *, causal: bool = False, window:
 @mo.replayed
 def attention_backward(dq: Any, dk: Any, dv: Any, dout: Any, q: Any, k: Any, v: Any, out: Any, lse: Any, *,
                        causal: bool = False, window: Window = (None, None), scale: float | None = None,
-                       softcap: float = 0.0, bias: Any = None, alibi: Any = None) -> tuple[Any, Any, Any]:
+                       softcap: float = 0.0, bias: Any = None, alibi: Any = None,
+                       deterministic: bool = False) -> tuple[Any, Any, Any]:
     """The gradients of ``attention`` by q, k and v for ``dout``, that of its result; in place; returns (dq, dk, dv).
 
     All arrays but ``lse`` are of one dtype; ``dout`` is like ``out``, and dq, dk and dv are like q, k and v.  ``out``
-    and ``lse`` are what ``attention`` gave, and options are as there.  Every sum has one order, so each run gives the
-    same bits.  ArgumentError for other arguments.
+    and ``lse`` are what ``attention`` gave, and options are as there.  dk and dv have the same bits in each run,
+    and so has dq if ``deterministic``: up to 128 dimensions, blocks on sm_90a add to it in memory, in float32, and only
+    wait for each other if they have to.  ArgumentError for other arguments.
     """
     problem = problem_of(out, q, k, v, causal=causal, window=window, scale=scale, softcap=softcap, score=None)
     for name, x, like in (("dout", dout, out), ("dq", dq, q), ("dk", dk, k), ("dv", dv, v)):
@@ -63,7 +65,10 @@ def attention_backward(dq: Any, dk: Any, dv: Any, dout: Any, q: Any, k: Any, v: 
     _check_more(problem, q, bias, alibi, lse)
     if 0 not in (problem.batch, problem.heads):
         arrays = {"q": q, "k": k, "v": v, "out": out, "dout": dout, "lse": lse, "dq": dq, "dk": dk, "dv": dv}
-        launch_gradients(problem, arrays, bias=bias, slopes=alibi)
+        if suits_gradients(problem, arrays):
+            launch_gradients_sm90(problem, arrays, bias=bias, slopes=alibi, in_order=deterministic)
+        else:
+            launch_gradients(problem, arrays, bias=bias, slopes=alibi)
     return dq, dk, dv
 
 

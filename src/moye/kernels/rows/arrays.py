@@ -108,7 +108,7 @@ class Rows:
 
     def of_rows(self, name: str, x: Any, dtypes: Sequence[Any] = (mo.float32, mo.float64), *,
                 needed: bool = False) -> Any:
-        """An array of one number a row, of the shape of ``x`` but its last mode; None stays None, or is refused."""
+        """An array of one number a row, shaped as ``x`` without its last mode; None stays None, or is refused."""
         if x is None and not needed:
             return None
         return merged_column(x, self._checked(name, x, dtypes, self.info.shape[:-1]))
@@ -128,11 +128,11 @@ class Rows:
                                    f"{self.info.device}")
         return info
 
-    def plan(self, *, held: int = 1, block: int | None = None) -> RowPlan:
+    def plan(self, *, held: int = 1, sums: bool = False, block: int | None = None) -> RowPlan:
         """The plan for these rows: as wide as all arrays of their shape allow.
 
-        ``held``: so many arrays of rows at a time.  ``block``: so many columns belong together, by whole vectors that
-        the lanes of a warp share.
+        ``held``: so many arrays of rows at a time; ``sums``: and sums over rows for each column.  ``block``: so many
+        columns belong together, by whole vectors that the lanes of a warp share.
         """
         bits = self.info.dtype.bits
         width, shifted = self._width()
@@ -141,7 +141,7 @@ class Rows:
             width, shifted = max(128 // bits, (block or 0) // 32), False
         arch = mo.arch_of(self.x)
         clusters = arch is None or int(arch.removeprefix("sm_").rstrip("a")) >= 90
-        return row_plan(Shape(self.rows, self.columns, bits, width, shifted, masked, held),
+        return row_plan(Shape(self.rows, self.columns, bits, width, shifted, masked, held, sums),
                         multiprocessors=self.multiprocessors, clusters=clusters)
 
     def _width(self) -> tuple[int, bool]:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import moye as mo
 from moye.kernels.rows.arrays import FLOATS, Rows, described
 from moye.kernels.rows.entropy import THREADS, cross_entropy_backward_kernel, cross_entropy_kernel, total_kernel
+from moye.kernels.rows.plan import RowPlan
 from moye.kernels.rows.softmax import wider
 from moye.kernels.rows.views import dtype_of, launched, plan_of, repeated, separate, shape_of, viewed
 from moye.kernels.workspace import empty
@@ -36,7 +37,7 @@ class Options(NamedTuple):
 @mo.replayed
 def cross_entropy(loss: Any, logits: Any, labels: Any, *, lse: Any = None, dlogits: Any = None, dloss: Any = None,
                   weight: Any = None, reduction: str = "mean", ignore_index: int = IGNORED,
-                  label_smoothing: float = 0.0, z_loss: float = 0.0) -> Any:
+                  label_smoothing: float = 0.0, z_loss: float = 0.0, plan: RowPlan | None = None) -> Any:
     """loss = cross-entropy of softmax(logits) with labels, in place, and the gradient if asked for; returns loss.
 
     logits are (rows..., columns) of float16, bfloat16, float32 or float64 and any strides, labels (rows...) of int32 or
@@ -49,7 +50,8 @@ def cross_entropy(loss: Any, logits: Any, labels: Any, *, lse: Any = None, dlogi
     ``dlogits``, of the shape of logits and perhaps their memory, gets the gradient from the same read of each row,
     times ``dloss``, which is like loss (1 if left out).  Rows of labels that do not count have loss 0 and gradient 0.
     Sums are float32, float64 for float64, always in the same order.  A label that is none of the columns gives NaN, and
-    with MOYE_ASSERT=1, and in the simulator, an error.  ArgumentError for other arguments.
+    with MOYE_ASSERT=1, and in the simulator, an error.  ``plan`` takes the place of the rule's.  ArgumentError for
+    other arguments.
     """
     name, options = "cross_entropy", Options(ignore_index, label_smoothing, z_loss, reduction)
     given = _given(name, logits, labels, weight, options)
@@ -67,7 +69,7 @@ def cross_entropy(loss: Any, logits: Any, labels: Any, *, lse: Any = None, dlogi
     lse = for_rows(logits, wide, shape[:-1]) if lse is None else lse
     count = count_of(logits, labels, weight, shape[-1], options) if dlogits is not None else None
     dloss = repeated(name, "dloss", dloss, shape[:-1])
-    launch_rows(losses, lse, dlogits, dloss, logits, labels, weight, count, options)
+    launch_rows(losses, lse, dlogits, dloss, logits, labels, weight, count, options, plan)
     return total_of(loss, losses, labels, weight, shape[-1], options)
 
 
@@ -94,11 +96,12 @@ def cross_entropy_backward(dlogits: Any, dloss: Any, logits: Any, labels: Any, l
 
 
 def launch_rows(losses: Any, lse: Any, dlogits: Any, dloss: Any, logits: Any, labels: Any, weight: Any, count: Any,
-                options: Options) -> None:
+                options: Options, plan: RowPlan | None = None) -> None:
     """The kernel of rows on arrays that are right; all but logits, dlogits and weight have a number for each row."""
     given = Rows("cross_entropy", logits, "logits")
     gD, gL, gS = given.alike("dlogits", dlogits), given.of_rows("loss", losses, FLOATS), given.of_rows("lse", lse)
-    gI, gE, plan = given.of_rows("labels", labels, LABELS), given.of_rows("dloss", dloss, FLOATS), plan_of(given)
+    gI, gE = given.of_rows("labels", labels, LABELS), given.of_rows("dloss", dloss, FLOATS)
+    plan = plan or plan_of(given)
     cross_entropy_kernel.launch(gL, gS, gD, gE, given.matrix, gI, weight, count, options.ignored, options.smoothing,
                                 options.z, plan, options.smoothing != 0, **launched(plan, given.rows))
 

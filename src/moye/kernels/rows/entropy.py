@@ -80,15 +80,21 @@ def row_loss(target, top, logit, rest, mean, smooth, z):
 
 
 @mo.jit
-def put_gradient(p, rD, share, target, smooth, n, factor):
-    """A piece of (share - smooth / n - (1 - smooth at the label)) * factor; 0 if the row does not count."""
-    share[...] = share - smooth / n
+def least(of, upper, n):
+    """What all columns have less in the gradient, and what that of the label has."""
+    return upper * of.smooth / n, upper * (1 - of.smooth)
+
+
+@mo.jit
+def put_gradient(p, rD, share, target, less, own):
+    """A piece of the gradient: share - less, at the label ``own`` less, and 0 if the row does not count."""
+    share[...] = share - less
     at = target.column - first_column(p)
     if (at >= 0) & (at < p.width):
         for k in mo.static_range(p.width):
             if at == k:
-                share[k] = share[k] - (1 - smooth)
-    write(p, rD, mo.where(target.counts, share * factor, share.dtype(0)))
+                share[k] = share[k] - own
+    write(p, rD, mo.where(target.counts, share, share.dtype(0)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +116,7 @@ def cross_entropy_kernel(loss, lse, dlogits, dloss, logits, labels, weight, coun
     """Losses of rows, logarithms of their sums, and the gradient times dloss / count."""
     wide, gX, gI, gL, gS = wider(logits.dtype), as_rows(logits), *map(as_column, (labels, loss, lse))
     gD = None if dlogits is None else as_rows(dlogits)                  # (rows, n)
+    mo.min_blocks(plan.resident)
     room, where = scratch(plan, wide), place(plan, gX)
     of = Loss(weight, dloss, count, ignored, wide(smoothing), wide(z))
     for first in mo.range(where.first, where.rows, where.step):
@@ -134,10 +141,12 @@ def entropy_row(plan, where, rX, rD, target, of, upper, room, smoothed):
     top, total = exponentials(plan, where, held, fetch, factor, room)
     rest = mo.log(total)
     mean = mean_of(plan, where, held, fetch, rX.there, room, of.z.dtype) if smoothed else None
-    part = (1 + 2 * of.z * (top + rest)) / total
+    for r in held if smoothed else []:
+        mo.pin(r)                                       # converted again: kept as float32, rows of 16 bits would spill
+    part, (less, at_label) = upper * (1 + 2 * of.z * (top + rest)) / total, least(of, upper, where.columns)
 
     def put(p, r):
-        put_gradient(p, rD, shares(r, factor, top) * part, target, of.smooth, where.columns, upper)
+        put_gradient(p, rD, shares(r, factor, top) * part, target, less, at_label)
 
     if rD is not None:
         each(plan, where, held, fetch, put)
@@ -176,9 +185,10 @@ def backward_row(plan, where, rX, rD, target, of, upper, whole):
     def fetch(p):
         return read(p, rX, LOWEST)
 
+    part, (less, at_label) = upper * (1 + 2 * of.z * whole), least(of, upper, where.columns)
+
     def put(p, r):
-        share = shares(r, whole.dtype(LOG2E), whole) * (1 + 2 * of.z * whole)
-        put_gradient(p, rD, share, target, of.smooth, where.columns, upper)
+        put_gradient(p, rD, shares(r, whole.dtype(LOG2E), whole) * part, target, less, at_label)
 
     each(plan, where, [fetch(p) for p in where.pieces], fetch, put)
 

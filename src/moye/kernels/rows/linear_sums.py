@@ -136,7 +136,8 @@ def loss_of_parts_kernel(loss, lse, labels, weight, parts, n,
         if target.known:
             own = parts.own[row]
         rest, mean = mo.log(total), None if parts.plain is None else plain / n
-        loss[row], lse[row] = row_loss(target, top, own, rest, mean, smooth, z), top + rest
+        loss[row] = loss.dtype(row_loss(target, top, own, rest, mean, smooth, z))
+        lse[row] = lse.dtype(top + rest)
 
 
 # --- host ------------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ writes its own to a workspace, and a second kernel folds these.  Every order is 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import moye as mo
@@ -55,47 +56,55 @@ def zeros(piece, dtype):
     return found
 
 
+@mo.jit
+def ahead(plan, where, matrices, turn):
+    """The pieces of a row of some matrices (or None), with zeros where the row is not there."""
+    found, there = [], turn + where.slot < where.rows
+    for matrix in matrices:
+        if matrix is not None:
+            row = replace(parts.row(plan, where, matrix, mo.where(there, turn, where.first)), there=there)
+            found.append([parts.read(piece, row) for piece in where.pieces])
+    return found
+
+
 @mo.kernel
 def norm_backward_kernel(dx, dout, x, weight, rstd, mean, dsummed, partial, offset: mo.Constexpr, plan: mo.Constexpr,
                          wanted: mo.Constexpr):
-    """dx by rows; this block's sums of dout * x normed, and of dout, go to ``partial`` (columns, blocks, sums)."""
+    """dx by rows; this block's sums of dout * x normed, and of dout, go to ``partial`` (columns, blocks, sums).
+
+    The next row is on its way while one is folded.
+    """
     mo.min_blocks(plan.resident)
     gD, gG, gX = (parts.as_rows(t) for t in (dx, dout, x))                  # (rows, columns)
     gS = None if dsummed is None else parts.as_rows(dsummed)
     where, acc = parts.place(plan, gX), sums(x.dtype)
-    room = parts.scratch(plan, acc, 2 * plan.at_once)
+    room, count = parts.scratch(plan, acc, 2), len(where.pieces)
     kept = stays(plan, weight)
     gains = [affine(piece, weight, None)[0] for piece in where.pieces] if kept else []
     totals = [[zeros(piece, acc) for piece in where.pieces] if want else [] for want in wanted]
-    for first in mo.range(where.first, where.rows, where.step * plan.at_once):
-        turns, held, folded = [first + k * where.step for k in range(plan.at_once)], [], []
-        for turn in turns:
-            rX, rG = parts.row(plan, where, gX, turn), parts.row(plan, where, gG, turn)
-            held.append([(parts.read(piece, rX), parts.read(piece, rG)) for piece in where.pieces])
-        for turn, pairs in zip(turns, held, strict=True):
-            at = parts.row(plan, where, gX, turn)
-            scale, middle = number(rstd, where, at, turn), number(mean, where, at, turn)
-            along, across = acc(0), acc(0)
-            for i in mo.static_range(len(pairs)):
-                gain = gains[i] if kept else affine(where.pieces[i], weight, None)[0]
-                hat, _, weighted = terms(*pairs[i], scale, middle, gain, offset)
-                along, across = along + (hat * weighted).reduce("add"), across + weighted.reduce("add")
-            folded += [along, across] if mean is not None else [along]
-        folded = [total / where.columns for total in parts.fold(plan, folded, "add", room)]
-        for k in mo.static_range(plan.at_once):
-            rD, rS = parts.row(plan, where, gD, turns[k]), optional_row(plan, where, gS, turns[k])
-            scale, middle = number(rstd, where, rD, turns[k]), number(mean, where, rD, turns[k])
-            means = (folded[2 * k], folded[2 * k + 1]) if mean is not None else (folded[k], None)
-            for i in mo.static_range(len(where.pieces)):
-                piece = where.pieces[i]
-                gain = gains[i] if kept else affine(piece, weight, None)[0]
-                hat, plain, weighted = terms(*held[k][i], scale, middle, gain, offset)
-                result = gradient(hat, weighted, scale, means)
-                parts.write(piece, rD, result if rS is None else result + parts.read(piece, rS).to(acc))
-                if wanted[0]:
-                    totals[0][i] += hat * plain
-                if wanted[1]:
-                    totals[1][i] += plain
+    held = ahead(plan, where, (gX, gG), where.first)
+    for turn in mo.range(where.first, where.rows, where.step):
+        following = ahead(plan, where, (gX, gG), turn + where.step)
+        added = ahead(plan, where, (gS,), turn)
+        rD = parts.row(plan, where, gD, turn)
+        scale, middle = number(rstd, where, rD, turn), number(mean, where, rD, turn)
+        along, across = acc(0), acc(0)
+        for i in mo.static_range(count):
+            gain = gains[i] if kept else affine(where.pieces[i], weight, None)[0]
+            hat, _, weighted = terms(held[0][i], held[1][i], scale, middle, gain, offset)
+            along, across = along + (hat * weighted).reduce("add"), across + weighted.reduce("add")
+        found = parts.fold(plan, [along] if middle is None else [along, across], "add", room)
+        means = [*(total / where.columns for total in found), None][:2]
+        for i in mo.static_range(count):
+            gain = gains[i] if kept else affine(where.pieces[i], weight, None)[0]
+            hat, plain, weighted = terms(held[0][i], held[1][i], scale, middle, gain, offset)
+            result = gradient(hat, weighted, scale, means)
+            parts.write(where.pieces[i], rD, result + added[0][i].to(acc) if added else result)
+            if wanted[0]:
+                totals[0][i] += hat * plain
+            if wanted[1]:
+                totals[1][i] += plain
+            held[0][i][...], held[1][i][...] = following[0][i], following[1][i]
     hand_over(plan, where, totals, wanted, partial)
 
 
@@ -224,7 +233,7 @@ def norm_backward(what: str, dx: Any, dout: Any, x: Any, weight: Any, rstd: Any,
     if not given.columns:
         return
     wanted = (dweight is not None, dbias is not None)
-    plan = plan or given.plan(held=3 if any(wanted) else 2)
+    plan = plan or given.plan(held=2, sums=True)
     grid = plan.blocks(given.rows, given.multiprocessors) if given.rows else 0
     slices = min(given.rows, _SLICES) if plan.streamed else grid // plan.cluster
     partial = empty(given.x, acc, (given.columns, slices, sum(wanted))) if any(wanted) else None

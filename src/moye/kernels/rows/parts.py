@@ -226,8 +226,8 @@ def fold(plan, values, kind, room):
         for k in mo.static_range(len(found)):
             ours[k] = found[k]
     mo.cluster_sync()
-    theirs = [mo.map_shared_rank(ours, p) for p in range(plan.cluster)]
-    found = [chained([part[k] for part in theirs], kind) for k in range(len(found))]
+    theirs = mo.map_shared_rank(ours, mo.lane_idx() % plan.cluster)         # each lane reads one block's
+    found = [mo.warp_reduce(theirs[k], kind, plan.cluster) for k in range(len(found))]
     mo.cluster_sync()
     return found
 

@@ -18,8 +18,8 @@ _BLOCK = 128
 """Threads of a block that has several rows."""
 _SHORT = 128
 """Vectors of the longest row that a warp takes by itself: four for each lane; fewer where several arrays are held."""
-_PART, _MOST = 1 << 16, 1 << 17
-"""Bytes of a row that a block of a cluster holds, and the most that a block can hold."""
+_PART = 1 << 15
+"""Bytes of rows that a block of a cluster holds, so that a multiprocessor has two; blocks of eight may hold more."""
 _SPLIT = 1 << 14
 """Bytes that each block has at least if a row is split because there are few rows."""
 _WORDS, _MOST_WORDS = 16, 32
@@ -34,6 +34,7 @@ class Shape:
 
     ``width`` elements at most are one access (all strides and addresses allow it).  ``shifted``: rows begin at any
     element, all arrays' rows alike.  ``masked``: every vector has a predicate for each element; no edges apart.
+    ``sums``: a thread keeps sums over rows for its columns, and the next row beside the one that it works on.
     """
 
     rows: int
@@ -43,6 +44,7 @@ class Shape:
     shifted: bool = False
     masked: bool = False
     held: int = 1
+    sums: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,7 @@ def row_plan(shape: Shape, *, multiprocessors: int = 132, clusters: bool = True)
     """The plan for rows of this shape on a device with so many multiprocessors, with or without clusters (sm_90).
 
     Short rows (up to 128 vectors) have a warp or a part of it, longer ones a block of about 256 threads, those beyond
-    64 KB a cluster of 2, 4 or 8 blocks.  Where rows are few, a row has more threads.  What even a cluster cannot hold
+    32 KB a cluster of 2, 4 or 8 blocks.  Where rows are few, a row has more threads.  What even a cluster cannot hold
     (1 MB; 128 KB without clusters) is streamed.
     """
     width = shape.width or max(1, 128 // shape.bits)
@@ -113,19 +115,20 @@ def row_plan(shape: Shape, *, multiprocessors: int = 132, clusters: bool = True)
     if vectors <= (_SHORT if shape.held == 1 else _WARP * max(1, _WORDS // words)):
         lanes, cluster, most = min(_WARP, _power(vectors)), 1, _MOST_WORDS
     else:
-        few = shape.rows <= multiprocessors
+        few = shape.rows <= multiprocessors and not shape.sums
         cluster = _cluster(shape, vectors * words * 4, multiprocessors) if clusters else 1
-        most = max(1, _MOST_WORDS // words)
-        lanes = _threads(-(-vectors // cluster), max(1, _WORDS // words), few)
+        most = max(1, (_WORDS if shape.sums else _MOST_WORDS) // words)
+        lanes = _threads(-(-vectors // cluster), max(1, _WORDS // words), _threads_of(shape), few)
     rounds = -(-vectors // (lanes * cluster))
     streamed = lanes > _WARP and rounds > most
     rows = max(1, _BLOCK // lanes) if lanes <= _WARP else 1
     threads = lanes * rows
     full = 0 if shape.masked else min(rounds, max(0, inner) // width // (lanes * cluster))
-    many = shape.rows >= 4 * multiprocessors * max(1, _THREADS // threads) * rows
+    resident = max(1, _threads_of(shape) // threads)
+    many = not shape.sums and shape.rows >= 4 * multiprocessors * max(1, _THREADS // threads) * rows
     at_once = 2 if many and not streamed and cluster == 1 and 2 * rounds * words * 4 <= _ON_THE_WAY else 1
     return RowPlan(width, lanes, rows, rounds, cluster, full, edges, shape.shifted, shape.masked, at_once,
-                   max(1, _THREADS // threads), streamed)
+                   resident, streamed)
 
 
 def _power(n: int) -> int:
@@ -133,11 +136,16 @@ def _power(n: int) -> int:
     return 1 << max(0, n - 1).bit_length()
 
 
-def _threads(vectors: int, most: int, few: bool) -> int:
+def _threads_of(shape: Shape) -> int:
+    """Threads on a multiprocessor: with 64 registers each, or 128 where sums over rows are kept."""
+    return _THREADS // 2 if shape.sums else _THREADS
+
+
+def _threads(vectors: int, most: int, threads: int, few: bool) -> int:
     """Whole warps for the vectors of one block: about 256 threads, more where rows are few, or too long for these."""
-    rounds = -(-vectors // _THREADS) if few else max(1, round(vectors / 256))
+    rounds = -(-vectors // threads) if few else max(1, round(vectors / 256))
     rounds = min(rounds, most)
-    return min(_THREADS, _WARP * -(-vectors // (_WARP * rounds)))
+    return min(threads, _WARP * -(-vectors // (_WARP * rounds)))
 
 
 def _cluster(shape: Shape, size: int, multiprocessors: int) -> int:
@@ -145,7 +153,7 @@ def _cluster(shape: Shape, size: int, multiprocessors: int) -> int:
     needed = next((n for n in (1, 2, 4, 8) if size <= n * _PART), 8)
     room = multiprocessors // max(1, shape.rows)
     spread = 1
-    while spread < 8 and 2 * spread <= room and size >= 2 * spread * _SPLIT * 2:
+    while spread < 8 and 2 * spread <= room and size >= 2 * spread * _SPLIT:
         spread *= 2
     return max(needed, spread)
 

@@ -16,6 +16,7 @@ from typing import Any
 import moye as mo
 from moye.kernels.rows.arrays import FLOATS, Rows
 from moye.kernels.rows.parts import as_rows, fold, place, read, row, scratch, swept, write
+from moye.kernels.rows.plan import RowPlan
 from moye.kernels.rows.views import dtype_of, last, launched, plan_of, repeated, separate, shape_of
 
 LOG2E, LN2 = 1.4426950408889634, 0.6931471805599453
@@ -120,6 +121,7 @@ def softmax_kernel(out, x, mask, scale: mo.float64, queries, past,     # type: i
     """out = softmax(x * scale + mask) of each row, or its logarithm; a row of which nothing counts is 0, or -inf."""
     wide, gX, gO = wider(x.dtype), as_rows(x), as_rows(out)             # (rows, n)
     gM = None if mask is None else as_rows(mask)                        # (rows, n)
+    mo.min_blocks(plan.resident)
     room, where = scratch(plan, wide), place(plan, gX)
     for first in mo.range(where.first, where.rows, where.step):
         rX, rO = row(plan, where, gX, first), row(plan, where, gO, first)
@@ -201,22 +203,22 @@ def gradient(y, d, total, log):
 
 @mo.replayed
 def softmax(out: Any, x: Any, *, axis: int = -1, scale: float = 1.0, mask: Any = None,
-            causal: int | None = None) -> Any:
+            causal: int | None = None, plan: RowPlan | None = None) -> Any:
     """out = softmax(x * scale + mask) along an axis, in place; returns out, which may be x.
 
     x and out have one shape, any strides, and hold float16, bfloat16, float32 or float64.  ``mask`` is repeated to
     their shape as NumPy broadcasts: of bools, true where an element counts, or of numbers that are added.  With
     ``causal``, row i of the mode before the last counts its columns up to i + causal.  A row of which no element counts
-    is 0.  ``scale`` is above 0.  ArgumentError for other arguments.
+    is 0.  ``scale`` is above 0.  ``plan`` takes the place of the rule's.  ArgumentError for other arguments.
     """
-    return _forward("softmax", out, x, axis, scale, mask, causal, log=False)
+    return _forward("softmax", out, x, axis, scale, mask, causal, plan, log=False)
 
 
 @mo.replayed
 def log_softmax(out: Any, x: Any, *, axis: int = -1, scale: float = 1.0, mask: Any = None,
-                causal: int | None = None) -> Any:
+                causal: int | None = None, plan: RowPlan | None = None) -> Any:
     """The natural logarithm of ``softmax``, with its arguments; what does not count is -inf."""
-    return _forward("log_softmax", out, x, axis, scale, mask, causal, log=True)
+    return _forward("log_softmax", out, x, axis, scale, mask, causal, plan, log=True)
 
 
 @mo.replayed
@@ -234,7 +236,8 @@ def log_softmax_backward(dx: Any, dout: Any, out: Any, *, axis: int = -1, scale:
     return _backward("log_softmax_backward", dx, dout, out, axis, scale, log=True)
 
 
-def _forward(name: str, out: Any, x: Any, axis: int, scale: float, mask: Any, causal: int | None, log: bool) -> Any:
+def _forward(name: str, out: Any, x: Any, axis: int, scale: float, mask: Any, causal: int | None,
+             plan: RowPlan | None, log: bool) -> Any:
     """Check, choose a plan, launch."""
     given = _given(name, "x", x, axis, scale)
     shape, gO = shape_of(x), given.alike("out", last(out, axis))
@@ -249,7 +252,7 @@ def _forward(name: str, out: Any, x: Any, axis: int, scale: float, mask: Any, ca
         kind = replace(kind, mask="kept" if dtype_of(mask) == mo.bool else "added")
     if 0 in shape:
         return out
-    plan, queries = plan_of(given), shape[-2] if causal is not None else 1
+    plan, queries = plan or plan_of(given), shape[-2] if causal is not None else 1
     softmax_kernel.launch(gO, given.matrix, gM, scale, queries, causal or 0, plan, kind, **launched(plan, given.rows))
     return out
 

@@ -30,15 +30,20 @@ def launched(plan: RowPlan, rows: int) -> dict[str, Any]:
 
 
 def shape_of(x: Any) -> tuple[int, ...]:
-    """The shape of an array."""
-    info: Any = mo.describe(x)
-    return tuple(info.shape)
+    """The shape of an array; ArgumentError for what is none."""
+    return tuple(_described(x).shape)
 
 
 def dtype_of(x: Any) -> Any:
-    """What an array holds."""
-    info: Any = mo.describe(x)
-    return info.dtype
+    """What an array holds; ArgumentError for what is none."""
+    return _described(x).dtype
+
+
+def _described(x: Any) -> Any:
+    info = mo.describe(x)
+    if info is None:
+        raise mo.ArgumentError(f"a {type(x).__name__} is no array", hint="pass a torch, CuPy, JAX or NumPy array")
+    return info
 
 
 def viewed(x: Any, shape: tuple[int, ...]) -> Any:

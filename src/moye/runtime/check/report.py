@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from moye.errors import ArgumentError, Loc, MoyeError
 from moye.runtime.check.report_html import fragment
 from moye.runtime.compile import Dim3
+from moye.sim.findings.codes import page_of
 
 if TYPE_CHECKING:
     from moye.sim.costs.meter import Meter
@@ -174,8 +175,8 @@ def _finding(found: Any) -> dict[str, Any]:
     """A finding or a lint; a lint may lack fields that only a finding has."""
     block, threads = getattr(found, "block", None), getattr(found, "threads", ())
     coordinate = getattr(found, "coordinate", None)
-    return {"code": found.code, "title": found.title, "message": found.message, "hint": getattr(found, "hint", None),
-            "points": [_point(loc) for loc in getattr(found, "locs", ())],
+    return {"code": found.code, "page": page_of(found.code), "title": found.title, "message": found.message,
+            "hint": getattr(found, "hint", None), "points": [_point(loc) for loc in getattr(found, "locs", ())],
             "block": None if block is None else list(block), "threads": list(threads),
             "tensor": getattr(found, "tensor", ""), "coordinate": None if coordinate is None else list(coordinate),
             "numbers": dict(getattr(found, "numbers", {}))}

@@ -78,6 +78,7 @@ def _section(found: Any, tone: str, count: int) -> str:
     lines += [_point(loc) for loc in points]
     if getattr(found, "hint", None):
         lines.append(f"<p>hint: {escape(found.hint)}</p>")
+    lines.append(f'<p class="dim">moye explain {escape(found.code)} tells more</p>')
     return "\n".join([*lines, "</section>"])
 
 

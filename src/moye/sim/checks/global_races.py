@@ -359,8 +359,8 @@ class GlobalChecker:
         key = (packing.block_shift, self.blocks)
         base = self.memory.lanes.get(key)
         if base is None:
-            block = np.arange(self.blocks) << packing.block_shift
-            thread = (np.arange(self.threads) << packing.lane_shift if packing.detail
+            block = np.arange(self.blocks, dtype=np.int64) << packing.block_shift
+            thread = (np.arange(self.threads, dtype=np.int64) << packing.lane_shift if packing.detail
                       else np.zeros(self.threads, np.int64))
             base = self.memory.lanes[key] = thread[:, None] + block
         number: int | Ints = (self.first << packing.block_shift) + (self.memory.numbers[id(op)] << packing.epochs)

@@ -616,6 +616,31 @@ def hint_between_roles(code: str) -> str | None:
     return _WORDS.get((code, ">", "roles"))
 
 
+def page_of(code: str) -> str:
+    """Where the site tells of a class, and of a kernel that has it; from the root of the site."""
+    return f"checker.html#{code.lower()}"
+
+
+_WHEN = {"T": "while a kernel is traced", "L": "at a launch", "S": "in the simulator",
+         "P": "as a lint, which never fails"}
+
+
+def explanation(code: str) -> str:
+    """What a class means, when it is found, what mends it, and where to read on; MoyeError for a code that is none."""
+    found = CODES.get(code.upper())
+    if found is None:
+        raise MoyeError(f"there is no class {code!r} of defects; the classes are {', '.join(CODES)}")
+    when = " and ".join(_WHEN[letter] for letter in found.when.split("/"))
+    lines = [f"{found.code}: {found.title}", f"found {when}"]
+    lines += [f"hint: {text}" for (owner, kind, _), text in _WORDS.items()
+              if owner == found.code and kind == ">" and "{" not in text]
+    groups = [name for name, codes in GROUPS.items() if found.code in codes]
+    lines += [f"MOYE_CHECK={','.join(groups)} looks for it"] if groups else []
+    lines.append(f"a kernel that has it, and the line that mends it: docs/checker.md, {found.code}; "
+                 f"in the site {page_of(found.code)}")
+    return "\n".join(lines)
+
+
 GROUPS: dict[str, frozenset[str]] = {
     "bounds": frozenset({"B1", "B2"}),
     "alignment": frozenset({"B3", "B4", "B5"}),

@@ -38,7 +38,7 @@ class Entry(Protocol):
 def named_by(op: ops.Op, threads: int) -> Array:
     """The threads whose lane the mask of a warp operation names."""
     bits: int = getattr(op, "mask", _FULL)
-    named: Array = (bits >> (np.arange(threads) % WARP) & 1).astype(np.bool_)
+    named: Array = (bits >> (np.arange(threads, dtype=np.int64) % WARP) & 1).astype(np.bool_)
     return named
 
 

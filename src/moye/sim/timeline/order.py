@@ -118,7 +118,8 @@ class _Warp:
             draft.done = here
         if statement.family is None:
             return
-        lanes, groups = (draft.bits >> np.arange(WARP) & 1).astype(np.bool_), self.groups[statement.family]
+        lanes = (draft.bits >> np.arange(WARP, dtype=np.int64) & 1).astype(np.bool_)
+        groups = self.groups[statement.family]
         if statement.kind == "commit":
             groups.committed += lanes
         elif statement.kind != "wait":

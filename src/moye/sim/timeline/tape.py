@@ -245,6 +245,6 @@ class BatchTape:
     @staticmethod
     def _one(found: Array, bits: int) -> int | None:
         """The one stage that the active lanes of a warp touch."""
-        active = (bits >> np.arange(found.shape[1]) & 1).astype(np.bool_)
+        active = (bits >> np.arange(found.shape[1], dtype=np.int64) & 1).astype(np.bool_)
         seen = np.unique(found[:, active])
         return int(seen[0]) if len(seen) == 1 and seen[0] >= 0 else None

@@ -91,6 +91,9 @@ class Timeline:
     def _repr_svg_(self) -> str:
         return self.svg()
 
+    def _repr_html_(self) -> str:
+        return f'<div style="overflow-x:auto">{self.svg()}</div>'
+
     def chrome(self) -> dict[str, Any]:
         """The Chrome trace, which Perfetto loads; its timestamps count steps of program order."""
         return trace(self.events, self.kernel)

@@ -61,7 +61,7 @@ def _attention_backward(dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tens
                         softcap: float) -> tuple[Tensor, Tensor, Tensor]:
     gradients = _gradients_like(dout, q, k, v)
     kernels.attention_backward(*gradients, dout, q, k, v, out, lse, causal=causal, window=(left, right), scale=scale,
-                               softcap=softcap, alibi=alibi,
+                               softcap=softcap, alibi=alibi, deterministic=torch.are_deterministic_algorithms_enabled(),
                                bias=None if bias is None else bias.expand(*lse.shape, k.shape[1]))
     return gradients
 

@@ -60,8 +60,7 @@ def problem_of(out: Any, q: Any, k: Any, v: Any, *, causal: bool, window: Window
         if x.dtype != a.dtype or a.dtype not in DTYPES:
             raise mo.ArgumentError(f"attention: q, k, v and out are all bfloat16 or all float16, not q {a.dtype} and "
                                    f"{name} {x.dtype}")
-        if x.device != a.device:
-            raise mo.ArgumentError(f"attention: q is on {_place(a)} but {name} is on {_place(x)}")
+        same_place(name, x, a)
     batch, queries, heads, dim = a.shape
     _, keys, heads_K, dim_v = c.shape
     agree("k", b.shape, (batch, keys, heads_K, dim))
@@ -109,8 +108,8 @@ def beside(name: str, x: Any, q: Any, expected: tuple[int, ...]) -> None:
     agree(name, info.shape, expected)
     if info.dtype != mo.float32:
         raise mo.ArgumentError(f"attention: {name} is {info.dtype}, not float32")
-    if other is not None and info.device != other.device:
-        raise mo.ArgumentError(f"attention: q is on {_place(other)} but {name} is on {_place(info)}")
+    if other is not None:
+        same_place(name, info, other)
 
 
 def like_q(name: str, x: Any, q: Any, expected: tuple[int, ...]) -> None:
@@ -119,8 +118,13 @@ def like_q(name: str, x: Any, q: Any, expected: tuple[int, ...]) -> None:
     agree(name, info.shape, expected)
     if info.dtype != other.dtype:
         raise mo.ArgumentError(f"attention: {name} is {info.dtype}, and q is {other.dtype}")
-    if info.device != other.device:
-        raise mo.ArgumentError(f"attention: q is on {_place(other)} but {name} is on {_place(info)}")
+    same_place(name, info, other)
+
+
+def same_place(name: str, info: Any, first: Any) -> None:
+    """ArgumentError for an array that is not where q is."""
+    if info.device != first.device:
+        raise mo.ArgumentError(f"attention: q is on {_place(first)} but {name} is on {_place(info)}")
 
 
 def limits(causal: bool, window: Window) -> Window:

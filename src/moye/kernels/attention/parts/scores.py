@@ -129,6 +129,36 @@ def query_tiles(how, first_key, bM, bN):
 
 
 @mo.jit
+def whole_query_tiles(how, first_key, bM, bN, least, most):
+    """Of the tiles of queries [least, most), those [low, high) of which all see all of the bN keys."""
+    low, high = least, most
+    if how.rules.right:
+        low = mo.max(first_key + bN - 1 - how.shift - how.right + bM - 1, 0) // bM
+    if how.rules.left:
+        high = mo.max(first_key + 1 - how.shift + how.left, 0) // bM
+    if how.rules.ragged:
+        low = mo.where(first_key + bN > how.keys, most, low)
+    low = mo.max(mo.min(low, most), least)
+    return low, mo.max(mo.min(high, most), low)
+
+
+@mo.jit
+def mask_turned(how, weights, place):
+    """0 for the weights (keys, queries) that do not count; rows of ``place`` are queries, and columns keys."""
+    for i in mo.static_range(mo.size(weights, 0)):
+        key = place.column + row_offset(i)
+        stands = key - how.shift - place.row                                # the query that stands at this key
+        last = stands + how.left if how.rules.left else how.queries
+        if how.rules.ragged:
+            last = mo.where(key < how.keys, last, -1)
+        for k in mo.static_range(mo.size(weights, 1)):
+            counts = offset(k) <= last
+            if how.rules.right:
+                counts = counts & (offset(k) >= stands - how.right)
+            weights[i, k] = mo.where(counts, weights[i, k], 0.0)
+
+
+@mo.jit
 def mask(how, rows, place):
     """-inf for the scores that do not count: beyond the last key, or outside of the window."""
     for i in mo.static_range(mo.size(rows, 0)):
@@ -184,16 +214,26 @@ def modified(how, s, row, column, place):
 @mo.jit
 def slope_of(how, s):
     """The derivative of ``modified`` by the product of query and key, at such a product: no user's function."""
-    if how.rules.softcap:
-        part = capped(s * how.scale, how.softcap) / how.softcap
-        return how.scale * (1.0 - part * part)
-    return how.scale + 0.0
+    return how.scale * bend_of(how, s) if how.rules.softcap else how.scale + 0.0
+
+
+@mo.jit
+def bend_of(how, s):
+    """The derivative of the cap, where the product of query and key is ``s``."""
+    part = tail(s * how.scale, how.softcap)
+    return 4.0 * part * (1.0 - part)
 
 
 @mo.jit
 def capped(s, cap):
-    """cap * tanh(s / cap), by one exponential: tanh(x) = 1 - 2 / (exp(2 x) + 1), right to 2^-22 of the cap."""
-    return cap - 2 * cap * mo.rcp(mo.exp2(s * (2 * LOG2_E) / cap, fast=True) + 1.0)
+    """cap * tanh(s / cap), right to 2^-22 of the cap."""
+    return cap - 2 * cap * tail(s, cap)
+
+
+@mo.jit
+def tail(s, cap):
+    """(1 - tanh(s / cap)) / 2 = 1 / (exp(2 s / cap) + 1)."""
+    return mo.rcp(mo.exp2(s * (2 * LOG2_E / cap), fast=True) + 1.0)
 
 
 @mo.jit

@@ -80,8 +80,8 @@ def inside(coords, shape):
 
 @mo.jit
 def multiply(mma, acc, read_A, sA, read_B, sB):
-    """acc = A B^T of tiles (M, K) and (N, K) in shared memory."""
-    tid = mo.thread_idx().x
+    """acc = A B^T of tiles (M, K) and (N, K) in shared memory, by as many threads as the MMA has."""
+    tid = mo.thread_idx().x % mma.threads
     thr, thr_A, thr_B = mma.get_slice(tid), read_A.get_slice(tid), read_B.get_slice(tid)
     tCrA, tCrB = thr.partition_fragment_A(sA), thr.partition_fragment_B(sB)         # (MMA, MMA_M, MMA_K)
     tXsA, tXsB = thr_A.partition_S(sA), thr_B.partition_S(sB)                       # (CPY, CPY_M, CPY_K)
@@ -96,7 +96,7 @@ def multiply(mma, acc, read_A, sA, read_B, sB):
 @mo.jit
 def multiply_further(mma, acc, sums, read_B, sB):
     """acc += A B^T: A are the sums (MMA, MMA_M, MMA_N) of a product before, rounded, as they lie in registers."""
-    tid = mo.thread_idx().x
+    tid = mo.thread_idx().x % mma.threads
     thr, thr_B = mma.get_slice(tid), read_B.get_slice(tid)
     tCrA = mo.accumulators_as_A(sums.to(sB.dtype), mma, mma)                        # (MMA, MMA_M, MMA_K)
     tCrB = thr.partition_fragment_B(sB)                                             # (MMA, MMA_N, MMA_K)

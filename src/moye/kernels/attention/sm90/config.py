@@ -67,3 +67,41 @@ def choose(dim: int, dim_v: int, *, balanced: bool) -> ForwardConfig:
     if max(dim, dim_v) <= 192:
         return ForwardConfig(128, 112, q_stages=1, dynamic=dynamic)
     return ForwardConfig(128, 80, q_stages=1, dynamic=dynamic)
+
+
+@dataclass(frozen=True, slots=True)
+class GradientConfig:
+    """Tiles of ``bM`` queries and ``bN`` keys; a warpgroup has 64 of the keys, and 64 x 64 sums of dQ."""
+
+    bM: int = 64
+    bN: int = 128
+    stages: int = 2
+
+    @property
+    def groups(self) -> int:
+        """Warpgroups that multiply; one more loads, and adds to the gradient of queries."""
+        return self.bN // 64
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return (self.groups + 1) * GROUP
+
+    @property
+    def registers(self) -> tuple[int, int]:
+        """Registers of a thread that loads, and of one that multiplies."""
+        return 24, 240
+
+    def shared(self, width: int) -> int:
+        """Bytes of shared memory that tiles take: 16-bit elements, numbers of queries, sums of dQ."""
+        return 2 * (2 * self.bN * width + self.stages * (2 * self.bM * width + self.bM * self.bN + 4 * self.bM)) \
+            + 4 * 64 * 64 * self.groups
+
+
+MOST_WIDTH = 128
+"""Head dimensions whose gradients of keys and values the registers hold together."""
+
+
+def choose_gradient(dim: int, dim_v: int) -> GradientConfig:
+    """The tiles for these head dimensions, up to ``MOST_WIDTH``."""
+    return GradientConfig(128 if max(dim, dim_v) <= 64 else 64)

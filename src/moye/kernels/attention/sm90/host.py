@@ -1,4 +1,4 @@
-"""The launch of attention on sm_90a.
+"""The launches of attention on sm_90a, forward and backward.
 
 In: a ``Problem`` and its arrays.  Out: a launch.
 
@@ -12,10 +12,11 @@ from typing import Any
 
 import moye as mo
 from moye.kernels.attention.parts.arguments import Problem, by_16_bytes
-from moye.kernels.attention.sm90.config import ForwardConfig, choose
+from moye.kernels.attention.sm90.backward import attention_backward_sm90_kernel, numbers_kernel, queries_kernel
+from moye.kernels.attention.sm90.config import MOST_WIDTH, ForwardConfig, choose, choose_gradient
 from moye.kernels.attention.sm90.forward import attention_sm90_kernel
-from moye.kernels.attention.sm90.plan import ForwardPlan, make_plan
-from moye.kernels.workspace import counters, ordered
+from moye.kernels.attention.sm90.plan import ForwardPlan, GradientPlan, make_gradient_plan, make_plan
+from moye.kernels.workspace import counters, empty, ordered, zeros
 
 _LOAD, _STORE = mo.TmaLoad(), mo.TmaStore()
 _L2 = 32 << 20
@@ -68,3 +69,48 @@ def copies(plan: ForwardPlan, out: Any, q: Any, k: Any, v: Any) -> tuple[Any, ..
             mo.make_tma_copy(_LOAD, ordered(v, (3, 1, 2, 0)), plan.V, tile=(plan.dim_v, config.bN, 1, 1)),
             mo.make_tma_copy(_STORE, ordered(out, (1, 3, 2, 0)), plan.O, tile=(64, plan.dim_v, 1, 1)))
 
+
+
+# --- gradients -------------------------------------------------------------------------------------------------------
+
+_NAMES = "q", "k", "v", "out", "dout", "dq", "dk", "dv"
+
+
+def launch_gradients_sm90(problem: Problem, arrays: dict[str, Any], *, bias: Any = None, slopes: Any = None,
+                          in_order: bool = False) -> None:
+    """Gradients dq, dk and dv from q, k, v, out, dout and lse, which ``arrays`` has by name, and TMA can describe."""
+    config, rules = choose_gradient(problem.dim, problem.dim_v), problem.rules
+    rules = replace(rules, ragged=problem.keys % config.bN != 0)
+    plan = make_gradient_plan(config, problem.dtype, problem.dim, problem.dim_v, rules, problem.heads_of_a_key,
+                              in_order)
+    tiles = -(-problem.queries // config.bM), problem.heads, problem.batch
+    count, like, threads = tiles[0] * tiles[1] * tiles[2], arrays["lse"], config.groups * 128
+    numbers = empty(like, mo.float32, (2 * config.bM, count))
+    sums = zeros(like, mo.float32, (config.bM * plan.width, count))
+    turns = zeros(like, mo.int32, (count,)) if in_order else None
+    numbers_kernel[tiles, threads](numbers, ordered(arrays["out"], (1, 3, 2, 0)), ordered(arrays["dout"], (1, 3, 2, 0)),
+                                   ordered(arrays["lse"], (2, 1, 0)), plan)
+    Q, K, V, dO, dQ, dK, dV = gradient_copies(plan, arrays)
+    grid = -(-problem.keys // config.bN), problem.heads_K, problem.batch
+    attention_backward_sm90_kernel[(*grid[1:], grid[0]) if in_order else grid, config.threads](
+        Q, K, V, dO, dK, dV, numbers, sums, turns, *problem.numbers,
+        None if bias is None else ordered(bias, (2, 3, 1, 0)), slopes, plan)
+    queries_kernel[tiles, threads](dQ, sums, problem.scale, plan)
+
+
+def suits_gradients(problem: Problem, arrays: dict[str, Any]) -> bool:
+    """Whether the device has wgmma, TMA can describe the arrays, and the registers hold the sums."""
+    return mo.arch_of(arrays["q"]) in (None, "sm_90a") and max(problem.dim, problem.dim_v) <= MOST_WIDTH \
+        and problem.keys > 0 and problem.queries > 0 and all(by_16_bytes(arrays[name]) for name in _NAMES)
+
+
+def gradient_copies(plan: GradientPlan, arrays: dict[str, Any]) -> tuple[Any, ...]:
+    """The TMA copies of q, k, v and dout, and of dq, dk and dv."""
+    config = plan.config
+    rows, keys, piece = ((x, (*extents, 1, 1)) for x, extents in (
+        (plan.queries, (config.bM, plan.width)), (plan.keys, (config.bN, plan.width)),
+        (mo.tile_to_shape(mo.smem_layout_atom(plan.dtype, "k", 128), (64, 64)), (64, 64))))
+    return tuple(mo.make_tma_copy(atom, ordered(arrays[name], (1, 3, 2, 0)), layout, tile=tile)
+                 for name, atom, (layout, tile) in (
+                     ("q", _LOAD, rows), ("k", _LOAD, keys), ("v", _LOAD, keys), ("dout", _LOAD, rows),
+                     ("dq", _STORE, piece), ("dk", _STORE, keys), ("dv", _STORE, keys)))

@@ -13,7 +13,7 @@ from typing import Any
 
 import moye as mo
 from moye.kernels.attention.parts.scores import Rules
-from moye.kernels.attention.sm90.config import ForwardConfig
+from moye.kernels.attention.sm90.config import ForwardConfig, GradientConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,3 +60,65 @@ def make_plan(config: ForwardConfig, dtype: Any, dim: int, dim_v: int, rules: Ru
         mo.tile_to_shape(mo.tile_to_shape(rows, (64, dim)), (config.bM, dim)),
         mo.tile_to_shape(rows, (config.bN, dim)), mo.tile_to_shape(columns, (dim_v, config.bN), (1, 0)),
         mo.tile_to_shape(rows, (64, dim_v)))
+
+
+@dataclass(frozen=True, slots=True)
+class GradientPlan:
+    """What the kernels of gradients are compiled for.
+
+    ``width``: both head dimensions as they lie in shared memory, 64 or 128; zeros behind them change no product.
+    ``scores``: K Q^T and V dO^T, both from shared memory; ``keys_mma``: P^T dO and dS^T Q, A from registers;
+    ``queries_mma``: 64 x 64 of dS K, which warpgroups have one below the other (``by_rows``) or side by side.
+    ``queries`` (bM, width) and ``keys`` (bN, width) are tiles, ``turned`` and ``turned_keys`` the same memory the other
+    way round; so are ``turned_scores`` (bM, bN) and ``scores_rows`` (bN, bM).  ``in_order``: blocks add to the gradient
+    of queries one after the other, the same way in each run.
+    """
+
+    config: GradientConfig
+    rules: Rules
+    dtype: Any
+    width: int
+    heads_of_a_key: int
+    in_order: bool
+    scores: Any
+    keys_mma: Any
+    queries_mma: Any
+    store_scores: Any
+    store_keys: Any
+    store_queries: Any
+    queries: Any
+    keys: Any
+    turned: Any
+    turned_keys: Any
+    turned_scores: Any
+    scores_rows: Any
+    pieces: Any
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether the warpgroups have different queries of dQ, and not different parts of the head dimension."""
+        return self.config.bM == 128
+
+    def staged(self, tile: Any) -> Any:
+        """The stages of a tile, one behind the other."""
+        return mo.tile_to_shape(tile, (*(mo.size(tile, i) for i in range(2)), self.config.stages))
+
+
+@lru_cache(maxsize=256)
+def make_gradient_plan(config: GradientConfig, dtype: Any, dim: int, dim_v: int, rules: Rules, heads_of_a_key: int,
+                       in_order: bool) -> GradientPlan:
+    """The plan; once for each kind of call."""
+    width = 64 if max(dim, dim_v) <= 64 else 128
+    scores = mo.make_tiled_mma(mo.mma.wgmma(dtype, dtype, mo.float32, config.bM))
+    keys_mma = mo.make_tiled_mma(mo.mma.wgmma(dtype, dtype, mo.float32, width, b_major="mn", a_source="registers"))
+    queries_mma = mo.make_tiled_mma(mo.mma.wgmma(dtype, dtype, mo.float32, 64, a_major="mn", b_major="mn"))
+    rows, columns = (mo.smem_layout_atom(dtype, major, 128) for major in ("k", "mn"))
+    store = mo.CopyAtom(mo.StMatrix(4), dtype)
+    return GradientPlan(
+        config, rules, dtype, width, heads_of_a_key, in_order, scores, keys_mma, queries_mma,
+        mo.make_tiled_copy_C(store, scores), mo.make_tiled_copy_C(store, keys_mma),
+        mo.make_tiled_copy_C(store, queries_mma),
+        mo.tile_to_shape(rows, (config.bM, width)), mo.tile_to_shape(rows, (config.bN, width)),
+        mo.tile_to_shape(columns, (width, config.bM), (1, 0)), mo.tile_to_shape(columns, (width, config.bN), (1, 0)),
+        mo.tile_to_shape(columns, (config.bM, config.bN), (1, 0)), mo.tile_to_shape(rows, (config.bN, config.bM)),
+        mo.tile_to_shape(rows, (64, 64, config.groups)))

@@ -1,0 +1,101 @@
+"""Attention of few queries over keys and values in pages, and what it refuses.
+
+In: q, pages of keys and values, the table of pages, lengths.  Out: out, in place.
+
+    paged_attention(out, q, k_cache, v_cache, page_table, lengths)
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import moye as mo
+from moye.kernels.attention.decode.kernel import combine_kernel, decode_kernel
+from moye.kernels.attention.decode.plan import KEYS, WARPS, make_plan
+from moye.kernels.attention.parts.arguments import DTYPES, MOST_DIM, agree, beside, by_16_bytes, described, same_place
+from moye.kernels.workspace import empty, ordered
+
+MOST_QUERIES = 16
+_PAGES = (16, 32, 64, 128, 256)
+_BLOCKS = 2
+"""Blocks that a multiprocessor holds at a time."""
+
+
+@mo.replayed
+def paged_attention(out: Any, q: Any, k_cache: Any, v_cache: Any, page_table: Any, lengths: Any, *,
+                    window: int | None = None, scale: float | None = None, softcap: float = 0.0,
+                    lse: Any = None) -> Any:
+    """out = softmax(scale * q k^T) v over keys and values in pages, in place; returns out.
+
+    ``q`` is (batch, queries, heads, dim), of 1 to 16 queries, ``k_cache`` (pages, page_size, heads_k, dim), ``v_cache``
+    (pages, page_size, heads_k, dim_v) and ``out`` (batch, queries, heads, dim_v), all bfloat16 or all float16; heads_k
+    divides heads.  Pages have 16, 32, 64, 128 or 256 keys.  ``page_table`` (batch, pages of a sequence), int32, says
+    where key i of a sequence lies: in row i % page_size of page page_table[batch, i // page_size].  ``lengths``
+    (batch), int32: the keys of each sequence, the queries' own included; entries of the table beyond are not read.
+    The last query stands at the last key, and a query sees the keys up to its own place; with ``window`` only so many
+    behind it.  ``scale``, ``softcap`` and ``lse`` (batch, heads, queries) are those of ``attention``.
+    ArgumentError for other arguments.
+    """
+    batch, queries, heads, dim = described("q", q, 4).shape
+    _, page_size, heads_K, dim_v = described("v_cache", v_cache, 4).shape
+    _check(out, q, k_cache, v_cache, page_table, lengths)
+    for name, value in (("scale", scale), ("softcap", softcap)):
+        if value is not None and not (math.isfinite(value) and value >= 0):
+            raise mo.ArgumentError(f"paged_attention: {name}={value} is no finite number of at least 0")
+    if window is not None and (not isinstance(window, int) or isinstance(window, bool) or window < 0):
+        raise mo.ArgumentError(f"paged_attention: window={window!r} is no number of keys of at least 0")
+    beside("lse", lse, q, (batch, heads, queries))
+    if 0 in (batch, heads):
+        return out
+    dtype = described("q", q, 4).dtype
+    plan = make_plan(dtype, dim, dim_v, heads // heads_K, queries, page_size)
+    splits = splits_of(mo.multiprocessors(q), batch * heads_K * plan.row_tiles, page_table.shape[1] * page_size)
+    results = empty(q, mo.float32, (dim_v, heads, queries, batch, splits * WARPS))
+    log_sums = empty(q, mo.float32, (heads, queries, batch, splits * WARPS))
+    decode_kernel[(splits * plan.row_tiles, heads_K, batch), WARPS * 32](
+        ordered(q, (3, 2, 1, 0)), ordered(k_cache, (1, 3, 2, 0)), ordered(v_cache, (1, 3, 2, 0)),
+        ordered(page_table, (1, 0)), lengths, results, log_sums, 1 / math.sqrt(dim) if scale is None else float(scale),
+        float(softcap) if softcap else None, window, plan)
+    combine_kernel[(heads, queries, batch), 32](
+        ordered(out, (3, 2, 1, 0)), None if lse is None else ordered(lse, (2, 1, 0)), results, log_sums)
+    return out
+
+
+def splits_of(multiprocessors: int, problems: int, keys: int) -> int:
+    """Blocks that share the keys of a sequence: as many as are there at a time, with four tiles at least of a warp."""
+    return max(1, min(multiprocessors * _BLOCKS // max(problems, 1), keys // (4 * KEYS * WARPS)))
+
+
+def _check(out: Any, q: Any, k_cache: Any, v_cache: Any, page_table: Any, lengths: Any) -> None:
+    """ArgumentError for arrays that do not fit together."""
+    arrays = {"q": q, "k_cache": k_cache, "v_cache": v_cache, "out": out}
+    infos = {name: described(name, x, 4) for name, x in arrays.items()}
+    first = infos["q"]
+    for name, info in infos.items():
+        if info.dtype != first.dtype or first.dtype not in DTYPES:
+            raise mo.ArgumentError("paged_attention: q, k_cache, v_cache and out are all bfloat16 or all float16, not "
+                                   f"q {first.dtype} and {name} {info.dtype}")
+        same_place(name, info, first)
+    (batch, queries, heads, dim), (pages, page_size, heads_K, dim_v) = first.shape, infos["v_cache"].shape
+    agree("k_cache", infos["k_cache"].shape, (pages, page_size, heads_K, dim))
+    agree("out", infos["out"].shape, (batch, queries, heads, dim_v))
+    if not 1 <= queries <= MOST_QUERIES:
+        raise mo.ArgumentError(f"paged_attention: 1 to {MOST_QUERIES} queries of a sequence, not {queries}")
+    if page_size not in _PAGES:
+        raise mo.ArgumentError(f"paged_attention: pages have {', '.join(map(str, _PAGES))} keys, not {page_size}")
+    if heads_K == 0 or heads % heads_K:
+        raise mo.ArgumentError(f"paged_attention: {heads} heads of queries cannot share {heads_K} heads of keys and "
+                               "values")
+    if not 0 < dim <= MOST_DIM or not 0 < dim_v <= MOST_DIM:
+        raise mo.ArgumentError(f"paged_attention: head dimensions are 1 to {MOST_DIM}, not {dim} and {dim_v}")
+    for name in ("k_cache", "v_cache"):
+        if not by_16_bytes(arrays[name]):
+            raise mo.ArgumentError(f"paged_attention: {name} has strides {tuple(infos[name].strides)}, and its vectors "
+                                   "of the head dimension have to be whole, contiguous 16 bytes at such places")
+    for name, x, rank in (("page_table", page_table, 2), ("lengths", lengths, 1)):
+        info = described(name, x, rank)
+        if info.dtype != mo.int32 or info.shape[0] != batch:
+            raise mo.ArgumentError(f"paged_attention: {name} is {info.dtype} {tuple(info.shape)}, not int32 of {batch} "
+                                   "sequences")
+        same_place(name, info, first)
