@@ -189,6 +189,7 @@ def test_goals_are_judged_where_they_are_asked_for(one):
     assert (few.status, few.message) == (
         "costly", "size 64, seed 0: global_load_requests is 2, and at most 1 is asked for")
     assert status(at_least={"ldmatrix_requests": 1}).status == "costly"
+    assert "the kernel has Load 1 times, and at most 0 is asked for" in status(at_most={"Load": 0}).message
     assert status(overlap=0.5).status == "overlap"
     assert status(launches=0).status == "costly"
 

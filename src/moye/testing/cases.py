@@ -49,7 +49,8 @@ class Goals:
                                      f"and at least {self.overlap:.2f} is asked for"))
         counts = {**numbers["counters"], **numbers["operations"], "launches": numbers["launches"]}
         most = dict(self.at_most) if self.launches is None else {**self.at_most, "launches": self.launches}
-        found += [("costly", f"{name} is {counts.get(name, 0)}, and at most {bound} is asked for")
+        said = {name: f"the kernel has {name} {count} times" for name, count in numbers["operations"].items()}
+        found += [("costly", f"{said.get(name, f'{name} is {counts.get(name, 0)}')}, and at most {bound} is asked for")
                   for name, bound in most.items() if counts.get(name, 0) > bound]
         found += [("costly", f"{name} is {counts.get(name, 0)}, and at least {bound} is asked for")
                   for name, bound in self.at_least.items() if counts.get(name, 0) < bound]
