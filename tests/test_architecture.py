@@ -73,7 +73,7 @@ ALONE = {
         "tensor.retile"),
     "what another library asks for, which no one else reads": ("kernels.gemm.operator",),
     "what a launch is, and what a kernel is compiled for": (
-        "kernels.attention.sm80.forward", "kernels.attention.sm90.host"),
+        "kernels.attention.sm80.forward",),
     "the home of public names": (
         "kernels.attention.dispatch", "kernels.attention.sequences", "kernels.gemm.tuned", "schedulers.quantisation",
         "tensor.async_stores", "tensor.smem_atoms", "torch.operators.attention", "torch.operators.gated",
