@@ -67,6 +67,26 @@ def test_prefix_sums(dtype):
         assert ((out.double() - expected).abs() <= CLOSE[dtype] * (expected.abs() + 0.1 * scale)).all(), shape
 
 
+@pytest.mark.parametrize(("rows", "columns", "dtype"), [
+    (1, 1 << 24, torch.float32), (3, 10000019, torch.float32), (3, 10000019, torch.bfloat16),
+    (17, 1 << 20, torch.float16), (1, 50000000, torch.bfloat16)], ids=str)
+def test_long_prefix_sums_in_one_pass(rows, columns, dtype):
+    """Rows that no L2 holds: exact where sums do not round, else near float64, and the same bits in each run."""
+    ones = torch.ones(rows, columns, device="cuda", dtype=dtype)
+    out = torch.empty(rows, columns, device="cuda")
+    cumsum(out, ones)
+    assert torch.equal(out[:, :1 << 24], torch.arange(1, columns + 1, device="cuda").float()[:1 << 24].expand(rows, -1))
+    torch.manual_seed(1)
+    x = (torch.rand(rows, columns, device="cuda") - 0.3).to(dtype)
+    cumsum(out, x)
+    expected = x.double().cumsum(1)
+    assert ((out.double() - expected).abs() <= 2e-5 * (expected.abs() + 10)).all()
+    for _ in range(5):
+        again = torch.full_like(out, torch.nan)
+        cumsum(again, x)
+        assert torch.equal(again, out)
+
+
 @pytest.mark.parametrize("dtype", CLOSE, ids=str)
 def test_the_k_largest(dtype):
     torch.manual_seed(2)

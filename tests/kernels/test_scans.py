@@ -7,8 +7,8 @@ import pytest
 
 import moye as mo
 from drawn_arrays import CLOSE, FLOATS, clean, drawn, poisoned, shape_of, wide
-from moye.kernels import cumsum
-from moye.kernels.scans import make_plan, rows_kernel
+from moye.kernels import cumsum, scans
+from moye.kernels.scans import chained_kernel, make_plan, rows_kernel
 from moye.kernels.views import Mode
 
 
@@ -48,6 +48,43 @@ def test_rows_that_begin_anywhere(name):
     assert {"ld.global.v4", "st.global.v4"} <= widths
     room = np.zeros((9, 300), FLOATS[name])[:, 2:259]
     check(room, x[:, :], 1, name)
+
+
+@pytest.mark.parametrize(("rows", "columns", "name"), [(2, 34000, "f32"), (1, 66001, "bf16"), (3, 33001, "f32")])
+def test_one_pass(rows, columns, name, monkeypatch):
+    """Rows that several blocks share are read once; parts that come short and rows that begin anywhere."""
+    monkeypatch.setattr(scans, "ONCE", 1000)
+    x = np.random.default_rng(columns).standard_normal((rows, columns)).astype(FLOATS[name])
+    out = x if rows == 2 else np.zeros_like(x)          # in place, too
+    clearing, chained = check(out, x, 1, name)
+    assert "clear_kernel" in str(clearing) and "chained_kernel" in str(chained)
+
+
+@mo.kernel
+def prefixes_kernel(out, words):
+    """out[p]: what look_back gives part p."""
+    part = mo.block_idx().x
+    if part > 0:
+        carry = scans.look_back(words, part)
+        if mo.thread_idx().x == 0:
+            out[part] = carry
+
+
+@pytest.mark.parametrize("parts", [33, 70])
+def test_all_ways_to_look_back_give_the_same_bits(parts):
+    """Whichever prefixes are there, a part's carry is the fold of the sums before it from the left."""
+    rng = np.random.default_rng(parts)
+    sums = (rng.standard_normal(parts) * 10.0 ** rng.integers(-5, 5, parts)).astype(np.float32)
+    upto = np.add.accumulate(sums, dtype=np.float32)
+    for share in (0.0, 0.06, 0.5):
+        known = rng.random(parts) < share
+        known[0] = True
+        bits = np.where(known, upto, sums).astype(np.float32).view(np.uint32).astype(np.int64)
+        words = np.where(known, 2, 1) << 32 | bits
+        out = np.zeros(parts, np.float32)
+        with clean():
+            prefixes_kernel[parts, 32](out, words)
+        assert np.array_equal(out[1:], upto[:-1])
 
 
 def test_in_place():
@@ -98,6 +135,12 @@ def test_accesses_are_16_bytes():
     moves = [line for line in program.sass.splitlines() if " LDG" in line or " STG" in line]
     assert len(moves) >= 8 and all(".128" in line for line in moves)
     assert program.spills == 0 and program.registers <= 64
+    plan = make_plan(1 << 24, [Mode(1 << 24, (1, 1)), Mode(4, (1 << 24, 1 << 24))], (x.info(), x.info()), True)
+    assert plan.chained and plan.threads == 512
+    x, words = mo.TensorLike(mo.bfloat16, (1 << 24, 4)), mo.TensorLike(mo.int64, (plan.splits, 4))
+    program = chained_kernel.compile(x, x, words, mo.TensorLike(mo.int32, (1,)), plan, block=512, arch="sm_90a")
+    moves = [line for line in program.sass.splitlines() if " LDG" in line or " STG" in line]
+    assert sum(".128" in line for line in moves) == 8 and program.spills == 0 and program.registers <= 64
 
 
 def test_splits_follow_the_device(monkeypatch):

@@ -6,7 +6,8 @@ In: an array.  Out: another one of its shape, in which each element is the sum o
 
 Along a contiguous axis a block has a row and reads it once: warps scan parts of it, and a block carries its sum from
 part to part.  Where rows are few and long, or the axis is not contiguous, blocks share it: a first pass sums their
-shares, and a second one begins with the sums of the shares before.  Each run gives the same bits.
+shares, and a second one begins with the sums of the shares before.  Long rows that no L2 holds are read once all the
+same: blocks look back at what those before them have (``chained_kernel``).  Each run gives the same bits.
 """
 
 from __future__ import annotations
@@ -23,13 +24,18 @@ from moye.kernels.workspace import empty
 
 _FILL = 1024
 """Threads that keep a multiprocessor busy."""
+ONCE = 1 << 25
+"""Bytes of x that stay in L2 until a second pass reads them."""
+_SUM, _PREFIX = 1, 2
+"""What a part's word has: the sum of its own elements, or of all elements of the row up to its end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """``width``: elements of a vector; ``whole``: whether vectors divide the lines; ``each``: vectors that a thread has
     on their way; ``splits``: blocks that share a row or column; ``sums``: the first pass, that writes sums alone;
-    ``shifted``: rows begin anywhere, and vectors count from the multiple of 16 bytes in front of them."""
+    ``shifted``: rows begin anywhere, and vectors count from the multiple of 16 bytes in front of them; ``chained``:
+    one pass, a block for each part of a row."""
 
     width: int
     whole: bool
@@ -39,6 +45,7 @@ class Plan:
     sums: bool
     compute: Any
     shifted: bool = False
+    chained: bool = False
 
 
 def make_plan(n: int, modes: Sequence[views.Mode], infos: tuple[Any, Any], rows: bool) -> Plan:
@@ -48,6 +55,9 @@ def make_plan(n: int, modes: Sequence[views.Mode], infos: tuple[Any, Any], rows:
     Down columns a thread has a vector of columns and eight elements of each on their way.  Where this makes fewer
     threads than half of what fills the device, up to 1024 blocks share a row and 256 a column, with four parts or 32
     elements each at least.
+
+    Where blocks would share rows of more than 32 MB in all, and sums are float32, there is one pass instead (chained):
+    a part is what 512 threads have.
     """
     width, lines = views.width_of(modes, *infos), math.prod(m.extent for m in modes[1:])
     full = 16 // max(info.dtype.bytes for info in infos)
@@ -63,6 +73,8 @@ def make_plan(n: int, modes: Sequence[views.Mode], infos: tuple[Any, Any], rows:
         running, most = lines // n * -(-modes[0].extent // width), min(256, n // 32)
     room = _FILL * mo.multiprocessors(infos[0])
     splits = max(1, min(most, -(-room // max(running, 1)))) if running < room // 2 else 1
+    if rows and splits > 1 and not wide and lines * n * infos[1].dtype.bytes > ONCE:
+        return Plan(width, whole, each, 512, -(-vectors // (512 * each)), False, mo.float32, shifted, True)
     return Plan(width, whole, each, threads, splits, False, mo.float64 if wide else mo.float32, shifted)
 
 
@@ -137,6 +149,97 @@ def rows_kernel(out, x, sums, plan: mo.Constexpr):
 
 
 @mo.kernel
+def clear_kernel(words, ticket):
+    """No part of ``words`` has a sum, and none is taken."""
+    i = mo.block_idx().x * 256 + mo.thread_idx().x
+    if i < mo.size(words):
+        words[i] = 0
+    if i == 0:
+        ticket[0] = 0
+
+
+@mo.jit
+def word(value, state):
+    """A float and what it is as one word, so that they are seen together."""
+    return mo.int64(state) << 32 | value.bitcast(mo.uint32).to(mo.int64)
+
+
+@mo.jit
+def window(words, first):
+    """(word of the lane, which lanes have prefixes) of 32 parts, as soon as all that are in the row have a sum."""
+    mine = first + mo.lane_idx()
+    seen = mo.load(words, mo.max(mine, 0), order="relaxed")
+    while mo.vote_any(mine >= 0 and seen == 0):
+        seen = mo.load(words, mo.max(mine, 0), order="relaxed")
+    return seen, mo.ballot(mine >= 0 and seen >= _PREFIX << 32)
+
+
+@mo.jit
+def look_back(words, part):
+    """The sum of the row before a part, by a warp.  It goes back to parts among which one has a prefix, and from there
+    adds forwards: a prefix is the one before and a sum, so that all ways give the same bits."""
+    first, total = part - 32, mo.float32(0)
+    seen, prefixes = window(words, first)
+    while prefixes == 0:                                # the row's first part has one
+        first -= 32
+        seen, prefixes = window(words, first)
+    while first < part:
+        value = (seen & 0xFFFFFFFF).to(mo.uint32).bitcast(mo.float32)
+        for i in mo.static_range(32):
+            next_one = mo.shuffle_idx(value, i)
+            total = mo.where(prefixes >> i & 1 != 0, next_one, total + next_one)    # what came before does not count
+        first += 32
+        if first < part:
+            seen, prefixes = window(words, first)
+    return total
+
+
+@mo.kernel
+def chained_kernel(out, x, words, ticket, plan: mo.Constexpr):
+    """out = x summed along the first mode, (n, *rows) both, in one pass; words (parts, rows) and ticket are zeros."""
+    tid, w, warps, lead = mo.thread_idx().x, plan.width, plan.threads // 32, 0
+    lane, warp, scratch = tid % 32, tid // 32, mo.shared_array(plan.compute, warps)
+    place, told = mo.shared_array(mo.int32, 1), mo.shared_array(plan.compute, 1)
+    if tid == 0:
+        place[0] = mo.atomic_add(ticket, 0, 1)          # parts before this one have blocks that run
+    mo.sync_threads()
+    line, part = place[0] % mo.size(words, 1), place[0] // mo.size(words, 1)
+    row = coordinate(line, mo.shape(x)[1:])
+    gX, gO, mine, held, mask = x[:, *row], out[:, *row], words[:, line], [], []             # (n), (n), (parts)
+    if plan.shifted:
+        lead = mo.misalignment(gX)
+        gO = mo.with_lead(gO, lead)                                                         # (lead + n)
+    end = mo.ceil_div(mo.size(x, 0) + (w - 1 if plan.shifted else 0), w)
+    for k in mo.static_range(plan.each):
+        i = (part * warps + warp) * plan.each * 32 + k * 32 + lane
+        vector, inside = load(plan, gX, i, i < end, lead)
+        held.append(vector)
+        mask.append((i, inside))
+    of_warp = scan_warp(plan, held, lane)
+    if lane == 0:
+        scratch[warp] = of_warp
+    mo.sync_threads()
+    whole, before = plan.compute(0), plan.compute(0)
+    for other in mo.static_range(warps):
+        before = mo.where(other == warp, whole, before)
+        whole += scratch[other]
+    if tid == 0:
+        mo.store(mine, part, word(whole, mo.where(part == 0, _PREFIX, _SUM)), order="relaxed")
+    if warp == 0:
+        carry = plan.compute(0)
+        if part > 0:
+            carry = look_back(mine, part)
+        if tid == 0:
+            told[0] = carry
+            if part > 0:
+                mo.store(mine, part, word(carry + whole, _PREFIX), order="relaxed")
+    mo.sync_threads()
+    for vector, (i, inside) in zip(held, mask, strict=True):
+        vector += told[0] + before
+        mo.copyto(mo.tile(gO, (w,), (i,), ragged=True), vector.to(out.dtype), pred=inside)
+
+
+@mo.kernel
 def columns_kernel(out, x, sums, plan: mo.Constexpr):
     """out = x summed along the last mode, (columns, *others, n) both; sums (columns, *others, splits)."""
     split, w, n = mo.block_idx().y, plan.width, mo.shape(x)[-1]
@@ -192,6 +295,12 @@ def cumsum(out: Any, x: Any, *, axis: int = -1) -> None:
     plan = make_plan(along.extent, modes, (o, a), rows)
     extents, sums = tuple(m.extent for m in kept), None
     blocks = math.prod(extents) if rows else -(-(-(-extents[0] // plan.width) * math.prod(extents[1:])) // plan.threads)
+    if plan.chained:
+        words, ticket = empty(out, mo.int64, (plan.splits, blocks)), empty(out, mo.int32, (1,))
+        clear_kernel[-(-plan.splits * blocks // 256), 256](words, ticket)
+        chained_kernel[plan.splits * blocks, plan.threads](views.view(out, modes, 0), views.view(x, modes, 1), words,
+                                                           ticket, plan)
+        return
     if plan.splits > 1:
         room = (plan.splits, blocks) if rows else (*extents, plan.splits)
         sums = empty(out, plan.compute, room)
