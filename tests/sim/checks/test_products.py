@@ -71,6 +71,7 @@ def test_a_wait_says_nothing_of_another_warpgroup(order):
     assert {finding.code for finding in report.findings} == {"E3"}
     told = str(report)
     assert "sA(16, 0) of block (0, 0, 0) is overwritten" in told
+    assert "hint: warpgroup_wait(0) by warpgroup 0, and then a barrier before the operand is written" in told
     assert "the wgmma at" in told and "of warpgroup 0 may still read it: the write by thread 128" in told
 
 
