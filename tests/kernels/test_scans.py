@@ -63,28 +63,28 @@ def test_one_pass(rows, columns, name, monkeypatch):
 @mo.kernel
 def prefixes_kernel(out, words):
     """out[p]: what look_back gives part p."""
-    part = mo.block_idx().x
+    part = mo.size(out) - 1 - mo.block_idx().x
     if part > 0:
         carry = scans.look_back(words, part)
         if mo.thread_idx().x == 0:
             out[part] = carry
 
 
-@pytest.mark.parametrize("parts", [33, 70])
+@pytest.mark.parametrize("parts", [33, 300])
 def test_all_ways_to_look_back_give_the_same_bits(parts):
     """Whichever prefixes are there, a part's carry is the fold of the sums before it from the left."""
     rng = np.random.default_rng(parts)
     sums = (rng.standard_normal(parts) * 10.0 ** rng.integers(-5, 5, parts)).astype(np.float32)
     upto = np.add.accumulate(sums, dtype=np.float32)
-    for share in (0.0, 0.06, 0.5):
+    for share in (0.0, 0.02):
         known = rng.random(parts) < share
         known[0] = True
         bits = np.where(known, upto, sums).astype(np.float32).view(np.uint32).astype(np.int64)
         words = np.where(known, 2, 1) << 32 | bits
         out = np.zeros(parts, np.float32)
         with clean():
-            prefixes_kernel[parts, 32](out, words)
-        assert np.array_equal(out[1:], upto[:-1])
+            prefixes_kernel[min(parts, 40), 32](out, words)
+        assert np.array_equal(out[max(1, parts - 40):], upto[max(0, parts - 41):-1])
 
 
 def test_in_place():

@@ -12,7 +12,9 @@ same: blocks look back at what those before them have (``chained_kernel``).  Eac
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,6 +28,8 @@ _FILL = 1024
 """Threads that keep a multiprocessor busy."""
 ONCE = 1 << 25
 """Bytes of x that stay in L2 until a second pass reads them."""
+_BACK = 96
+"""Parts that a warp looks at at once, whose loads from L2 take the time of one; with 128 registers spill."""
 _SUM, _PREFIX = 1, 2
 """What a part's word has: the sum of its own elements, or of all elements of the row up to its end."""
 
@@ -165,32 +169,44 @@ def word(value, state):
 
 
 @mo.jit
-def window(words, first):
-    """(word of the lane, which lanes have prefixes) of 32 parts, as soon as all that are in the row have a sum."""
-    mine = first + mo.lane_idx()
-    seen = mo.load(words, mo.max(mine, 0), order="relaxed")
-    while mo.vote_any(mine >= 0 and seen == 0):
-        seen = mo.load(words, mo.max(mine, 0), order="relaxed")
-    return seen, mo.ballot(mine >= 0 and seen >= _PREFIX << 32)
+def value_of(seen):
+    """The float of a word."""
+    return (seen & 0xFFFFFFFF).to(mo.uint32).bitcast(mo.float32)
+
+
+@mo.jit
+def add_parts(words, first, total):
+    """(total + the sums of ``_BACK`` parts from ``first`` on, or what the last prefix there makes of it; whether one is
+    there), by a warp, as soon as all of them that are in the row have a sum."""
+    seen, values, prefixes = [], [], []
+    for k in mo.static_range(0, _BACK, 32):
+        seen.append(mo.load(words, mo.max(first + k + mo.lane_idx(), 0), order="relaxed"))
+    for k in mo.static_range(_BACK // 32):
+        mine, found = first + k * 32 + mo.lane_idx(), seen[k]
+        while mo.vote_any(mine >= 0 and found == 0):
+            found = mo.load(words, mo.max(mine, 0), order="relaxed")
+        values.append(value_of(found))
+        prefixes.append(mo.ballot(mine >= 0 and found >= _PREFIX << 32))
+    for k in mo.static_range(_BACK // 32):
+        later = functools.reduce(operator.or_, prefixes[k + 1:], mo.uint32(0))
+        if later == 0:                                  # else a prefix makes these parts needless
+            begin = 32 - mo.clz(prefixes[k])            # behind the last prefix
+            if begin > 0:
+                total = mo.shuffle_idx(values[k], begin - 1)
+            for i in mo.range(begin, 32, unroll=4):
+                total += mo.shuffle_idx(values[k], i)
+    return total, functools.reduce(operator.or_, prefixes) != 0
 
 
 @mo.jit
 def look_back(words, part):
     """The sum of the row before a part, by a warp.  It goes back to parts among which one has a prefix, and from there
     adds forwards: a prefix is the one before and a sum, so that all ways give the same bits."""
-    first, total = part - 32, mo.float32(0)
-    seen, prefixes = window(words, first)
-    while prefixes == 0:                                # the row's first part has one
-        first -= 32
-        seen, prefixes = window(words, first)
+    first, total, found = part - _BACK, mo.float32(0), part < 0
     while first < part:
-        value = (seen & 0xFFFFFFFF).to(mo.uint32).bitcast(mo.float32)
-        for i in mo.static_range(32):
-            next_one = mo.shuffle_idx(value, i)
-            total = mo.where(prefixes >> i & 1 != 0, next_one, total + next_one)    # what came before does not count
-        first += 32
-        if first < part:
-            seen, prefixes = window(words, first)
+        total, known = add_parts(words, first, total)   # until a prefix is found, total is none
+        found = found | known
+        first += mo.where(found, _BACK, -_BACK)         # the row's first part has a prefix
     return total
 
 
