@@ -1,12 +1,13 @@
 # make demo      set up .venv and run the double-buffered matmul (GPU if there is one, else the simulator)
 # make test      ruff, mypy, and every test that needs no GPU; those that need Chromium, LaTeX or torch are skipped where
-#                these are absent, and the last lines say so (TEST_REQUIRE=browser,latex,torch makes that an error)
+#                these are absent, and the last lines say so (TEST_REQUIRE=browser,latex,torch,pyodide: an error)
 # make check     ruff, mypy, and the tests that are not marked slow: what to run before each commit
 # make gpu-test  the tests that need a GPU, GPU_JOBS at a time; then, one by one, those that time it
 # make bench     the benchmarks that this machine can run
 # make pictures  draw docs/images and write docs/checker.md anew
 # make docs      serve the site of docs/ at http://127.0.0.1:8000, built anew when a page changes
 # make site      build it into site/; a warning is an error
+# make browser  fetch Pyodide into build/pyodide, so that the site has its own and the tests of the browser run; needs npm
 # make notebooks write the chapters of docs/learn as notebooks into build/notebooks
 # make wheel     build dist/moye-*.whl
 # make lint      ruff and mypy alone
@@ -31,7 +32,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Some 40 tests start a Python of their own: each would compile every module of moye again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo check test gpu-test bench pictures docs site notebooks wheel lint clean
+.PHONY: demo check test gpu-test bench pictures docs site browser notebooks wheel lint clean
 .DEFAULT_GOAL := test
 
 $(PY):
@@ -90,6 +91,10 @@ docs: $(SITE_STAMP)
 
 site: $(SITE_STAMP)
 	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build
+
+# NumPy for Pyodide is not in npm: pages load it from Pyodide's publisher where it could not be fetched.
+browser: | $(PY)
+	$(PY) docs/site_browser.py
 
 notebooks: | $(PY)
 	$(PY) docs/make_learn.py --notebooks build/notebooks

@@ -29,6 +29,12 @@ moye puzzles notebook                           # all of them as puzzles.ipynb
 Progress is kept in `puzzles/progress.json`, in the folder where you work. In Python,
 `moye.puzzles.check(6, "puzzles/p06_first_copy.py")` gives the verdict. It is made by
 [`mo.testing.judge`](judge.md), which judges any kernel.
+
+On the site, each puzzle can be solved here: its button makes the code a field, and the verdict comes from moye in your
+browser. A browser has no processes, so the answer is judged in the one that runs it: without limits on time and memory
+(*Stop* ends it), and without a look for answers that change the judge. NumPy is loaded with the first verdict.
+
+<script type="module" src="browser/puzzles.js"></script>
 """
 
 

@@ -16,7 +16,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 sys.path.insert(0, str(DOCS))
-import site_reference as reference  # noqa: E402  beside this file, which is no package
+import site_browser as browser  # noqa: E402  beside this file, which is no package
+import site_reference as reference  # noqa: E402
 
 FENCE = re.compile(r"^ *```")
 LINK = re.compile(r"(\]\()([^)\s#]+)(#[^)\s]*)?(\))")
@@ -56,8 +57,10 @@ def on_files(files: Any, config: Any) -> Any:
     """Add the pages that are made here."""
     from mkdocs.structure.files import File
 
-    for path, text in generated().items():
-        files.append(File.generated(config, path, content=text))
+    for path, content in [*generated().items(), *browser.files().items()]:
+        if (old := files.get_file_from_path(path)) is not None:
+            files.remove(old)                           # a source of the folder that is served
+        files.append(File.generated(config, path, content=content))
     return files
 
 

@@ -64,7 +64,7 @@ ALONE = {
         "ir.text", "sim.costs.table", "sim.costs.tma_boxes", "sim.flow.choices",
         "sim.flow.spins"),
     "words for users, which no other code of the importer needs": (
-        "lang.foreign_errors", "puzzles.notebook", "runtime.check.report_html", "runtime.host_text",
+        "puzzles.notebook", "runtime.check.report_html", "runtime.host_text",
         "runtime.respecialised", "runtime.snapshots"),
     "a process of its own, or loaded without what the importer loads": (
         "runtime.toolchain", "runtime.tuning.worker", "testing.tampering"),
@@ -73,7 +73,7 @@ ALONE = {
         "tensor.retile"),
     "what another library asks for, which no one else reads": ("kernels.gemm.operator",),
     "what a launch is, and what a kernel is compiled for": (
-        "kernels.attention.sm80.forward", "kernels.attention.sm90.host"),
+        "kernels.attention.sm80.forward",),
     "the home of public names": (
         "kernels.attention.dispatch", "kernels.attention.sequences", "kernels.gemm.tuned", "schedulers.quantisation",
         "tensor.async_stores", "tensor.smem_atoms", "torch.operators.attention", "torch.operators.gated",

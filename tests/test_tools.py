@@ -37,6 +37,23 @@ def test_a_missing_library(bare, monkeypatch):
         tools.library("no_such_library")
 
 
+def test_python_for_the_browser(tmp_path, monkeypatch):
+    monkeypatch.setattr(tools, "PYODIDE", tmp_path)
+    monkeypatch.delenv("TEST_REQUIRE", raising=False)
+    with pytest.raises(pytest.skip.Exception, match=r"needs Pyodide in build/pyodide: make browser"):
+        tools.pyodide()
+    (tmp_path / "pyodide.asm.wasm").touch()
+    tools.pyodide()
+    monkeypatch.setenv("TEST_REQUIRE", "pyodide")
+    with pytest.raises(pytest.skip.Exception, match=r"needs NumPy for Pyodide"):
+        tools.pyodide(numpy=True)
+    monkeypatch.setenv("TEST_REQUIRE", "pyodide-numpy")
+    with pytest.raises(pytest.fail.Exception, match=r"needs NumPy for Pyodide in build/pyodide: make browser, where"):
+        tools.pyodide(numpy=True)
+    (tmp_path / "numpy-2.2.5-wasm32.whl").touch()
+    tools.pyodide(numpy=True)
+
+
 def test_found_programs_are_paths(bare):
     for name in ("google-chrome", "chromedriver"):
         (bare / name).write_text("#!/bin/sh\n")
@@ -46,7 +63,7 @@ def test_found_programs_are_paths(bare):
 
 def test_what_is_required_has_a_known_name(bare, monkeypatch):
     monkeypatch.setenv("TEST_REQUIRE", "browsers")
-    with pytest.raises(pytest.fail.Exception, match="names browsers; it may name browser, latex, torch"):
+    with pytest.raises(pytest.fail.Exception, match="names browsers; it may name browser, latex, torch, pyodide"):
         tools.programs("browser")
 
 

@@ -17,7 +17,8 @@ print(rows, "puts (2, 3) at", rows(2, 3))
 rows
 
 # %% [markdown]
-# The picture shows the offset of each coordinate. Mode 0 (PyTorch says dimension 0) runs down, mode 1 to the right.
+# A notebook shows the picture by itself; in a script, `print(mo.draw(rows))` shows it as text, and `.save("rows.svg")`
+# keeps it. It has the offset of each coordinate. Mode 0 (PyTorch says dimension 0) runs down, mode 1 to the right.
 # Mode 1 is *contiguous*: its stride is 1, so neighbours in a row are neighbours in memory.
 #
 # If you give no strides, the layout is compact and **column-major**: mode 0 is contiguous. This is the opposite of
@@ -71,7 +72,8 @@ print("the tile in row 1, column 0:", tiles[:, (1, 0)], "begins at", tiles(0, (1
 # ## Sharing a tile among threads
 #
 # To copy a tile, each thread of a block must know which elements are its own. Take 8 threads as 2 rows of 4, and divide
-# again: now "inside" are the threads, and "which" are the elements that one thread has. `mo.draw` shows who has what.
+# again: now "inside" are the threads, and "which" are the elements that one thread has. `mo.draw` shows who has what:
+# `thr` is the layout of the threads, and `val` that of the elements that a thread has side by side, here one.
 
 # %%
 mo.draw(rows, thr="(2,4):(4,1)", val="(1,1)")

@@ -197,4 +197,14 @@ row_major, target = np.ascontiguousarray(src), np.full(src.shape, np.nan, np.flo
 print(mo.check(copy_kernel)[(2, 3), 256](target, row_major, across).table())
 
 # %% [markdown]
+# A thread's four neighbours now lie along a row, so `val` is `(1, 4)`:
+
+# %%
+wide_rows = mo.make_tiled_copy(atom, mo.make_layout((8, 8), (8, 1)), mo.make_layout((1, 4)))
+target.fill(np.nan)
+report = mo.check(wide_copy_kernel)[(2, 3), 64](target, row_major, wide_rows)
+print("clean:", report.ok, " equal:", np.array_equal(target, row_major))
+print(report.table())
+
+# %% [markdown]
 # Next: [shared memory and banks](03_banks.md).

@@ -193,8 +193,12 @@ def _backward(case: Case, library: Any, arrays: dict[str, _Array], found: dict[s
     taken = f.moveaxis((out * dout).sum(-1), 1, 2)[..., None]
     most = f.moveaxis((abs(out) * abs(dout)).sum(-1), 1, 2)[..., None]
     off = 4 * f.moveaxis(found["off"][..., 0], 1, 2)[..., None]             # of a weight, relative
-    ds, slope = p * (dp - (p * dp).sum(-1)[..., None]) * found["slope"], abs(found["slope"])
-    error = u * abs(ds) + LEAST + p * slope * (1.1 * u * most + off * abs(dp - taken) + 2.0 ** -20 * (size + most))
+    mean = (p * dp).sum(-1)[..., None]
+    ds, slope = p * (dp - mean) * found["slope"], abs(found["slope"])
+    error = u * abs(ds) + LEAST + p * slope * (abs(taken - mean) + off * abs(dp - taken) + 2.0 ** -20 * (size + most))
+    if case.softcap:                                    # 1 minus a square near 1, times the scale
+        scale = 1 / math.sqrt(case.dim) if case.scale is None else case.scale
+        error = error + p * 2.0 ** -20 * scale * abs(dp - taken)
     group, both = case.heads // case.heads_K, {}
     both["dq"] = [f.einsum("bhqk,bkhd->bqhd", x, y) for x, y in ((ds, found["k"]), (error, abs(found["k"])))]
     both["dk"] = [f.einsum("bhqk,bqhd->bkhd", x, y) for x, y in ((ds, found["q"]), (error, abs(found["q"])))]

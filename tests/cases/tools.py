@@ -1,7 +1,7 @@
 """Programs and libraries that some tests need: found, or the test skips and the run says so at its end.
 
-``TEST_REQUIRE=browser,latex,torch`` makes the absence of what it names a failure: ``.ci/run`` sets it, so that no test
-is left out there without a word.
+``TEST_REQUIRE=browser,latex,torch,pyodide`` makes the absence of what it names a failure: ``.ci/run`` sets it, so that
+no test is left out there without a word.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import importlib
 import os
 import shutil
 from collections import Counter
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -21,13 +22,16 @@ NEEDS = {
     "latex": ((("pdflatex",),), "apt-get install texlive-latex-base texlive-pictures"),
 }
 LIBRARIES = {"torch": "pip install torch"}
+PYODIDE = Path(__file__).parents[2] / "build" / "pyodide"
+# Python for the browser, and NumPy for that Python -> a file of it
+BROWSER = {"pyodide": "pyodide.asm.wasm", "pyodide-numpy": "numpy-*.whl"}
 MARK = "this test needs"
 
 
 def required(tool: str) -> bool:
     """Whether the environment says that a tool must be there."""
     names = {name.strip() for name in os.environ.get("TEST_REQUIRE", "").split(",")} - {""}
-    known = [*NEEDS, *LIBRARIES]
+    known = [*NEEDS, *LIBRARIES, *BROWSER]
     if unknown := names - set(known):
         pytest.fail(f"TEST_REQUIRE names {', '.join(sorted(unknown))}; it may name {', '.join(known)}")
     return tool in names
@@ -58,6 +62,14 @@ def library(name: str) -> ModuleType:
     except ImportError:
         _absent(name, name, LIBRARIES[name])
         raise                                   # not reached: the line above skips or fails
+
+
+def pyodide(numpy: bool = False) -> None:
+    """Python for the browser, and NumPy for it, have been fetched."""
+    tool = "pyodide-numpy" if numpy else "pyodide"
+    if not any(PYODIDE.glob(BROWSER[tool])):
+        _absent(tool, "NumPy for Pyodide in build/pyodide" if numpy else "Pyodide in build/pyodide",
+                "make browser, where Pyodide's publisher can be reached" if numpy else "make browser")
 
 
 def left_out(reasons: list[str]) -> list[str]:

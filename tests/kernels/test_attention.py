@@ -14,7 +14,7 @@ import random_attention
 from fuzz import attention as fuzz
 from moye.kernels import attention, attention_backward, attention_varlen, attention_varlen_backward
 from moye.kernels.attention.parts.arguments import problem_of
-from moye.kernels.attention.parts.scores import Rules, Scores, query_tiles, whole_query_tiles
+from moye.kernels.attention.parts.scores import Rules, Scores, query_tiles, whole_from
 from moye.kernels.attention.sm80 import backward, host
 from moye.kernels.attention.sm80.forward import attention_sm80_kernel
 from moye.kernels.attention.sm80.host import arguments_sm80
@@ -157,6 +157,35 @@ def test_varlen_is_what_each_sequence_gives(monkeypatch, seed, bounded):
             assert np.array_equal(mine[0], whole[part])
 
 
+@pytest.mark.parametrize(("seed", "blocks"), [(0, 1), (1, 3), (2, 132)])
+def test_varlen_by_warpgroups(monkeypatch, seed, blocks):
+    """Against each sequence by itself; blocks that find nothing to do, and tiles in any order."""
+    monkeypatch.setattr(mo, "arch_of", lambda array: "sm_90a")
+    monkeypatch.setattr(mo, "multiprocessors", lambda array: blocks)
+    rng = np.random.default_rng(seed)
+    queries, keys = ([int(n) for n in rng.choice([0, 1, 7, 130, 200], 3)] for _ in range(2))
+    options = {"causal": seed != 1}
+    q, k, v = (sequences(rng, *x, 64) for x in ((queries, 2), (keys, 1), (keys, 1)))
+    out, lse = np.full_like(q, np.nan), np.full((2, sum(queries)), np.nan, np.float32)
+    ends = [np.cumsum([0, *lengths]).astype(np.int32) for lengths in (queries, keys)]
+    attention_varlen(out, q, k, v, *ends, lse=lse, longest_q=200, longest_k=200, **options)
+    for s in range(3):
+        rows, columns = (slice(x[s], x[s + 1]) for x in ends)
+        own, own_lse = np.full_like(q[None, rows], np.nan), np.full((1, 2, queries[s]), np.nan, np.float32)
+        attention(own, q[None, rows], k[None, columns], v[None, columns], lse=own_lse, **options)
+        same = np.testing.assert_allclose
+        same(out[rows].astype(np.float64), own[0].astype(np.float64), atol=2e-3)
+        same(lse[:, rows], own_lse[0], atol=1e-5)
+
+
+def test_a_sequence_that_is_longer_than_said(monkeypatch):
+    monkeypatch.setattr(mo, "arch_of", lambda array: "sm_90a")
+    q, k = sequences(np.random.default_rng(0), [400], 1, 64), sequences(np.random.default_rng(0), [400], 1, 64)
+    out, ends = np.zeros_like(q), np.array([0, 400], np.int32)
+    attention_varlen(out, q, k, k, ends, ends, longest_q=100)
+    assert not np.isnan(out[:192].astype(float)).any() and np.isnan(out[192:].astype(float)).all()
+
+
 @pytest.mark.parametrize(("change", "message"), [
     ({"offsets_q": np.zeros(3, np.int64)}, "offsets_q is int64"),
     ({"offsets_k": np.zeros(4, np.int32)}, r"offsets_k is int32 \(4,\)"),
@@ -223,6 +252,7 @@ def test_gradients_as_compiled(monkeypatch, kernel, dim):
 @pytest.mark.slow
 @pytest.mark.parametrize(("dim", "options"), [
     (64, {}), (64, {"causal": True}), (128, {}), (128, {"causal": True}), (128, {"window": (1024, 8)}),
+    (64, {"window": (1024, 0)}),
     (128, {"causal": True, "softcap": 30.0})])
 @pytest.mark.parametrize("in_order", [False, True])
 def test_gradients_sm90_as_compiled(monkeypatch, dim, options, in_order):
@@ -249,24 +279,19 @@ def test_stages_of_gradients_fit(dim):
     assert choose_gradient(dim, dim).shared(dim) + 2048 <= SHARED
 
 
-@pytest.mark.parametrize(("left", "right", "ragged"), [
-    (None, None, False), (None, None, True), (None, 0, False), (30, None, True), (100, 7, False), (0, 0, True)])
-def test_tiles_of_queries_that_see_whole_tiles_of_keys(left, right, ragged):
-    """Each of them lies where every query sees every key of the tile, and no other does."""
+@pytest.mark.parametrize(("right", "ragged"), [(None, False), (None, True), (0, False), (0, True), (70, False)])
+def test_tiles_of_queries_that_see_whole_tiles_of_keys(right, ragged):
+    """From the first of them on every query sees every key of the tile, and before it some query does not."""
     queries, bM, bN, keys = 300, 64, 128, 320 if ragged else 384
-    rules = Rules(left is not None, right is not None, ragged)
-    how = Scores(rules, queries, keys, 1.0, None, left, right, None, None, ())
+    how = Scores(Rules(False, right is not None, ragged), queries, keys, 1.0, None, None, right, None, None, ())
     for n in range(-(-keys // bN)):
         least, most = query_tiles(how, n * bN, bM, bN)
-        low, high = whole_query_tiles(how, n * bN, bM, bN, least, most)
+        low = whole_from(how, n * bN, bM, bN, least, most)
         for m in range(-(-queries // bM)):
             i, j = np.arange(m * bM, m * bM + bM)[:, None], np.arange(n * bN, n * bN + bN)[None, :]
-            stands = i + keys - queries
-            seen = (j < keys) & (j <= (stands + right if right is not None else j)) \
-                & (j >= (stands - left if left is not None else 0 * j))
+            seen = (j < keys) & (j <= (i + keys - queries + right if right is not None else j))
             assert least <= m < most or not seen[i[:, 0] < queries].any()
-            assert not low <= m < high or seen.all()
-            assert not (seen.all() and least <= m < most) or low <= m < high
+            assert (low <= m < most) == (seen.all() and least <= m < most)
 
 
 @pytest.mark.parametrize(("dim", "dim_v"), [(64, 64), (96, 96), (128, 128), (192, 128), (192, 192), (256, 256)])

@@ -104,6 +104,23 @@ def test_drawn(seed):
     drawn(seed)
 
 
+@pytest.mark.parametrize("place", ["dout", "x", "dsummed"])
+def test_streamed_in_place(place):
+    """The sums over rows are of what dx takes the place of."""
+    plan, shape = PLANS["streamed"][0], (5, 777)
+    numbers = np.random.default_rng(0).standard_normal((3, *shape)).astype(np.float32)
+    rstd, results = np.full(5, 0.5, np.float32), []
+    for dx in (np.empty(shape, np.float32), None):
+        given = dict(zip(("dout", "x", "dsummed"), numbers.copy(), strict=True))
+        sums = np.empty((2, 777), np.float32)
+        dx = given[place] if dx is None else dx
+        rms_norm_backward(dx, given["dout"], given["x"], None, rstd, dweight=sums[0], dbias=sums[1],
+                          dsummed=given["dsummed"], plan=plan)
+        results.append((dx, sums))
+    for one, other in zip(*results, strict=True):
+        assert np.array_equal(one, other)
+
+
 def test_no_rows():
     """Sums of nothing are zero."""
     x, rstd, dweight = np.zeros((0, 40), np.float32), np.zeros(0, np.float32), np.full(40, np.nan, np.float32)

@@ -119,7 +119,15 @@ def test_numpy_dtypes_and_integers_are_taken(body):
     ("x[0] = x.shpae", "did you mean .shape?"), ("x[0] = x.astype(3)", "x.to(mo.float32)"),
     ("x[0] = x.size", "mo.size(x)"), ("mo.sync_thread()", "did you mean mo.sync_threads?"),
     ("x[0] = np.where(x[0] > 1, 1, 2)", "use mo.where(cond, a, b)"),
-    ("x[0] = mo.warp_reduce(x[0], '+')", 'a sum is kind "add"')])
+    ("x[0] = mo.warp_reduce(x[0], '+')", 'a sum is kind "add"'),
+    ("x[mo.program_id(0)] = 1", "mo.block_idx().x"), ("x[mo.arange(0, 32)] = 1", "mo.thread_idx().x"),
+    ("mo.syncthreads()", "mo.sync_threads"), ("x[0] = mo.zeros((4,), 'float32')[0]", "mo.fragment"),
+    ("mo.atomic_add(x[0], 1)", "mo.atomic_add(tensor, "), ("x[mo.thread_idx()] = 1", "mo.thread_idx().x"),
+    ("x[mo.block_idx() * 4 + mo.thread_idx()] = 1", "mo.thread_idx().x"),
+    ("if mo.thread_idx() < n: x[0] = 1", "mo.thread_idx().x"),
+    ("x[0] = (x + 1)[0]", "t[i] is one element"),
+    ("x[0] = mo.where(mo.identity_tensor(mo.shape(x)) < n, 1, 0)", "mo.elem_less("),
+    ("if mo.elem_less(mo.identity_tensor(mo.shape(x))[0], 3): x[0] = 1", "mo.shape(x) has an entry")])
 def test_hints(body, hint):
     assert hint in refused(body).hint
 

@@ -110,6 +110,11 @@ def test_a_second_gradient_is_refused_where_the_first_has_none():
         assert first.equal(2 * x)
         with pytest.raises(UnsupportedError, match="the backward of testing::square is not differentiable, and a "):
             (first.sum() + x.sum()).backward()
+        for outer in (lambda y: y.sum(), lambda y: (y * y).sum()):      # by x alone, and by the incoming gradient, too
+            y = way(x)
+            first, = torch.autograd.grad(outer(y), x, create_graph=True)
+            with pytest.raises(UnsupportedError, match="the backward of testing::square is not differentiable"):
+                torch.autograd.grad(y.sum() + (first * first).sum(), x)
 
 
 def test_lists_have_gradients():

@@ -103,6 +103,16 @@ def test_gradients_of_what_asks_for_them():
     assert weight.grad is None and torch.allclose(x.grad, wanted)
 
 
+@pytest.mark.parametrize("dtype, scale", [(torch.float16, 65536.0), (torch.bfloat16, 3.00585)])
+def test_scaled_losses(dtype, scale):
+    """The factor of a loss keeps its own dtype: it may be beyond float16, and has more digits than bfloat16."""
+    operands = drawn(4, 6, dtype=dtype), drawn(7, 6, dtype=dtype)
+    loss = moye.torch.linear_cross_entropy(*operands, LABELS, reduction="mean")
+    plain = torch.autograd.grad(loss, operands, retain_graph=True)
+    for found, one in zip(torch.autograd.grad(scale * loss, operands), plain, strict=True):
+        assert found.equal((one.float() * scale).to(dtype))
+
+
 def test_autocast():
     x, weight = drawn(16, 32, dtype=torch.float32), drawn(24, 32, dtype=torch.float32)
     labels = torch.arange(16)

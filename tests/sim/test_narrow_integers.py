@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import moye as mo
+from moye.sim.costs.wavefronts import line_cost
 
 
 @pytest.fixture(autouse=True)
@@ -47,3 +48,23 @@ def test_the_lanes_of_a_warp_in_a_timeline():
     report = mo.check(staged, timeline=True)[1, 32](out, x)
     assert report.ok and np.array_equal(out, x[:32].reshape(-1, 2)[:, ::-1].reshape(-1))
     assert "staged" in report.timeline().svg() and report.timeline().overlap()
+
+
+def test_lines_of_memory_that_are_far_apart(monkeypatch):
+    """What a copy costs depends on which lanes share a line, however the lines are numbered."""
+    nonzero = np.nonzero
+    monkeypatch.setattr(np, "nonzero", lambda x: tuple(found.astype(np.int32) for found in nonzero(x)))
+    address = np.arange(32).reshape(1, 32, 1) * 4
+    lines = np.arange(32).reshape(1, 32, 1).astype(np.int64) // 8
+    assert line_cost(address, 4, None, lines << 33) == line_cost(address, 4, None, lines)
+
+
+def test_the_mask_of_a_shuffle():
+    """Lanes that a shuffle reads in a warp that is not whole are looked up in a mask of 32 bits."""
+    @mo.kernel
+    def neighbour(out, x):
+        tid = mo.thread_idx().x
+        out[tid] = mo.shuffle_down(x[tid], 1)
+
+    report = mo.check(neighbour)[1, 40](np.zeros(40, np.float32), np.ones(40, np.float32))
+    assert [finding.code for finding in report.findings] == ["C7"]

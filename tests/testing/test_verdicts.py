@@ -44,6 +44,28 @@ def solve(out, x, factor, add):
     scaled[x.shape[1], 64](out, x, factor, add)
 """
 
+STAGED = """
+import moye as mo
+
+ATOM = mo.CopyAtom(mo.CpAsync(mo.float32), mo.float32)
+
+@mo.kernel
+def staged(out, x, threads: mo.Constexpr, layout: mo.Constexpr):
+    copy = mo.make_tiled_copy(ATOM, threads, mo.make_layout((1, 1)))
+    tid = mo.thread_idx().x
+    room = mo.shared_array(mo.float32, layout)          # (32, 32)
+    thr = copy.get_slice(tid)
+    mo.copyto(copy, thr.partition_D(room), thr.partition_S(x))
+    mo.cp_async_commit()
+    mo.cp_async_wait()
+    mo.sync_threads()
+    for i in mo.static_range(32):
+        out[i, tid] = room[i, tid]
+
+def solve(out, x):
+    staged[1, 32](out, x, mo.make_layout(THREADS), mo.make_layout((32, 32), STRIDES))
+"""
+
 
 @pytest.fixture(scope="module")
 def one():
@@ -189,8 +211,29 @@ def test_goals_are_judged_where_they_are_asked_for(one):
     assert (few.status, few.message) == (
         "costly", "size 64, seed 0: global_load_requests is 2, and at most 1 is asked for")
     assert status(at_least={"ldmatrix_requests": 1}).status == "costly"
+    assert "the kernel has Load 1 times, and at most 0 is asked for" in status(at_most={"Load": 0}).message
     assert status(overlap=0.5).status == "overlap"
     assert status(launches=0).status == "costly"
+
+
+@pytest.mark.parametrize(("threads", "strides", "degree", "words"), [
+    ("(1, 32), (32, 1)", "(32, 1)", 1, ""),
+    ("(1, 32), (32, 1)", "(1, 32)", 32, "has bank conflicts of degree 32"),
+    ("(8, 4), (4, 1)", "(32, 1)", 8, "takes 256 wavefronts where 32 would do, as cp.async.4 goes line by line")])
+def test_the_degree_of_asynchronous_copies(one, threads, strides, degree, words):
+    """Copies out of many lines take a wavefront for each, although no two words meet in a bank."""
+    source = STAGED.replace("THREADS", threads).replace("STRIDES", strides)
+    make = {"out": np.empty((32, 32), np.float32), "x": np.ones((32, 32), np.float32)}
+
+    def status(goals):
+        return one(source, lambda x: x, cases(lambda rng, n: dict(make), [(32,)], goals=goals))
+
+    assert status(Goals(degree=degree)).ok
+    numbers = status(Goals()).results[0].numbers
+    assert (numbers["degree"], numbers["conflicts"] > 0) == (degree, degree > 1)
+    if degree > 1:
+        missed = status(Goals(degree=degree - 1))
+        assert missed.status == "bank conflicts" and words in missed.message, missed.message
 
 
 def test_stopping_at_the_first_case_that_fails(one):

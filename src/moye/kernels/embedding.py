@@ -269,7 +269,7 @@ def embedding(out: Any, table: Any, ids: Any) -> None:
     t, o, i = _checked("embedding", "table", table, "out", out, ids, None)
     if o.dtype != t.dtype or t.dtype.bits not in (8, 16, 32, 64):
         raise mo.ArgumentError(f"embedding: out holds {o.dtype}, and table {t.dtype}; and they hold one dtype")
-    views.writable("embedding", "out", o)
+    views.outputs("embedding", {"out": o}, {"table": t, "ids": i})
     if 0 in o.shape:
         return
     rows = views.merged([views.Mode(n, (a, b)) for n, a, b in zip(i.shape, o.strides, i.strides, strict=False)
@@ -291,13 +291,13 @@ def embedding_backward(dtable: Any, dout: Any, ids: Any, *, padding_idx: int | N
     than 2^31 ids and rows; an id that is no row fails an ``assert``, and else adds to nothing.
     """
     t, o, i = _checked("embedding_backward", "dtable", dtable, "dout", dout, ids, views.FLOATS)
-    views.writable("embedding_backward", "dtable", t)
-    if padding_idx is not None and not 0 <= padding_idx < t.shape[0]:
-        raise mo.ArgumentError(f"embedding_backward: padding_idx {padding_idx} is none of the {t.shape[0]} rows")
+    views.outputs("embedding_backward", {"dtable": t}, {"dout": o, "ids": i})
+    if padding_idx is not None and not (isinstance(padding_idx, int) and 0 <= padding_idx < t.shape[0]):
+        raise mo.ArgumentError(f"embedding_backward: padding_idx {padding_idx!r} is none of the {t.shape[0]} rows")
     if 0 in t.shape:
         return
     rows = views.merged([views.Mode(n, (a, b)) for n, a, b in zip(i.shape, o.strides, i.strides, strict=False)
-                         if n != 1])
+                         if n != 1]) if 0 not in i.shape else []
     if len(rows) > 1:
         raise mo.ArgumentError(f"embedding_backward: dout has strides {tuple(o.strides)} and ids {tuple(i.strides)}, "
                                f"which are no plain lists of rows", hint="pass contiguous arrays")

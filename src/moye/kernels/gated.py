@@ -147,7 +147,7 @@ def _checked(who: str, named: dict[str, Any], written: tuple[str, ...]) -> bool:
     first = next(iter(infos))
     for name, info in infos.items():
         views.same(who, "shape", name, info, first, infos[first])
-        if name in written:
-            views.writable(who, name, info)
+    read = {name: info for name, info in infos.items() if name not in written}
+    views.outputs(who, {name: infos[name] for name in written}, read, in_place=read)
     views.together(who, **infos)
     return all(info.dtype.bytes == 2 for info in infos.values())

@@ -107,9 +107,9 @@ def permute(out: Any, x: Any, axes: Sequence[int] | None = None) -> None:
     Elements of 1, 2, 4 or 8 bytes, of any dtype, any strides; x may repeat elements (stride 0).  ``out`` must not share
     memory with x.  ArgumentError if dtypes, shapes or devices do not match.
     """
-    if axes is not None and not isinstance(axes, list | tuple):
+    if isinstance(axes, int):
         raise mo.ArgumentError(f"permute: axes={axes!r} is no list of axes")
-    _permute("permute", out, x, *(() if axes is None else axes))
+    _permute("permute", out, x, axes is None, *(() if axes is None else views.axes_given("permute", axes)))
 
 
 def transpose(out: Any, x: Any, first: int = -2, second: int = -1) -> None:
@@ -118,14 +118,14 @@ def transpose(out: Any, x: Any, first: int = -2, second: int = -1) -> None:
     axes = list(range(rank))
     i, j = (views.axis_of("transpose", axis, rank) for axis in (first, second))
     axes[i], axes[j] = axes[j], axes[i]
-    _permute("transpose", out, x, *axes)
+    _permute("transpose", out, x, False, *axes)
 
 
 @mo.replayed
-def _permute(who: str, out: Any, x: Any, *axes: int) -> None:
+def _permute(who: str, out: Any, x: Any, reverse: bool, *axes: int) -> None:
     a, b = views.described(who, "x", x, None), views.described(who, "out", out, None)
     rank = len(a.shape)
-    order = [views.axis_of(who, axis, rank) for axis in (axes or reversed(range(rank)))]
+    order = [views.axis_of(who, axis, rank) for axis in (reversed(range(rank)) if reverse else axes)]
     if sorted(order) != list(range(rank)):
         raise mo.ArgumentError(f"{who}: axes {tuple(order)} are no order of the {rank} axes of x")
     shape = tuple(a.shape[axis] for axis in order)
@@ -135,7 +135,7 @@ def _permute(who: str, out: Any, x: Any, *axes: int) -> None:
         raise mo.ArgumentError(f"{who}: out holds {b.dtype}, and x holds {a.dtype}")
     if a.dtype.bits not in (8, 16, 32, 64):
         raise mo.ArgumentError(f"{who}: x holds {a.dtype}, of {a.dtype.bits} bits; it may have 8, 16, 32 or 64")
-    views.writable(who, "out", b)
+    views.outputs(who, {"out": b}, {"x": a})
     views.together(who, out=b, x=a)
     if 0 not in shape:
         move(out, x, views.modes_of(shape, b.strides, [a.strides[axis] for axis in order]))

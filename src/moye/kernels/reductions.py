@@ -230,9 +230,10 @@ def reduce(out: Any, x: Any, kind: str = "sum", *, axis: int | Sequence[int] | N
     """
     if not isinstance(kind, str) or kind not in FOLDS:
         raise mo.ArgumentError(f"reduce: kind {kind!r} is none of {', '.join(FOLDS)}")
-    if axis is not None and not isinstance(axis, int | list | tuple):
-        raise mo.ArgumentError(f"reduce: axis={axis!r} is neither an axis nor a list of axes")
-    _reduce(out, x, kind, *(() if axis is None else (axis,) if isinstance(axis, int) else axis))
+    given = () if axis is None else views.axes_given("reduce", axis)
+    if axis is not None and not given:
+        raise mo.ArgumentError(f"reduce: axis {axis!r} names no axis", hint="axis=None stands for all of them")
+    _reduce(out, x, kind, *given)
 
 
 @mo.replayed
@@ -244,7 +245,7 @@ def _reduce(out: Any, x: Any, kind: str, *given: int) -> None:
     axes = _axes(given or range(rank), rank, fold)
     rest = [i for i in range(rank) if i not in axes]
     strides = _strides(a, o, axes, rest)
-    views.writable("reduce", "out", o)
+    views.outputs("reduce", {"out": o}, {"x": a})
     views.together("reduce", out=o, x=a)
     count = math.prod(a.shape[i] for i in axes)
     if count == 0 and kind in ("max", "min", "argmax", "argmin") and 0 not in o.shape:

@@ -122,7 +122,8 @@ def _checked(out: Any, x: Any, cos: Any, sin: Any, positions: Any, offset: int) 
     shape = tuple(infos["x"].shape)
     views.same("rope", "shape", "out", infos["out"], "x", infos["x"])
     views.same("rope", "shape", "sin", infos["sin"], "cos", infos["cos"])
-    views.writable("rope", "out", infos["out"])
+    if views.whole(offset) is None:
+        raise mo.ArgumentError(f"rope: offset is {offset!r}, and must be an integer")
     if len(shape) not in (3, 4):
         raise mo.ArgumentError(f"rope: x has shape {shape}; it is (batch, seq, heads, dim) or (seq, heads, dim)")
     if len(infos["cos"].shape) != 2 or 2 * infos["cos"].shape[1] > shape[-1]:
@@ -138,5 +139,7 @@ def _checked(out: Any, x: Any, cos: Any, sin: Any, positions: Any, offset: int) 
         if told not in (shape[-3:-2], (shape[0], shape[1]) if len(shape) == 4 else ()):
             raise mo.ArgumentError(f"rope: positions have shape {told}, and x has {shape}; "
                                    f"they are (seq,) or (batch, seq)")
+    views.outputs("rope", {"out": infos["out"]}, {name: info for name, info in infos.items() if name != "out"},
+                  in_place=("x",))
     views.together("rope", **infos)
     return infos["cos"].shape[1], infos

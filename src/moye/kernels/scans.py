@@ -298,7 +298,7 @@ def cumsum(out: Any, x: Any, *, axis: int = -1) -> None:
     a, o = views.described("cumsum", "x", x), views.described("cumsum", "out", out)
     views.same("cumsum", "shape", "out", o, "x", a)
     axis = views.axis_of("cumsum", axis, len(a.shape)) if a.shape else 0
-    views.writable("cumsum", "out", o)
+    views.outputs("cumsum", {"out": o}, {"x": a}, in_place=("x",))
     views.together("cumsum", out=o, x=a)
     if 0 in a.shape:
         return

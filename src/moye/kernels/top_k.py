@@ -177,8 +177,7 @@ def top_k(values: Any, indices: Any, x: Any, *, largest: bool = True) -> None:
     k, n = v.shape[-1], a.shape[-1]
     if k > min(n, MOST) or n > LAST:
         raise mo.ArgumentError(f"top_k: k is {k} of {n} elements; it may be at most {min(n, MOST)}")
-    for name, info in (("values", v), ("indices", i)):
-        views.writable("top_k", name, info)
+    views.outputs("top_k", {"values": v, "indices": i}, {"x": a})
     views.together("top_k", values=v, indices=i, x=a)
     if 0 in v.shape:
         return

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Sequence
+import operator
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import moye as mo
+from moye.kernels.memory import apart, same_elements
 
 FLOATS = (mo.bfloat16, mo.float16, mo.float32, mo.float64)
 
@@ -47,6 +49,23 @@ def together(who: str, **arrays: Any) -> None:
             raise mo.ArgumentError(f"{who}: {name} is on {_place(info)}, and {first} on {_place(other)}")
 
 
+def axes_given(who: str, axis: Any) -> tuple[Any, ...]:
+    """The axes that an argument names: one, or a list of them; ArgumentError for anything else."""
+    if whole(axis) is not None:
+        return (whole(axis),)
+    if not isinstance(axis, Iterable) or isinstance(axis, str):
+        raise mo.ArgumentError(f"{who}: axis={axis!r} is neither an axis nor a list of axes")
+    return tuple(i if whole(i) is None else whole(i) for i in axis)
+
+
+def whole(x: Any) -> int | None:
+    """The integer that x is, of whatever library; None for bools and all that is none."""
+    try:
+        return None if isinstance(x, bool) else operator.index(x)
+    except TypeError:
+        return None
+
+
 def _place(info: Any) -> str:
     return "the host" if info.device is None else f"device {info.device}"
 
@@ -72,11 +91,26 @@ def writable(who: str, name: str, info: Any) -> None:
                                hint="pass an array of its own")
 
 
+def outputs(who: str, written: dict[str, Any], read: dict[str, Any], *,
+            in_place: Collection[str] = ()) -> None:
+    """ArgumentError if a described output cannot be written, or shares memory with another array of the call.
+
+    ``in_place``: inputs that an output may be, element by element.  What is None is not there.
+    """
+    there = [(name, info) for name, info in written.items() if info is not None]
+    for i, (name, info) in enumerate(there):
+        writable(who, name, info)
+        for other, x in (*read.items(), *there[:i]):
+            if x is not None and not (other in in_place and same_elements(x, info)):
+                apart(who, other, x, info, name)
+
+
 def axis_of(who: str, axis: int, rank: int) -> int:
     """The axis counted from the front, or ArgumentError."""
-    if not isinstance(axis, int) or isinstance(axis, bool) or not -rank <= axis < rank:
+    found = whole(axis)
+    if found is None or not -rank <= found < rank:
         raise mo.ArgumentError(f"{who}: axis {axis!r} is none of the {rank} axes")
-    return axis % rank
+    return found % rank
 
 
 def modes_of(shape: Sequence[int], *strides: Sequence[int]) -> list[Mode]:

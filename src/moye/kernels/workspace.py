@@ -21,6 +21,11 @@ MAKES_ARRAYS = ("torch", "numpy", "cupy", "spec")
 """The kinds of arrays beside which ``empty`` makes others."""
 
 
+_WITHOUT = {"jax": "JAX, whose arrays no launch may write", "jaxlib": "JAX, whose arrays no launch may write",
+            "moye": "memory that another program hands over, such as XLA in moye.jax.call"}
+"""By the package of an array: for whom nothing can be made."""
+
+
 @functools.partial(mo.scratch, raw=True)
 def empty(like: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
     """An uninitialised column-major array of this dtype and shape, of the library and on the device of ``like``."""
@@ -33,7 +38,9 @@ def empty(like: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
         return module.empty(shape[::-1], dtype=getattr(module, dtype.name), device=like.device).permute(*order)
     if package in ("numpy", "cupy") and module is not None:
         return module.empty(shape, dtype=dtype.numpy, order="F")
-    raise mo.ArgumentError(f"{package} arrays cannot be made here: pass torch, CuPy or NumPy arrays, or splits=1")
+    whose = _WITHOUT.get(package, f"{package} arrays")
+    raise mo.ArgumentError(f"this call needs an array beside its arguments, which moye cannot make for {whose}",
+                           hint="pass torch, CuPy or NumPy arrays")
 
 
 def swapped(x: Any) -> Any:
@@ -72,7 +79,7 @@ def one_batch(x: Any) -> Any:
         return replace(x, shape=(rows, columns, 1), strides=(down, along, rows * down * columns * along))
     if not hasattr(x, "__getitem__"):
         raise mo.ArgumentError(f"a {type(x).__name__} cannot be viewed as a batch of one",
-                               hint="pass a torch, CuPy or NumPy array, or splits=1")
+                               hint="pass a torch, CuPy or NumPy array")
     return x[:, :, None]
 
 

@@ -47,6 +47,16 @@ class Dim3(NamedTuple):
     z: Any
 
 
+def _no_arithmetic(indices: Dim3, _: object) -> Any:
+    """TraceError: who writes ``mo.thread_idx() + 1`` means one of the three; a tuple would be joined or repeated."""
+    raise TraceError(f"the {len(indices)} numbers of mo.thread_idx(), mo.block_idx() and their like have no arithmetic",
+                     hint="take one, such as mo.thread_idx().x", locs=(locate(),))
+
+
+for _name in ("add", "radd", "sub", "rsub", "mul", "rmul", "mod", "floordiv", "lt", "le", "gt", "ge"):
+    setattr(Dim3, f"__{_name}__", _no_arithmetic)
+
+
 # --- indices ---------------------------------------------------------------------------------------------------------
 
 

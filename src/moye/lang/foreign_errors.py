@@ -10,6 +10,7 @@ What the user's own code raises stays what it is.
 from __future__ import annotations
 
 import difflib
+import inspect
 import re
 import sys
 import types
@@ -21,7 +22,7 @@ from moye.tensor.context import is_internal
 from moye.tensor.expr import Expr
 from moye.tensor.tensor import Tensor
 
-_WORDS = {"Expr": "a scalar of the kernel", "Tensor": "a tensor of the kernel"}
+_WORDS = {"Expr": "a scalar of the kernel", "Tensor": "a tensor of the kernel", "CoordTensor": "an identity tensor"}
 _INSTEAD = {
     "T": "mo.select(x.layout, (1, 0)) is the layout of x transposed: x.with_layout(...)",
     "transpose": "mo.select(x.layout, (1, 0)) is the layout of x transposed: x.with_layout(...)",
@@ -35,6 +36,17 @@ _INSTEAD = {
     "view": "x[:, k] is a view; x.with_layout(...) one with another layout", "item": "x[0]",
     "copy": "mo.make_fragment_like(x) and mo.copyto", "clone": "mo.make_fragment_like(x) and mo.copyto",
     "zero_": "x.fill(0)", "fill_": "x.fill(value)", "exp": "mo.exp(x)", "sqrt": "mo.sqrt(x)", "abs": "mo.abs(x)"}
+_ELSEWHERE = {                                          # what Triton and CUDA C++ call it: what moye has
+    "program_id": "mo.block_idx().x", "num_programs": "mo.grid_dim().x", "blockIdx": "mo.block_idx().x",
+    "threadIdx": "mo.thread_idx().x", "blockDim": "mo.block_dim().x", "gridDim": "mo.grid_dim().x",
+    "arange": "mo.thread_idx().x is one thread's index; mo.tile(x, (256,), (block,)) is a block of elements",
+    "zeros": "mo.fragment((4,), mo.float32) has one thread's elements; fill(0) clears it",
+    "full": "mo.fragment((4,), mo.float32) has one thread's elements; fill(value) sets them",
+    "cdiv": "mo.ceil_div(a, b)", "constexpr": "mo.Constexpr", "dot": "mo.gemm(tiled_mma, a, b, acc)",
+    "sum": "mo.warp_reduce and mo.block_reduce add over threads, x.reduce(\"add\") over one thread's elements",
+    "cumsum": "mo.warp_scan and mo.block_scan", "make_block_ptr": "mo.tile(x, (256,), (block,))",
+    "device_print": "print", "debug_barrier": "mo.sync_threads()", "shared": "mo.shared_array(mo.float32, 256)",
+    "transpose": _INSTEAD["T"], "trans": _INSTEAD["T"]}
 _CALLED = re.compile(r"(missing \d+ required|unexpected keyword argument|takes .* positional argument|"
                      r"multiple values for argument)")
 
@@ -55,17 +67,29 @@ def told(error: Exception, where: Loc) -> Exception:
         return MissingError(text, locs=(where,), hint=near)
     internal = is_internal(_innermost(error))
     if isinstance(error, AttributeError) and isinstance(error.obj, types.ModuleType) and error.obj.__name__ == "moye":
-        return MissingError(text, locs=(where,), hint=_near(str(error.name), dir(error.obj), lambda n: f"mo.{n}"))
+        hint = _ELSEWHERE.get(str(error.name)) or _near(str(error.name), dir(error.obj), lambda n: f"mo.{n}")
+        return MissingError(text, locs=(where,), hint=hint)
     if isinstance(error, TypeError) and "subscriptable" not in text \
-            and (internal or _CALLED.search(text) or re.search(r"\b(Expr|Tensor)\b", text)):
-        said = re.sub(r"'?\b(Expr|Tensor)\b'?( object)?", lambda found: _WORDS[found[1]], text)
-        return TraceError(said, locs=(where,))
+            and (internal or _CALLED.search(text) or re.search(rf"\b({'|'.join(_WORDS)})\b", text)):
+        said = re.sub(rf"'?\b({'|'.join(_WORDS)})\b'?( object)?", lambda found: _WORDS[found[1]], text)
+        hint = "mo.elem_less(coordinates, mo.shape(x)) compares them" if "CoordTensor" in text else _taken(text)
+        return TraceError(said, locs=(where,), hint=hint)
     if internal and isinstance(error, (AttributeError, IndexError, ValueError, OverflowError, AssertionError)):
         return TraceError(f"this cannot be done with these values: {text or type(error).__name__}", locs=(where,))
     if under_a_condition():
         error.add_note("moye: both sides of a traced condition are traced, so that this is raised whether the kernel "
                        "gets there or not")
     return error
+
+
+def _taken(text: str) -> str | None:
+    """What a function of moye takes, if Python's message says that it was called wrongly."""
+    moye, name = sys.modules.get("moye"), text.partition("(")[0]
+    function = getattr(moye, name, None) if moye is not None and name in moye.__all__ and _CALLED.search(text) else None
+    if not isinstance(function, types.FunctionType):
+        return None
+    names = [p.replace(annotation=p.empty) for p in inspect.signature(function).parameters.values()]
+    return f"mo.{name}{inspect.Signature(names)}"
 
 
 def _innermost(error: Exception) -> str:

@@ -228,7 +228,8 @@ def elem_less(a: IntTuple, b: IntTuple) -> bool:
         return _truth(_every(elem_less(x, y) for x, y in zip(a, b, strict=False)))
     if not isinstance(a, tuple):
         return _truth(_compared("lt", a, product(b), f"elem_less of {a} and {text(b)}"))
-    raise LayoutError(f"elem_less of {text(a)} and {text(b)}: the second is an integer, the first a tuple")
+    raise LayoutError(f"elem_less of {text(a)} and {text(b)}: the second is an integer, the first a tuple",
+                      hint="mo.shape(x) has an entry for each mode, mo.size(x) is one number")
 
 
 def elem_leq(a: IntTuple, b: IntTuple) -> bool:

@@ -127,7 +127,7 @@ def _tell(console: Any, one: Page, verdict: Verdict, progress: Progress) -> None
         console.print(f"{len(progress.solved)} of {len(pages())} solved. Next: moye puzzles start {_next(progress)}")
         return
     console.print(f"[bold red]{one.number}. {one.title}: {verdict.status}[/bold red] ({STATUSES[verdict.status]})")
-    console.print(verdict.message, markup=False)
+    console.print(verdict.message.replace("submission.py", f"{one.name}.py"), markup=False)
     if verdict.output:
         console.print(f"it printed:\n{verdict.output}", markup=False)
     console.print(f"[dim]moye puzzles hint {one.number}[/dim]")

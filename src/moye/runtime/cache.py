@@ -6,8 +6,9 @@ In: a key (sha256 of printed source, flags, compiler version), a blob, a small J
     cache.put(key := cache_key(source, flags, compiler_version()), cubin, {"log": log})
 
 A file is written under another name and then renamed, and it carries its own digest, so a reader sees a whole entry or
-none.  A disk that cannot be read or written is a miss, never an error.  So is anything that another user owns.  The
-least recently used entries go first.
+none.  The key is of the text that is compiled, never of the cubin: NVRTC need not make the same bytes of it twice.  A
+disk that cannot be read or written is a miss, never an error.  So is anything that another user owns.  The least
+recently used entries go first.
 """
 
 from __future__ import annotations

@@ -108,8 +108,9 @@ def normalise(coordinate: object, modes: int) -> object:
         missing = modes - (len(coordinate) - 1)
         coordinate = (*coordinate[:at], *(None,) * missing, *coordinate[at + 1:])
     if len(coordinate) != modes:
+        hint = "take one of the three, such as mo.thread_idx().x" if hasattr(coordinate, "_fields") else None
         raise TensorError(f"a coordinate of {len(coordinate)} entries for a tensor of rank {modes}: "
-                          f"[{shown(coordinate)}]", locs=(locate(),))
+                          f"[{shown(coordinate)}]", locs=(locate(),), hint=hint)
     return tuple(_entry(c) for c in coordinate)
 
 

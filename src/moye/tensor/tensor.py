@@ -469,8 +469,8 @@ def recast_tensor(tensor: Tensor, dtype: DType) -> Tensor:
 def _need_registers(tensor: Tensor, what: str) -> None:
     if tensor.space is not Space.REGISTER:
         raise TensorError(f"{what} works on register tensors; {tensor.label} lives in {tensor.space.value}",
-                          hint="copy it into a fragment first: f = mo.make_fragment_like(t); mo.copyto(f, t)",
-                          locs=(locate(),))
+                          hint="t[i] is one element; for all of them a fragment: f = mo.make_fragment_like(t); "
+                               "mo.copyto(f, t)", locs=(locate(),))
 
 
 def _static(space: IndexSpace, tensor: Tensor) -> tuple[int, ...]:

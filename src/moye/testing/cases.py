@@ -22,12 +22,21 @@ Make = Callable[..., Mapping[str, Any]]
 SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 0.0)
 
 
+def in_turn(line: Mapping[str, Any]) -> int:
+    """How many wavefronts a line of ``Report.counters()`` takes for one that would do: one after the other.
+
+    That is the degree of its worst bank conflict.  A cp.async may take more without any, out of many lines of memory.
+    """
+    return max(int(line["degree"]), -(-int(line["wavefronts"]) // max(int(line["ideal"]), 1)))
+
+
 @dataclass(frozen=True, slots=True)
 class Goals:
     """What a kernel may cost, in a case.  None asks for nothing.
 
-    ``degree``: the largest degree of a bank conflict (1: none).  ``conflicts``: wavefronts of shared memory above the
-    fewest possible.  ``sectors``: sectors of global memory that are moved, relative to the fewest possible (1.0).
+    ``degree``: the largest degree of a bank conflict (1: none); a cp.async that takes one wavefront for each line of
+    its source counts as one of as many.  ``conflicts``: wavefronts of shared memory above the fewest possible.
+    ``sectors``: sectors of global memory that are moved, relative to the fewest possible (1.0).
     ``overlap``: the least share of products that run while copies are in flight, in block 0.  ``launches``: the most
     launches.  ``at_most`` and ``at_least``: bounds of numbers of ``Report.counters()``, and of operations in the
     kernels under their names in the IR, such as ``{"global_load_requests": 32}`` or ``{"TensorCopy": 1}``.
@@ -49,7 +58,8 @@ class Goals:
                                      f"and at least {self.overlap:.2f} is asked for"))
         counts = {**numbers["counters"], **numbers["operations"], "launches": numbers["launches"]}
         most = dict(self.at_most) if self.launches is None else {**self.at_most, "launches": self.launches}
-        found += [("costly", f"{name} is {counts.get(name, 0)}, and at most {bound} is asked for")
+        said = {name: f"the kernel has {name} {count} times" for name, count in numbers["operations"].items()}
+        found += [("costly", f"{said.get(name, f'{name} is {counts.get(name, 0)}')}, and at most {bound} is asked for")
                   for name, bound in most.items() if counts.get(name, 0) > bound]
         found += [("costly", f"{name} is {counts.get(name, 0)}, and at least {bound} is asked for")
                   for name, bound in self.at_least.items() if counts.get(name, 0) < bound]
@@ -57,7 +67,12 @@ class Goals:
 
     def _shared(self, numbers: Mapping[str, Any]) -> list[tuple[str, str]]:
         if self.degree is not None and numbers["degree"] > self.degree:
-            line = max((row for row in numbers["lines"] if row["space"] == "shared"), key=lambda row: row["degree"])
+            line = max((row for row in numbers["lines"] if row["space"] == "shared"), key=in_turn)
+            if in_turn(line) > line["degree"]:
+                return [("bank conflicts", f"the {line['direction']} of {line['tensor']} at line {line['line']} takes "
+                                           f"{line['wavefronts']} wavefronts where {line['ideal']} would do, as "
+                                           f"{line['instruction']} goes line by line of its source: degree "
+                                           f"{in_turn(line)}, and at most {self.degree} is asked for")]
             return [("bank conflicts", f"the {line['direction']} of {line['tensor']} at line {line['line']} has bank "
                                        f"conflicts of degree {line['degree']}, and at most {self.degree} is asked for")]
         if self.conflicts is not None and numbers["conflicts"] > self.conflicts:

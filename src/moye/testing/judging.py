@@ -34,7 +34,7 @@ import numpy as np
 
 from moye.errors import ArgumentError, SimulationError
 from moye.testing import verdicts
-from moye.testing.cases import Case, Limits
+from moye.testing.cases import Case, Limits, in_turn
 from moye.testing.holes import holes
 from moye.testing.memory import Array, Packed, pack
 from moye.testing.verdicts import Result, Verdict
@@ -504,7 +504,7 @@ def totals(reports: Sequence[Mapping[str, Any]], operations: Mapping[str, int]) 
     told = [report["overlap"] for report in reports if report["overlap"] is not None]
     products = sum(total for _, total in told)
     return {"launches": len(reports), "counters": counters, "operations": dict(operations), "lines": lines,
-            "degree": max((line["degree"] for line in lines if line["space"] == "shared"), default=1),
+            "degree": max((in_turn(line) for line in lines if line["space"] == "shared"), default=1),
             "conflicts": counters.get("shared_conflicts", 0), "sector_ratio": moved / ideal if ideal else 1.0,
             "sectors_per_request": moved / requests if requests else 0.0,
             "overlap": sum(hidden for hidden, _ in told) / products if products else None}

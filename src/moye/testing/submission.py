@@ -11,6 +11,7 @@ and moye runs the launches: no code of the source runs beside the data.
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 import traceback
 import types
@@ -77,7 +78,7 @@ class Submission:
         except Ended:
             raise
         except MoyeError as error:
-            raise Ended("refused", str(error)) from None
+            raise Ended("refused", str(error).replace(f"{self.path.parent}{os.sep}", "")) from None
         except MemoryError:
             raise Ended("memory", "it needed more memory than its limit") from None
         except RecursionError:

@@ -76,10 +76,10 @@ class Result:
     """What came of one case.
 
     ``findings`` are those of ``Report.as_dict``, with their positions.  ``numbers`` are totals of all launches:
-    ``launches``, ``degree`` (of the worst bank conflict; 1 is none), ``conflicts`` (wavefronts of shared memory above
-    the fewest possible), ``sector_ratio`` (sectors of global memory moved by the fewest possible),
-    ``sectors_per_request``, ``overlap`` (share of products that run while copies are in flight; None unless a goal
-    asks), ``counters`` (those of ``Report.counters``), ``operations`` (statements of each kind in the kernels),
+    ``launches``, ``degree`` (of the worst bank conflict, as ``Goals`` counts it; 1 is none), ``conflicts`` (wavefronts
+    of shared memory above the fewest possible), ``sector_ratio`` (sectors of global memory moved by the fewest
+    possible), ``sectors_per_request``, ``overlap`` (share of products that run while copies are in flight; None unless
+    a goal asks), ``counters`` (those of ``Report.counters``), ``operations`` (statements of each kind in the kernels),
     ``lines``.
     """
 

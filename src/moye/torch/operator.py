@@ -163,7 +163,7 @@ class Operator:
             return self._gradient(ctx, *gradients)
         with torch.no_grad():
             found = self._gradient(ctx, *gradients)
-        return _once(self.name, found)
+        return _once(self.name, found, (*gradients, *ctx.saved_tensors))
 
     def untransformed(self, *args: Any, **kwargs: Any) -> Any:
         """What a transform of ``torch.func`` gets."""
@@ -222,12 +222,12 @@ def _node(operator: Operator) -> Any:
 
 
 class _Once(torch.autograd.Function):                 # type: ignore[misc]
-    """The gradients as they are; theirs are refused."""
+    """The gradients as they are; theirs are refused, on the way to what they were made of."""
 
     @staticmethod
-    def forward(ctx: Any, name: str, *found: Any) -> Any:
+    def forward(ctx: Any, name: str, count: int, *tensors: Any) -> Any:
         ctx.name = name
-        return tuple(x.view_as(x) for x in found)
+        return tuple(x.view_as(x) for x in tensors[:count])
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
@@ -236,11 +236,12 @@ class _Once(torch.autograd.Function):                 # type: ignore[misc]
                                "are")
 
 
-def _once(name: str, found: Any) -> Any:
+def _once(name: str, found: Any, made_of: tuple[Any, ...]) -> Any:
     """Gradients through which no gradient goes: without this torch would take them for constants, in silence."""
     leaves, spec = tree_flatten(found if isinstance(found, tuple) else (found,))
     places = [i for i, x in enumerate(leaves) if isinstance(x, torch.Tensor) and x.is_floating_point()]
-    made = _Once.apply(name, *(leaves[i].detach().requires_grad_() for i in places))
+    sources = [x for x in made_of if isinstance(x, torch.Tensor) and x.requires_grad]
+    made = _Once.apply(name, len(places), *(leaves[i].detach().requires_grad_() for i in places), *sources)
     for i, x in zip(places, made, strict=True):
         leaves[i] = x
     return tree_unflatten(leaves, spec)

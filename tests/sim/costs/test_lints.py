@@ -283,6 +283,22 @@ def test_spills_and_registers_of_a_compiled_program():
 # --- reports ---------------------------------------------------------------------------------------------------------
 
 
+def test_a_launch_that_is_refused_says_why_it_has_no_table():
+    wide = mo.make_tiled_copy(mo.CopyAtom(mo.UniversalCopy(mo.uint128), mo.float32), mo.make_layout((8, 4)),
+                              mo.make_layout((4, 1)))
+
+    @mo.kernel
+    def across_rows(dst, src):
+        thr = wide.get_slice(mo.thread_idx().x)
+        gS, gD = mo.tile(src, (32, 32), (0, 0)), mo.tile(dst, (32, 32), (0, 0))             # (32, 32)
+        mo.copyto(wide, thr.partition_D(gD), thr.partition_S(gS))
+
+    report = mo.check(across_rows)[1, 32](np.zeros((32, 32), np.float32), np.zeros((32, 32), np.float32))
+    with pytest.raises(mo.ArgumentError, match="counted no accesses") as caught:
+        report.table()
+    assert report.findings and caught.value.hint == "print(report) says what was found"
+
+
 def test_plain_launches_count_nothing():
     y = np.zeros(64, np.float32)
     report = kernels.run_strided(32, lints=False)

@@ -15,6 +15,7 @@ from typing import Any
 import moye as mo
 from moye.kernels.attention.parts.arguments import Problem, Window, beside, described, like_q, problem_of
 from moye.kernels.attention.sm80.host import launch_gradients, launch_sm80
+from moye.kernels.attention.sm90.host import launch_sm90, suits
 from moye.kernels.workspace import as_one, zeros
 
 
@@ -26,9 +27,10 @@ def attention_varlen(out: Any, q: Any, k: Any, v: Any, offsets_q: Any, offsets_k
     """``attention`` of each sequence, in place; returns out.
 
     Queries of sequence s are rows ``offsets_q[s]`` to ``offsets_q[s + 1]`` of q (total, heads, dim) and of out, its
-    keys those of ``offsets_k`` of k and v (total_k, heads_k, dim).  ``longest_q`` and ``longest_k`` say how many blocks
-    a sequence has at most, any number is right; without them all rows do, which costs blocks that find nothing to do.
-    ``lse`` is (heads, total).  The rest is as in ``attention``.  ArgumentError for other arguments.
+    keys those of ``offsets_k`` of k and v (total_k, heads_k, dim).  No sequence has more than ``longest_q`` queries and
+    ``longest_k`` keys, by default all of them, which costs tiles that find nothing to do; of a longer one, queries
+    beyond are NaN, or right.  ``lse`` is (heads, total).  The rest is as in ``attention``.  ArgumentError for other
+    arguments.
     """
     problem, offsets = _problem(out, q, k, v, offsets_q, offsets_k, (longest_q, longest_k), causal, window, scale,
                                 softcap)
@@ -36,8 +38,9 @@ def attention_varlen(out: Any, q: Any, k: Any, v: Any, offsets_q: Any, offsets_k
     beside("alibi", alibi, q, (problem.heads,))
     beside("sinks", sinks, q, (problem.heads,))
     if 0 not in (problem.batch, *q.shape):
-        launch_sm80(problem, as_one(out), as_one(q), _some(k), _some(v), slopes=alibi, sinks=sinks,
-                    lse=None if lse is None else as_one(lse), offsets=offsets)
+        launch = launch_sm90 if suits(problem, *(as_one(x) for x in (out, q, k, v))) else launch_sm80
+        launch(problem, as_one(out), as_one(q), _some(k), _some(v), slopes=alibi, sinks=sinks,
+               lse=None if lse is None else as_one(lse), offsets=offsets)
     return out
 
 

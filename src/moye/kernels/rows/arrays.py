@@ -17,6 +17,7 @@ from typing import Any
 
 import moye as mo
 from moye.kernels.rows.plan import RowPlan, Shape, row_plan, widest
+from moye.kernels.views import outputs
 
 FLOATS = (mo.float32, mo.bfloat16, mo.float16, mo.float64)
 VIEWED = ("numpy", "torch", "cupy", "spec")
@@ -60,6 +61,12 @@ def merged_column(x: Any, info: Any) -> Any:
     if info.kind == "spec":
         return replace(x, shape=(math.prod(info.shape),), strides=(step,))
     return x.reshape(-1)
+
+
+def in_memory(what: str, written: dict[str, Any], read: dict[str, Any], in_place: Sequence[str]) -> None:
+    """ArgumentError for outputs that cannot be written, or share memory with others, but where they may be an input."""
+    outputs(what, {name: mo.describe(x) for name, x in written.items() if x is not None},
+            {name: mo.describe(x) for name, x in read.items() if x is not None}, in_place=in_place)
 
 
 @dataclass

@@ -13,7 +13,7 @@ import math
 from typing import Any, NamedTuple
 
 import moye as mo
-from moye.kernels.rows.arrays import FLOATS, Rows, described
+from moye.kernels.rows.arrays import FLOATS, Rows, described, in_memory
 from moye.kernels.rows.entropy import THREADS, cross_entropy_backward_kernel, cross_entropy_kernel, total_kernel
 from moye.kernels.rows.plan import RowPlan
 from moye.kernels.rows.softmax import wider
@@ -63,6 +63,8 @@ def cross_entropy(loss: Any, logits: Any, labels: Any, *, lse: Any = None, dlogi
         _gradients(given, dlogits, dloss, options)
     elif dloss is not None:
         raise mo.ArgumentError(f"{name}: dloss is the gradient of loss, and there is no dlogits to multiply by it")
+    in_memory(name, {"loss": loss, "lse": lse, "dlogits": dlogits},
+              {"logits": logits, "labels": labels, "weight": weight, "dloss": dloss}, in_place=("logits",))
     if given.rows == 0:
         return nothing(name, loss, shape, options)
     losses = loss if reduction == "none" else for_rows(logits, wide, shape[:-1])

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import moye as mo
 from moye.kernels.gemm.dispatch import gemm
-from moye.kernels.gemm.parts.arguments import apart
+from moye.kernels.memory import apart
 from moye.kernels.rows.arrays import FLOATS, described
 from moye.kernels.rows.cross_entropy import (
     IGNORED,

@@ -10,10 +10,11 @@ A row is read once and held in registers; docs/rows.md says how threads share it
 
 from __future__ import annotations
 
+import numbers
 from typing import Any
 
 import moye as mo
-from moye.kernels.rows.arrays import FLOATS, Rows, described
+from moye.kernels.rows.arrays import FLOATS, Rows, described, in_memory
 from moye.kernels.rows.norm_kernels import BLOCK, norm_kernel, norm_streamed_kernel
 from moye.kernels.rows.plan import RowPlan
 
@@ -30,7 +31,13 @@ def norm(what: str, out: Any, x: Any, weight: Any, bias: Any, eps: float, offset
         raise mo.ArgumentError(f"{what}: summed is x + residual, and there is no residual")
     weight, bias = (given.of_columns(name, t) for name, t in (("weight", weight), ("bias", bias)))
     rstd, mean = (given.of_rows(name, t) for name, t in (("rstd", rstd), ("mean", mean)))
+    factors: dict[str, Any] = {"eps": eps, "offset": offset}
+    for name, number in factors.items():
+        if not isinstance(number, numbers.Real):
+            raise mo.ArgumentError(f"{what}: {name}={number!r} is no number")
     factor, by_row = _factor(given, out, scale)
+    in_memory(what, {"out": out, "summed": summed, "rstd": rstd, "mean": mean, "scale": scale},
+              {"x": x, "residual": residual, "weight": weight, "bias": bias}, in_place=("x", "residual"))
     if not given.rows or not given.columns:
         return
     plan = plan or given.plan(held=1 if residual is None else 2, block=None if scale is None or by_row else BLOCK)

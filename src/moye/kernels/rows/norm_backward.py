@@ -15,7 +15,7 @@ from typing import Any
 
 import moye as mo
 from moye.kernels.rows import parts
-from moye.kernels.rows.arrays import Rows
+from moye.kernels.rows.arrays import Rows, in_memory
 from moye.kernels.rows.norm_kernels import affine, optional_row, stays, sums
 from moye.kernels.rows.plan import RowPlan
 from moye.kernels.workspace import empty
@@ -227,6 +227,9 @@ def norm_backward(what: str, dx: Any, dout: Any, x: Any, weight: Any, rstd: Any,
     dx, dout, dsummed = (given.alike(name, t) for name, t in (("dx", dx), ("dout", dout), ("dsummed", dsummed)))
     weight, dweight, dbias = (given.of_columns(name, t) for name, t in
                               (("weight", weight), ("dweight", dweight), ("dbias", dbias)))
+    in_memory(what, {"dx": dx, "dweight": dweight, "dbias": dbias},
+              {"dout": dout, "x": given.matrix, "dsummed": dsummed, "weight": weight, "rstd": rstd, "mean": mean},
+              in_place=("dout", "x", "dsummed"))
     acc = sums(given.info.dtype)
     needed = [("rstd", rstd), ("mean", mean)][:1 + centred]
     rstd, mean = [*(given.of_rows(name, t, (acc,), needed=True) for name, t in needed), None][:2]
@@ -239,10 +242,10 @@ def norm_backward(what: str, dx: Any, dout: Any, x: Any, weight: Any, rstd: Any,
     partial = empty(given.x, acc, (given.columns, slices, sum(wanted))) if any(wanted) else None
     where: dict[str, Any] = {"grid": grid, "block": plan.threads, "cluster": plan.cluster}
     if grid and plan.streamed:
+        if any(wanted):                                 # first: dx may take the place of what it reads
+            columns_kernel[(-(-given.columns // 256), slices), 256](dout, given.matrix, rstd, mean, partial, wanted)
         norm_backward_streamed_kernel.launch(dx, dout, given.matrix, weight, rstd, mean, dsummed, float(offset), plan,
                                              **where)
-        if any(wanted):
-            columns_kernel[(-(-given.columns // 256), slices), 256](dout, given.matrix, rstd, mean, partial, wanted)
     elif grid:
         norm_backward_kernel.launch(dx, dout, given.matrix, weight, rstd, mean, dsummed, partial, float(offset), plan,
                                     wanted, **where)

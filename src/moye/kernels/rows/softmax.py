@@ -273,7 +273,7 @@ def _given(name: str, letter: str, x: Any, axis: int, scale: float) -> Rows:
     """The array whose shape all others have, with the axis as its last mode."""
     Rows(name, x, letter)                               # refuses what is no array of floats
     modes = len(shape_of(x))
-    if not isinstance(axis, int) or not -modes <= axis < modes:
+    if not isinstance(axis, int) or isinstance(axis, bool) or not -modes <= axis < modes:
         raise mo.ArgumentError(f"{name}: axis={axis!r} is none of the {modes} modes of {letter}")
     if not isinstance(scale, (int, float)) or not 0 < scale < float("inf"):
         raise mo.ArgumentError(f"{name}: scale={scale!r}, and must be a number above 0")

@@ -14,9 +14,9 @@ from dataclasses import replace
 from typing import Any
 
 import moye as mo
-from moye.kernels.gemm.parts.arguments import apart, same_elements
 from moye.kernels.rows.arrays import Rows
 from moye.kernels.rows.plan import RowPlan
+from moye.kernels.views import outputs
 
 
 def plan_of(given: Rows, held: int = 1) -> RowPlan:
@@ -98,6 +98,4 @@ def repeated(what: str, name: str, x: Any, shape: tuple[int, ...]) -> Any:
 
 def separate(what: str, target: str, out: Any, name: str, x: Any) -> None:
     """ArgumentError for an output that shares memory with an input, unless each element lies where it is read."""
-    written, read = mo.describe(out), mo.describe(x)
-    if not same_elements(read, written):
-        apart(what, name, read, written, target)
+    outputs(what, {target: mo.describe(out)}, {name: mo.describe(x)}, in_place=(name,))

@@ -3,7 +3,7 @@
 A kernel is a Python function that each thread runs. A launch has a grid of blocks, and every block has the same number of threads.
 
 Write the copy: thread `t` of block `b` copies element `128 * b + t`. The arrays have any length, so the last block has threads for
-which there is no element: these must do nothing. The launch must have as many blocks as are needed, and no more.
+which there is no element: these must do nothing. The launch must have as many blocks as are needed.
 """
 
 import moye as mo
@@ -37,4 +37,4 @@ puzzle = Puzzle(
     hints=("mo.block_idx().x is the number of the block, mo.thread_idx().x that of the thread.",
            "mo.size(x) is the number of elements, also inside of the kernel.",
            "mo.ceil_div(1000, 128) is 8: the last block has 104 elements."),
-    picture=lambda: mo.draw(mo.make_layout((4, 8), (8, 1)), title="four threads for each of eight blocks, say: i = 8 * b + t"))
+    picture=lambda: mo.draw(mo.make_layout((4, 8), (8, 1)), title="four blocks (rows) of eight threads, say: i = 8 * b + t"))

@@ -92,7 +92,9 @@ class Report:
 
     def _metered(self) -> Meter:
         if self.traffic is None:
-            raise ArgumentError(f"this run of {self.kernel} counted no accesses", hint="mo.check(kernel, lints=True)")
+            raise ArgumentError(f"this run of {self.kernel} counted no accesses",
+                                hint="print(report) says what was found" if self.findings else
+                                "mo.check(kernel, lints=True)")
         return self.traffic
 
     def _loops(self) -> str:

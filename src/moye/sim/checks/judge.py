@@ -302,7 +302,8 @@ class Judge:
         first = warpgroup * WARPGROUP
         lapse = None if wait is None else self.stages.arrived(wait, block, slice(first, first + WARPGROUP))
         if lapse is None:
-            return "E3", "-", [other, op]
+            beside = copy is None and facts["actor"] // WARPGROUP != warpgroup      # its waits are for others
+            return "E3", "beside" if beside else "-", [other, op]
         facts |= _released(lapse, -1)
         if lapse.moment <= int(self.stages.issued[warpgroup, facts["phase"]][block]):
             return "F1", "-", [lapse.arrival, other, op]

@@ -139,7 +139,7 @@ def line_cost(address: Ints, size: int, mask: Bools | None, lines: Ints) -> Cost
     active = active_lanes(mask, address.shape)
     words = np.asarray(by_warp(address), np.int64) // WORD
     here = np.ones(words.shape, np.bool_) if active is None else active
-    count, row = len(words), np.nonzero(here)[0]
+    count, row = len(words), np.nonzero(here)[0].astype(np.int64, copy=False)
     if not len(row):
         return NOTHING
     line, word = np.asarray(by_warp(lines), np.int64)[here], words[here]
@@ -148,7 +148,8 @@ def line_cost(address: Ints, size: int, mask: Bools | None, lines: Ints) -> Cost
     groups, group = np.unique(row * (int(line.max()) + 1) + line, return_inverse=True)
     request = groups // (int(line.max()) + 1)
     span = int(word.max()) + WIDEST // WORD
-    taken = np.unique((group.reshape(-1, 1) * span + word[:, None] + np.arange(max(size // WORD, 1))).ravel())
+    group = group.reshape(-1, 1).astype(np.int64, copy=False)
+    taken = np.unique((group * span + word[:, None] + np.arange(max(size // WORD, 1))).ravel())
     of, bank = taken // span, taken % span % BANKS
     worst = np.bincount(of * BANKS + bank, minlength=len(groups) * BANKS).reshape(-1, BANKS).max(axis=1)
     filled = np.bincount(of, minlength=len(groups))

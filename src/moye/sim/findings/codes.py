@@ -370,10 +370,12 @@ E2   S     wgmma accumulators read before the wait
   > -          warpgroup_wait(0) first
 E3   S     wgmma operand tile overwritten or released before the wait
   -          {product_reads}
+  beside     {product_reads}
   released   {product_reads}: thread {releaser} releases the stage{arrival} before one
   far        {here} is overwritten while the wgmma{other} of {engine} may still read it: {now} is not ordered after a
         wait of that block for it
   > -          warpgroup_wait(0) before the stage is released
+  > beside     warpgroup_wait(0) by {engine}, and then a barrier before the operand is written
   > cluster    warpgroup_wait(0) and then cluster_sync() before the operand is written
 E4   S     wgmma register operand changed in flight
   -          {tensor} is {written:read|written}{op} by {who} while the wgmma{other} that reads it is in flight

@@ -67,7 +67,7 @@ def _check(batch: BatchState, op: ops.Shuffle, source: Array, mask: Mask) -> Arr
     if mask is None and op.mask == 0xFFFFFFFF and source.max(initial=0) < threads:
         return None
     active = lanes_of(mask, threads, batch.blocks)
-    named = (op.mask >> (np.arange(threads) % WARP) & 1).astype(np.bool_)[:, None]
+    named = (op.mask >> (np.arange(threads, dtype=np.int64) % WARP) & 1).astype(np.bool_)[:, None]
     there = active & named
     reads = np.broadcast_to(source, (threads, batch.blocks))
     good = np.take_along_axis(there, np.clip(reads, 0, threads - 1), axis=0) & (reads < threads)
@@ -87,7 +87,7 @@ def _doubt(batch: BatchState, op: ops.Shuffle, source: Array, mask: Mask, bad: A
     new = np.zeros(shape, np.int16) if given is None else \
         np.take_along_axis(given, np.clip(reads, 0, batch.threads - 1), axis=0)
     if bad is not None:
-        named = (op.mask >> (np.arange(batch.threads) % WARP) & 1).astype(np.bool_)[:, None]
+        named = (op.mask >> (np.arange(batch.threads, dtype=np.int64) % WARP) & 1).astype(np.bool_)[:, None]
         reads, gone = reads.copy(), batch.gone().copy()
 
         def told(lane: tuple[int, int]) -> dict[str, Any]:

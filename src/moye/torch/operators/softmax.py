@@ -214,6 +214,11 @@ def _product_gradients(ctx: Any, dloss: Tensor, *_: Any) -> tuple[Any, ...]:
     if ctx.options[0] == "none":
         found = _linear_cross_entropy_backward(dloss, *ctx.saved_tensors, *ctx.options)
     else:
-        found = tuple(made * dloss.to(made.dtype) if need else None
+        found = tuple(_times(made, dloss) if need else None
                       for made, need in zip(ctx.saved_tensors, ctx.made, strict=True))
     return *found, *[None] * 8
+
+
+def _times(made: Tensor, factor: Tensor) -> Tensor:
+    """made * factor, multiplied in the wider dtype of both: a scale of losses may be too large for float16."""
+    return torch.mul(made, factor.reshape(1), out=torch.empty_like(made))

@@ -57,7 +57,7 @@ def paged_attention(out: Any, q: Any, k_cache: Any, v_cache: Any, page_table: An
         ordered(q, (3, 2, 1, 0)), ordered(k_cache, (1, 3, 2, 0)), ordered(v_cache, (1, 3, 2, 0)),
         ordered(page_table, (1, 0)), lengths, results, log_sums, 1 / math.sqrt(dim) if scale is None else float(scale),
         float(softcap) if softcap else None, window, plan)
-    combine_kernel[(heads, queries, batch), 32](
+    combine_kernel[(heads, queries, batch), WARPS * 32](
         ordered(out, (3, 2, 1, 0)), None if lse is None else ordered(lse, (2, 1, 0)), results, log_sums)
     return out
 

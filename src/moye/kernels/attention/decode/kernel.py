@@ -127,7 +127,10 @@ def put(plan, results, log_sums, acc, log_sum, place, part, queries):
 
 @mo.kernel
 def combine_kernel(O, lse, results, log_sums):
-    """O (dim_v, heads, queries, batch): a warp weighs the results of all parts of a row by their sums."""
+    """O (dim_v, heads, queries, batch): a block weighs the results of all parts of a row by their sums.
+
+    Each warp finds all weights.  Parts are a multiple of ``WARPS``, which are loaded together.
+    """
     head, query, batch = mo.block_idx()
     top, parts = mo.float32(-math.inf), mo.size(log_sums, 3)
     for p in mo.range(mo.lane_idx(), parts, 32):
@@ -137,10 +140,12 @@ def combine_kernel(O, lse, results, log_sums):
     for p in mo.range(mo.lane_idx(), parts, 32):
         total += mo.exp2(log_sums[head, query, batch, p] - base)
     total = mo.warp_reduce(total)
-    for d in mo.range(mo.lane_idx(), mo.size(O, 0), 32):
+    for d in mo.range(mo.thread_idx().x, mo.size(O, 0), mo.block_dim().x):
         value = mo.float32(0)
-        for p in range(parts):
-            value += mo.exp2(log_sums[head, query, batch, p] - base) * results[d, head, query, batch, p]
+        for first in range(0, parts, WARPS):
+            for p in mo.static_range(WARPS):
+                weight = mo.exp2(log_sums[head, query, batch, first + p] - base)
+                value += weight * results[d, head, query, batch, first + p]
         O[d, head, query, batch] = mo.where(total == 0.0, 0.0, value / total).to(O.dtype)
-    if lse is not None and mo.lane_idx() == 0:
+    if lse is not None and mo.thread_idx().x == 0:
         lse[query, head, batch] = mo.where(total == 0.0, -math.inf, (base + mo.log2(total)) / LOG2_E)

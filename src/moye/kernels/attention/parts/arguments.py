@@ -74,7 +74,7 @@ def problem_of(out: Any, q: Any, k: Any, v: Any, *, causal: bool, window: Window
     for name, value in (("scale", scale), ("softcap", softcap)):
         if value is not None and not (math.isfinite(value) and value >= 0):
             raise mo.ArgumentError(f"attention: {name}={value} is no finite number of at least 0")
-    rules = Rules(left is not None, right is not None, False, softcap != 0, score)
+    rules = Rules(left is not None, right is not None, False, softcap=softcap != 0, score=score)
     return Problem(a.dtype, batch, queries, keys, heads, heads_K, dim, dim_v, rules,
                    1 / math.sqrt(dim) if scale is None else float(scale), float(softcap),
                    0 if left is None else left, 0 if right is None else right)

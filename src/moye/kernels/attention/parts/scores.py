@@ -25,12 +25,14 @@ class Rules:
     """Which rules there are, all static: a kernel is compiled for them.
 
     ``left`` and ``right``: whether a query sees only keys so far behind it and before it.  ``ragged``: the last tile
-    of keys ends beyond them.  ``score`` is a traced function (score, row, column, head, batch, *tensors) -> score.
+    of keys ends beyond them; ``lacking``: there may be no keys at all.  ``score`` is a traced function (score, row,
+    column, head, batch, *tensors) -> score.
     """
 
     left: bool = False
     right: bool = False
     ragged: bool = True
+    lacking: bool = False
     softcap: bool = False
     score: Callable[..., Any] | None = None
 
@@ -41,8 +43,8 @@ class Rules:
 
     @property
     def windowed(self) -> bool:
-        """Whether a row may see no key of a block that others see."""
-        return self.left or self.right
+        """Whether a row may see no key of a tile that others see, or of any."""
+        return self.left or self.right or self.lacking
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,17 +131,14 @@ def query_tiles(how, first_key, bM, bN):
 
 
 @mo.jit
-def whole_query_tiles(how, first_key, bM, bN, least, most):
-    """Of the tiles of queries [least, most), those [low, high) of which all see all of the bN keys."""
-    low, high = least, most
+def whole_from(how, first_key, bM, bN, least, most):
+    """The first of the tiles of queries [least, most) from which on all see all of the bN keys; without ``left``."""
+    low = least
     if how.rules.right:
         low = mo.max(first_key + bN - 1 - how.shift - how.right + bM - 1, 0) // bM
-    if how.rules.left:
-        high = mo.max(first_key + 1 - how.shift + how.left, 0) // bM
     if how.rules.ragged:
         low = mo.where(first_key + bN > how.keys, most, low)
-    low = mo.max(mo.min(low, most), least)
-    return low, mo.max(mo.min(high, most), low)
+    return mo.max(mo.min(low, most), least)
 
 
 @mo.jit

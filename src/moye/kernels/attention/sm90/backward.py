@@ -26,7 +26,7 @@ from moye.kernels.attention.parts.scores import (
     offset,
     query_tiles,
     row_offset,
-    whole_query_tiles,
+    whole_from,
 )
 from moye.kernels.attention.sm90.config import GROUP
 
@@ -296,17 +296,15 @@ def consume(plan, how, copies, stages, pipes, place):
     begin_scores(plan, work, at_Q)
     mo.warpgroup_wait(0)
     least, most = tiles_of(plan, how, n)
-    low, high = whole_query_tiles(how, n * config.bN, config.bM, config.bN, least, most)
+    low = most if how.rules.left else whole_from(how, n * config.bN, config.bM, config.bN, least, most)
     for g in range(plan.heads_of_a_key):
         head = head_K * plan.heads_of_a_key + g
-        if how.rules.right or how.rules.ragged:
+        if how.rules.masks:
             for m in range(least, low):
                 at_Q, at_dO = step(plan, how, work, at_Q, at_dO, (n, m, head, batch), True)
-        for m in range(low, high):
-            at_Q, at_dO = step(plan, how, work, at_Q, at_dO, (n, m, head, batch), False)
-        if how.rules.left:
-            for m in range(high, most):
-                at_Q, at_dO = step(plan, how, work, at_Q, at_dO, (n, m, head, batch), True)
+        if not how.rules.left:                          # a third loop behind a window would not have the registers
+            for m in range(low, most):
+                at_Q, at_dO = step(plan, how, work, at_Q, at_dO, (n, m, head, batch), False)
     mo.barrier_sync(EMPTY + group, GROUP + 32)          # the last turn of each barrier's pair
     mo.barrier_arrive(FULL + group, GROUP + 32)
     put(plan, copies, stages, work, how.scale, place)

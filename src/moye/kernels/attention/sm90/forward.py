@@ -11,11 +11,12 @@ roles and the overlap within a warpgroup.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import Any
 
 import moye as mo
-from moye.kernels.attention.parts.scores import LOG2_E, Place, Scores, key_tiles, mask, modify
+from moye.kernels.attention.parts.scores import LOG2_E, Place, Scores, key_tiles, mask, modify, offset
 from moye.kernels.attention.parts.softmax import finished, grew, online, rescale, row_state
 from moye.kernels.attention.sm90.config import GROUP
 
@@ -24,19 +25,25 @@ TURN, OWN = 4, 1
 
 
 @mo.kernel
-def attention_sm90_kernel(Q, K, V, O, lse, counter, scale, softcap, left, right, bias, slopes, sinks, tensors,
-                          plan: mo.Constexpr):
-    """Tiles of bM queries of one head, block after block of a persistent grid."""
+def attention_sm90_kernel(Q, K, V, O, lse, offsets_Q, offsets_K, longest, counter, scale, softcap, left, right, bias,
+                          slopes, sinks, tensors, plan: mo.Constexpr):
+    """Tiles of bM queries of one head, block after block of a persistent grid.
+
+    With offsets, sequences lie one behind the other, the longest has ``longest`` queries, and O is no TMA copy.
+    """
     config = plan.config
     how = Scores(plan.rules, mo.size(Q.tensor, 0), mo.size(K.tensor, 0), scale, softcap, left, right, bias, slopes,
                  tensors)
+    parts = Sequences(how, offsets_Q, offsets_K, longest)
     sQ = mo.shared_array(plan.dtype, plan.staged(plan.Q, config.q_stages))          # (bM, dim, q_stages)
     sK = mo.shared_array(plan.dtype, plan.staged(plan.K, config.stages))            # (bN, dim, stages)
     sV = mo.shared_array(plan.dtype, plan.staged(plan.V, config.stages))            # (dim_v, bN, stages)
     pipes = Pipes(mo.PipelineTma(config.q_stages, Q.bytes, consumers=config.groups),
                   mo.PipelineTma(config.stages, K.bytes, consumers=config.groups),
                   mo.PipelineTma(config.stages, V.bytes, consumers=config.groups))
-    tiles = schedule(plan, how, counter, mo.size(Q.tensor, 2), mo.size(Q.tensor, 3))
+    several = offsets_Q is not None
+    tiles = schedule(plan, longest if several else how.queries, counter, mo.size(Q.tensor, 2),
+                     mo.size(offsets_Q) - 1 if several else mo.size(Q.tensor, 3))
     pipes.Q.init()
     pipes.K.init()
     pipes.V.init()
@@ -46,10 +53,10 @@ def attention_sm90_kernel(Q, K, V, O, lse, counter, scale, softcap, left, right,
     if mo.warpgroup_idx() == config.groups:
         mo.warpgroup_reg_dealloc(config.registers[0])
         if mo.thread_idx().x == config.groups * GROUP:
-            produce(plan, how, (Q, K, V), (sQ, sK, sV), pipes, tiles)
+            produce(plan, parts, (Q, K, V), (sQ, sK, sV), pipes, tiles)
     else:
         mo.warpgroup_reg_alloc(config.registers[1])
-        consume(plan, how, O, lse, sinks, (sQ, sK, sV), pipes, tiles)
+        consume(plan, parts, O, lse, sinks, (sQ, sK, sV), pipes, tiles)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +68,43 @@ class Pipes:
     V: Any
 
 
+@dataclass(frozen=True, slots=True)
+class Sequences:
+    """What becomes of scores, ``how``, for all sequences; where each begins, or None: then they are batches.
+
+    ``longest``: the queries of the longest.
+    """
+
+    how: Any
+    offsets_Q: Any
+    offsets_K: Any
+    longest: Any
+
+
+@mo.jit
+def rules_of(parts, batch):
+    """What becomes of the scores of one sequence: how many queries and keys it has."""
+    if parts.offsets_Q is None:
+        return parts.how
+    queries, keys = (offsets[batch + 1] - offsets[batch] for offsets in (parts.offsets_Q, parts.offsets_K))
+    return replace(parts.how, queries=queries, keys=keys)
+
+
+@mo.jit
+def rows_of(X, offsets, batch, mode=0):
+    """Coordinates (rows, dim, heads, batch) from the first row of a sequence on, and its batch."""
+    if offsets is None:
+        return X, batch
+    return mo.domain_offset(tuple(offsets[batch] if i == mode else 0 for i in range(4)), X), 0
+
+
 # --- which tiles -----------------------------------------------------------------------------------------------------
 
 
 @mo.jit
-def schedule(plan, how, counter, heads, batch):
+def schedule(plan, queries, counter, heads, batch):
     """The tiles of all heads: numbers in turn, or from a counter where they differ in work."""
-    m_tiles = mo.ceil_div(how.queries, plan.config.bM)
+    m_tiles = mo.ceil_div(queries, plan.config.bM)
     if plan.config.dynamic:
         return mo.DynamicTileScheduler(counter, m_tiles, heads, batch, consumers=plan.config.groups * GROUP)
     return mo.PersistentTileScheduler(m_tiles, heads, batch)
@@ -90,11 +127,20 @@ def place_of(plan, tiles, tile):
     return m_tiles - 1 - rest // here, head % heads, head // heads
 
 
+@mo.jit
+def has_queries(plan, parts, place):
+    """Whether there are queries in a tile: sequences are shorter than the longest."""
+    if parts.offsets_Q is None:
+        return True
+    m, _, batch = place
+    return m * plan.config.bM < parts.offsets_Q[batch + 1] - parts.offsets_Q[batch]
+
+
 # --- the thread that loads -------------------------------------------------------------------------------------------
 
 
 @mo.jit
-def produce(plan, how, copies, stages, pipes, tiles):
+def produce(plan, parts, copies, stages, pipes, tiles):
     """Queries of a tile, then its keys and values from the last to the first; keys come a tile ahead of values."""
     states = pipes.Q.producer_start(), pipes.K.producer_start(), pipes.V.producer_start()
     if plan.config.dynamic:
@@ -104,22 +150,32 @@ def produce(plan, how, copies, stages, pipes, tiles):
             tile = tiles.fetch(dealt)
             dealt = dealt.next()
             if tile < tiles.tiles:
-                states = load_tile(plan, how, copies, stages, pipes, states, place_of(plan, tiles, tile))
+                states = load_tile(plan, parts, copies, stages, pipes, states, place_of(plan, tiles, tile))
     else:
         for tile in range(tiles.first, tiles.tiles, tiles.step):
-            states = load_tile(plan, how, copies, stages, pipes, states, place_of(plan, tiles, tile))
+            states = load_tile(plan, parts, copies, stages, pipes, states, place_of(plan, tiles, tile))
 
 
 @mo.jit
-def load_tile(plan, how, copies, stages, pipes, states, place):
-    """All that a tile of queries needs."""
+def load_tile(plan, parts, copies, stages, pipes, states, place):
+    """All that a tile of queries needs, if there are any."""
+    if has_queries(plan, parts, place):
+        states = load_some(plan, parts, copies, stages, pipes, states, place)
+    return states
+
+
+@mo.jit
+def load_some(plan, parts, copies, stages, pipes, states, place):
+    """The queries of a tile, and all keys and values that they see."""
     (Q, K, V), (sQ, sK, sV), (at_Q, at_K, at_V) = copies, stages, states
     m, head, batch = place
-    config, head_K = plan.config, head // plan.heads_of_a_key
+    how, config, head_K = rules_of(parts, batch), plan.config, head // plan.heads_of_a_key
+    (tQ, own), (tK, _), (tV, _) = (rows_of(Q.tensor, parts.offsets_Q, batch), rows_of(K.tensor, parts.offsets_K, batch),
+                                   rows_of(V.tensor, parts.offsets_K, batch, 1))
     least, most, _, _ = key_tiles(how, m * config.bM, config.bM, config.bN)
-    gQ = mo.tile(Q.tensor, (config.bM, plan.dim, 1, 1), (m, 0, head, batch))                    # (bM, dim, 1, 1)
-    gK = mo.tile(K.tensor, (config.bN, plan.dim, 1, 1), (None, 0, head_K, batch))               # (bN, dim, 1, 1, n)
-    gV = mo.tile(V.tensor, (plan.dim_v, config.bN, 1, 1), (0, None, head_K, batch))             # (dim_v, bN, 1, 1, n)
+    gQ = mo.tile(tQ, (config.bM, plan.dim, 1, 1), (m, 0, head, own))                            # (bM, dim, 1, 1)
+    gK = mo.tile(tK, (config.bN, plan.dim, 1, 1), (None, 0, head_K, own))                       # (bN, dim, 1, 1, n)
+    gV = mo.tile(tV, (plan.dim_v, config.bN, 1, 1), (0, None, head_K, own))                     # (dim_v, bN, 1, 1, n)
     pipes.Q.producer_acquire(at_Q)
     mo.copyto(Q, sQ[:, :, at_Q.stage], gQ, barrier=pipes.Q.barrier(at_Q))
     at_K = load(K, sK, gK, most - 1, pipes.K, at_K)
@@ -157,7 +213,7 @@ class Work:
 
 
 @mo.jit
-def consume(plan, how, O, lse, sinks, stages, pipes, tiles):
+def consume(plan, parts, O, lse, sinks, stages, pipes, tiles):
     """A warpgroup's 64 queries of tile after tile."""
     sQ, sK, sV = stages
     group, config = mo.warpgroup_idx(), plan.config
@@ -167,33 +223,33 @@ def consume(plan, how, O, lse, sinks, stages, pipes, tiles):
                 thr_S.partition_fragment_B(sK), thr_O.partition_fragment_B(sV),     # (MMA, 1, MMA_K, stages)
                 S, mo.make_fragment_like(mo.accumulators_as_A(S.to(plan.dtype), plan.scores, plan.output)),
                 plan.output.partition_fragment_C((64, plan.dim_v)), row_state(2),
-                LOG2_E if how.modified else how.scale * LOG2_E)
+                LOG2_E if parts.how.modified else parts.how.scale * LOG2_E)
     at = pipes.Q.consumer_start(), pipes.K.consumer_start(), pipes.V.consumer_start()
     first_turn(plan)
-    tile, dealt = first_tile(plan, tiles)
+    tile, dealt = first_tile(plan, parts, tiles)
     m, head, batch = place_of(plan, tiles, tile)
     if config.q_stages > 1 and tile < tiles.tiles:
-        at = begin(plan, how, work, at, (m, head, batch))
+        at = begin(plan, rules_of(parts, batch), work, at, (m, head, batch))
     while tile < tiles.tiles:
         if config.q_stages == 1:
-            at = begin(plan, how, work, at, (m, head, batch))
-        at = steps(plan, how, work, at, (m, head, batch))
+            at = begin(plan, rules_of(parts, batch), work, at, (m, head, batch))
+        at = steps(plan, rules_of(parts, batch), work, at, (m, head, batch))
         factor, log_sum = finished(work.rows, work.fold, None if sinks is None else sinks[head] * LOG2_E)
         here = m, head, batch
         at_Q, at_K, at_V = at
-        tile, dealt = next_tile(plan, tiles, tile, dealt)
+        tile, dealt = next_tile(plan, parts, tiles, tile, dealt)
         if config.q_stages > 1 and tile < tiles.tiles:
             m, head, batch = place_of(plan, tiles, tile)
             pipes.Q.consumer_wait(at_Q.next())
             multiply(plan, work, (at_Q.next(), at_K, at_V))
-            first_softmax(plan, how, work, (m, head, batch))
+            first_softmax(plan, rules_of(parts, batch), work, (m, head, batch))
             values_done(plan, work, at_V)
             at_K = at_K.next()
         else:
             last_product(plan, work, at_V)
             m, head, batch = place_of(plan, tiles, tile)
         rescale(mo.mn_view(work.O, plan.output), factor)
-        put(plan, how, O, lse, sQ[:, :, at_Q.stage], work.O, log_sum, here)
+        put(plan, parts, O, lse, sQ[:, :, at_Q.stage], work.O, log_sum, here)
         release(pipes.Q, at_Q)
         if config.q_stages > 1:
             round_up(plan, work)
@@ -203,20 +259,34 @@ def consume(plan, how, O, lse, sinks, stages, pipes, tiles):
 
 
 @mo.jit
-def first_tile(plan, tiles):
-    """The number of the block's first tile, and where the next is told."""
+def first_tile(plan, parts, tiles):
+    """The number of the block's first tile that has queries, and where the next is told."""
     if plan.config.dynamic:
         dealt = tiles.consumer_start()
-        return mo.shuffle_idx(tiles.take(dealt), 0), dealt.next()
-    return tiles.first, tiles.first
+        return onward(plan, parts, tiles, mo.shuffle_idx(tiles.take(dealt), 0), dealt.next())
+    return onward(plan, parts, tiles, tiles.first, 0)
 
 
 @mo.jit
-def next_tile(plan, tiles, tile, dealt):
-    """The number of the next tile."""
+def next_tile(plan, parts, tiles, tile, dealt):
+    """The number of the next tile that has queries."""
     if plan.config.dynamic:
-        return mo.shuffle_idx(tiles.take(dealt), 0), dealt.next()
-    return tile + tiles.step, tile + tiles.step
+        return onward(plan, parts, tiles, mo.shuffle_idx(tiles.take(dealt), 0), dealt.next())
+    return onward(plan, parts, tiles, tile + tiles.step, dealt)
+
+
+@mo.jit
+def onward(plan, parts, tiles, tile, dealt):
+    """This tile, or the next that has queries."""
+    if parts.offsets_Q is not None:
+        tile = mo.int32(tile)
+        while (tile < tiles.tiles) & ~has_queries(plan, parts, place_of(plan, tiles, mo.min(tile, tiles.tiles - 1))):
+            if plan.config.dynamic:
+                tile = mo.shuffle_idx(tiles.take(dealt), 0)
+                dealt = dealt.next()
+            else:
+                tile += tiles.step
+    return tile, dealt
 
 
 @mo.jit
@@ -331,7 +401,48 @@ def round_up(plan, work):
 
 
 @mo.jit
-def put(plan, how, O, lse, sQ, acc, log_sum, place):
+def put(plan, parts, O, lse, sQ, acc, log_sum, place):
+    """The warpgroup's rows of O and of the logarithms of their sums."""
+    m, head, batch = place
+    tid, begin, own = mo.thread_idx().x % GROUP, 0, batch
+    row, how = m * plan.config.bM + mo.thread_idx().x // 32 * 16 + tid % 32 // 4, rules_of(parts, batch)
+    if parts.offsets_Q is None:
+        store(plan, O, sQ, acc, place)
+    else:
+        begin, own = parts.offsets_Q[batch], 0
+        store_rows(plan, O, acc, (begin + row, begin + how.queries), head)
+        beyond(plan, O, (m, parts.longest), begin + how.queries, begin, head)
+    if lse is not None and tid % 4 == 0:
+        for i in mo.static_range(2):
+            if row + 8 * i < how.queries:
+                lse[begin + row + 8 * i, head, own] = log_sum[i] / LOG2_E
+
+
+@mo.jit
+def store_rows(plan, O, acc, rows, head):
+    """Rows of one sequence to O (rows, dim_v, heads, 1), pair by pair: those behind are another sequence's."""
+    row, end = rows
+    results = mo.mn_view(acc.to(plan.dtype), plan.output)
+    column = mo.thread_idx().x % 4 * 2
+    for i in mo.static_range(2):
+        if row + 8 * i < end:
+            for k in mo.static_range(mo.size(results, 1)):
+                O[row + 8 * i, column + offset(k), head, 0] = results[i, k]
+
+
+@mo.jit
+def beyond(plan, O, place, end, begin, head):
+    """NaN for the queries of a sequence that is longer than it was said to be: nobody computes them."""
+    m, longest = place
+    m_tiles = mo.ceil_div(longest, plan.config.bM)
+    if m == m_tiles - 1:
+        for row in range(begin + m_tiles * plan.config.bM + mo.thread_idx().x, end, plan.config.groups * GROUP):
+            for d in range(plan.dim_v):
+                O[row, d, head, 0] = math.nan
+
+
+@mo.jit
+def store(plan, O, sQ, acc, place):
     """The warpgroup's rows of O, by way of the shared memory of its queries, which nobody needs any more."""
     m, head, batch = place
     tid, group = mo.thread_idx().x % GROUP, mo.warpgroup_idx()
@@ -344,12 +455,6 @@ def put(plan, how, O, lse, sQ, acc, log_sum, place):
         mo.copyto(O, mo.tile(O.tensor, (64, plan.dim_v, 1, 1), (m * plan.config.groups + group, 0, head, batch)), own)
         mo.tma_store_arrive()
         mo.tma_store_wait(0)                            # before its queries' stage is released
-    if lse is not None:
-        row = m * plan.config.bM + mo.thread_idx().x // 32 * 16 + tid % 32 // 4
-        if tid % 4 == 0:
-            for i in mo.static_range(2):
-                if row + 8 * i < how.queries:
-                    lse[row + 8 * i, head, batch] = log_sum[i] / LOG2_E
 
 
 @mo.jit

@@ -31,19 +31,20 @@ def launch_sm90(problem: Problem, out: Any, q: Any, k: Any, v: Any, **given: Any
 
 def arguments_sm90(problem: Problem, arrays: tuple[Any, Any, Any, Any], *, bias: Any = None, slopes: Any = None,
                    sinks: Any = None, tensors: tuple[Any, ...] = (), lse: Any = None,
+                   offsets: tuple[Any, Any] = (None, None),
                    config: ForwardConfig | None = None) -> tuple[int, int, tuple[Any, ...]]:
     """Grid, block and arguments of the kernel for (out, q, k, v)."""
-    rules = problem.rules
-    config = config or choose(problem.dim, problem.dim_v, balanced=not (rules.left or rules.right))
-    rules = replace(rules, ragged=problem.keys % config.bN != 0)
+    rules, several = problem.rules, offsets[0] is not None
+    config = config or choose(problem.dim, problem.dim_v, balanced=not (rules.left or rules.right or several))
+    rules = replace(rules, ragged=problem.keys % config.bN != 0 or several, lacking=several)
     plan = make_plan(config, problem.dtype, problem.dim, problem.dim_v, rules, problem.heads_of_a_key,
                      section_of(problem))
     tiles = -(-problem.queries // config.bM) * problem.heads * problem.batch
     counter = counters(arrays[0], 1) if config.dynamic else None
     return min(tiles, mo.multiprocessors(arrays[0])), config.threads, (
-        *copies(plan, *arrays), None if lse is None else ordered(lse, (2, 1, 0)), counter, *problem.numbers,
-        None if bias is None else ordered(bias, (2, 3, 1, 0)), slopes, sinks,
-        tensors, plan)
+        *copies(plan, *arrays, several), None if lse is None else ordered(lse, (2, 1, 0)), *offsets,
+        problem.queries if several else None, counter, *problem.numbers,
+        None if bias is None else ordered(bias, (2, 3, 1, 0)), slopes, sinks, tensors, plan)
 
 
 def suits(problem: Problem, *arrays: Any) -> bool:
@@ -61,14 +62,14 @@ def section_of(problem: Problem) -> int:
     return max(1, min(_L2 // max(1, each), problem.heads * problem.batch))
 
 
-def copies(plan: ForwardPlan, out: Any, q: Any, k: Any, v: Any) -> tuple[Any, ...]:
-    """The TMA copies of queries, keys, values and results."""
+def copies(plan: ForwardPlan, out: Any, q: Any, k: Any, v: Any, several: bool) -> tuple[Any, ...]:
+    """The TMA copies of queries, keys, values and results; of ``several`` sequences results as they are."""
     config = plan.config
     return (mo.make_tma_copy(_LOAD, ordered(q, (1, 3, 2, 0)), plan.Q, tile=(config.bM, plan.dim, 1, 1)),
             mo.make_tma_copy(_LOAD, ordered(k, (1, 3, 2, 0)), plan.K, tile=(config.bN, plan.dim, 1, 1)),
             mo.make_tma_copy(_LOAD, ordered(v, (3, 1, 2, 0)), plan.V, tile=(plan.dim_v, config.bN, 1, 1)),
+            ordered(out, (1, 3, 2, 0)) if several else
             mo.make_tma_copy(_STORE, ordered(out, (1, 3, 2, 0)), plan.O, tile=(64, plan.dim_v, 1, 1)))
-
 
 
 # --- gradients -------------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 import moye as mo
+from moye.kernels.memory import apart, same_elements
 
 
 def matrices(name: str, A: Any, B: Any, C: Any, ranks: tuple[int, ...] = (2,)) -> tuple[Any, Any, Any]:
@@ -29,52 +30,6 @@ def matrices(name: str, A: Any, B: Any, C: Any, ranks: tuple[int, ...] = (2,)) -
     apart(name, "A", a, c)
     apart(name, "B", b, c)
     return a, b, c
-
-
-def apart(name: str, letter: str, x: Any, c: Any, target: str = "C") -> None:
-    """ArgumentError for an operand that has memory in common with C, the ``target``; specifications have none."""
-    first, last = _span(x)
-    begin, end = _span(c)
-    if first < end and begin < last and x.kind != "spec" and _overlap(x, c):
-        raise mo.ArgumentError(f"{name}: {target} shares memory with {letter}, which is read while {target} is written",
-                               hint="write to another array")
-
-
-def _span(info: Any) -> tuple[int, int]:
-    """Addresses of the first byte and after the last; strides are not negative."""
-    if 0 in info.shape:
-        return 0, 0
-    last = 1
-    for extent, step in zip(info.shape, info.strides, strict=True):
-        last += (extent - 1) * step
-    return info.ptr, info.ptr + last * info.dtype.bytes
-
-
-def same_elements(x: Any, c: Any) -> bool:
-    """Whether an array of C's shape is C: each element is read by who writes it."""
-    return x.ptr == c.ptr and x.dtype == c.dtype and tuple(x.shape) == tuple(c.shape) and all(
-        extent == 1 or step == other for extent, step, other in zip(c.shape, x.strides, c.strides, strict=True))
-
-
-def _overlap(x: Any, y: Any) -> bool:
-    """Whether two arrays have an element in common, as far as NumPy finds out soon; nothing of them is touched."""
-    steps: Any = 100_000                                # NumPy's stubs know but two numbers
-    try:
-        return np.shares_memory(_Memory(x).array(), _Memory(y).array(), max_work=steps)
-    except np.exceptions.TooHardError:
-        return False
-
-
-class _Memory:
-    """Addresses of an array, on whatever device, as NumPy takes them."""
-
-    def __init__(self, info: Any) -> None:
-        size = info.dtype.bytes
-        self.__array_interface__ = {"version": 3, "shape": tuple(info.shape), "typestr": f"|V{size}",
-                                    "strides": tuple(step * size for step in info.strides), "data": (info.ptr, False)}
-
-    def array(self) -> Any:
-        return np.asarray(self)
 
 
 def array(name: str, letter: str, x: Any, ranks: tuple[int, ...], noun: str) -> Any:

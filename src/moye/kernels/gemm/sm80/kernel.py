@@ -232,7 +232,9 @@ def gemm_sm80(A: Any, B: Any, C: Any, *, bias: Any = None, residual: Any = None,
     chosen, several = choose(M, N, K, batches, a.dtype, mo.multiprocessors(a), architecture(C),
                              shifted="shift" in majors)
     config = config or chosen
-    splits = max(1, min(several if splits is None and config == chosen else splits or 1, -(-K // config.bK)))
+    if splits is None:                                  # sums of several blocks meet in an array that C's library makes
+        splits = several if config == chosen and c.kind in MAKES_ARRAYS else 1
+    splits = max(1, min(splits, -(-K // config.bK)))
     chunk = -(-max(1, -(-K // config.bK)) // splits)
     finish = Epilogue(alpha != 1, beta != 0, residual is not None, bias is not None, function)
     ragged = (M % config.bM != 0, N % config.bN != 0, K % config.bK != 0)

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 import moye as mo
-from moye.kernels.gemm.parts.arguments import activation_of, apart, array, configured, matrices, scalar
+from moye.kernels.gemm.parts.arguments import activation_of, array, configured, matrices, scalar
 from moye.kernels.gemm.parts.epilogues import ACTIVATIONS
 from moye.kernels.gemm.sm90.config import GROUP, MOST, Problem, WarpgroupConfig, config_of_groups
 from moye.kernels.gemm.sm90.epilogue import Epilogue, below, finish_stores, store
@@ -32,6 +32,7 @@ from moye.kernels.gemm.sm90.scales import (
     scales_of_tile,
 )
 from moye.kernels.gemm.sm90.separate import separate_products
+from moye.kernels.memory import apart
 from moye.kernels.pack import packed
 from moye.kernels.workspace import zeros
 

@@ -18,7 +18,8 @@ from math import gcd
 from typing import Any
 
 import moye as mo
-from moye.kernels.gemm.parts.arguments import apart, array, contiguous_mode
+from moye.kernels.gemm.parts.arguments import array, contiguous_mode
+from moye.kernels.memory import apart
 from moye.kernels.workspace import zeros
 
 BLOCK = 128

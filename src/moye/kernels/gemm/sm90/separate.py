@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import moye as mo
-from moye.kernels.gemm.parts.arguments import activation_of, apart, configured, matrices, same_problem, scalar
+from moye.kernels.gemm.parts.arguments import activation_of, configured, matrices, same_problem, scalar
 from moye.kernels.gemm.parts.epilogues import ACTIVATIONS
 from moye.kernels.gemm.sm90.config import GROUP, MOST, Problem, WarpgroupConfig, config_of_groups
 from moye.kernels.gemm.sm90.epilogue import Epilogue, finish_stores, store
@@ -35,6 +35,7 @@ from moye.kernels.gemm.sm90.host import (
 from moye.kernels.gemm.sm90.kernel import share_registers, stages_of
 from moye.kernels.gemm.sm90.mainloop import first_turn, mainloop, promoted_mainloop
 from moye.kernels.gemm.sm90.plan import Plan, make_plan
+from moye.kernels.memory import apart
 
 TOGETHER = 16
 """Products of one launch at most: the kernel names the tensor maps of each, of the 32 kB that parameters may have."""
