@@ -257,7 +257,8 @@ class Exporting:
     def launch(self, *arguments, grid, block, cluster=(1, 1, 1)):
         name = f"kernel_{len(self.made)}"
         asked = mo.Specialisation(*arguments, block=block, cluster=cluster)
-        function = exporting._function(mo.Export(self.kernel, [asked], name, arch="sm_90a"))
+        fresh = mo.kernel(self.kernel.function)         # what it compiles to here is no program: nobody else sees it
+        function = exporting._function(mo.Export(fresh, [asked], name, arch="sm_90a"))
         leaves = classify(self.kernel.signature, arguments, {}).leaves
         given = [passed(argument, leaf) for argument, leaf in zip(function.arguments, leaves, strict=True)]
         expected = [leaves[slot.param].ptr.to_bytes(8, "little") if slot.kind == "map" else

@@ -13,7 +13,10 @@ import functools
 import math
 from dataclasses import dataclass
 
-_WARP, _THREADS = 32, 1024
+import moye as mo
+
+_WARP = mo.hardware.WARP
+_THREADS = 1024
 _BLOCK = 128
 """Threads of a block that has several rows."""
 _SHORT = 128

@@ -60,6 +60,8 @@ def _attention_backward(dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tens
                         alibi: Tensor | None, causal: bool, left: int | None, right: int | None, scale: float | None,
                         softcap: float) -> tuple[Tensor, Tensor, Tensor]:
     gradients = _gradients_like(dout, q, k, v)
+    if dout.stride(-1) != 1 or 0 in dout.stride():      # such as that of a sum, which is one number everywhere
+        dout = dout.contiguous()
     kernels.attention_backward(*gradients, dout, q, k, v, out, lse, causal=causal, window=(left, right), scale=scale,
                                softcap=softcap, alibi=alibi, deterministic=torch.are_deterministic_algorithms_enabled(),
                                bias=None if bias is None else bias.expand(*lse.shape, k.shape[1]))
