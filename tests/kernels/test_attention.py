@@ -38,9 +38,9 @@ def test_a_few():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(6, 24, 6))
+@pytest.mark.parametrize("first", range(6, 18, 4))
 def test_more(first):
-    right(range(first, first + 6))
+    right(range(first, first + 4))
 
 
 def test_all_kinds_are_drawn():
@@ -250,11 +250,9 @@ def test_gradients_as_compiled(monkeypatch, kernel, dim):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("dim", "options"), [
-    (64, {}), (64, {"causal": True}), (128, {}), (128, {"causal": True}), (128, {"window": (1024, 8)}),
-    (64, {"window": (1024, 0)}),
-    (128, {"causal": True, "softcap": 30.0})])
-@pytest.mark.parametrize("in_order", [False, True])
+@pytest.mark.parametrize(("dim", "options", "in_order"), [
+    (64, {"causal": True}, False), (64, {"window": (1024, 0)}, True), (128, {}, True), (128, {"causal": True}, False),
+    (128, {"window": (1024, 8)}, False), (128, {"causal": True, "softcap": 30.0}, False)])
 def test_gradients_sm90_as_compiled(monkeypatch, dim, options, in_order):
     problem, (out, q, k, v) = described(dim, dim, **options)
     lse = mo.TensorLike(mo.float32, (2, 8, 4096), (8 * 4096, 4096, 1))
