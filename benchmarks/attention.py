@@ -98,20 +98,27 @@ def backward(dim: int = 128, seqlen: int = 4096, causal: bool = False, count: in
 
 
 def decode(batch: int = 16, keys: int = 8192, count: int = 64, count_k: int = 8, dim: int = 128, queries: int = 1,
-           page: int = 64) -> Case:
+           page: int = 64, stored: str = "bf16", by_token: bool = False) -> Case:
+    """``stored`` = "fp8": caches of float8_e4m3fn, with a factor for each head or for each token."""
     pages = -(-keys // page)
-    q, k, v = heads(batch, queries, count, dim), *(heads(batch * pages, page, count_k, dim) for _ in range(2))
+    q, *whole = heads(batch, queries, count, dim), *(heads(batch * pages, page, count_k, dim) for _ in range(2))
     out, table = torch.empty_like(q), torch.randperm(batch * pages, device="cuda").int().reshape(batch, pages)
-    lengths = torch.full((batch,), keys, dtype=torch.int32, device="cuda")
+    lengths, given, (k, v) = torch.full((batch,), keys, dtype=torch.int32, device="cuda"), {}, whole
+    if stored == "fp8":
+        k, v = (x.to(torch.float8_e4m3fn) for x in whole)
+        scale = torch.ones((batch * pages, page, count_k) if by_token else (batch, count_k), device="cuda")
+        whole, given = [x.bfloat16() for x in (k, v)], {"k_scale": scale, "v_scale": scale}
     target, work = torch.empty_like(k), 2 * k.numel() * k.element_size()
     runs: dict[str, Callable[[], Any]] = {
-        "moye": lambda: kernels.paged_attention(out, q, k, v, table, lengths), "copy": lambda: target.copy_(k)}
+        "moye": lambda: kernels.paged_attention(out, q, k, v, table, lengths, **given),
+        "copy": lambda: target.copy_(k)}
 
     def results() -> tuple[Any, Any]:
-        whole = (x[table.long()].reshape(batch, pages * page, count_k, dim)[:, :keys].transpose(1, 2) for x in (k, v))
-        exact = scaled_dot_product_attention(q.transpose(1, 2), *whole, enable_gqa=True).transpose(1, 2)
+        lined = (x[table.long()].reshape(batch, pages * page, count_k, dim)[:, :keys].transpose(1, 2) for x in whole)
+        exact = scaled_dot_product_attention(q.transpose(1, 2), *lined, enable_gqa=True).transpose(1, 2)
         return (runs["moye"](),), (exact,)
-    return Case(f"decode {batch} x {keys} {count}/{count_k} {dim} pages of {page}", work, "GB/s", runs,
+    kind = "" if stored == "bf16" else f" {stored} factors of {'tokens' if by_token else 'heads'}"
+    return Case(f"decode {batch} x {keys} {count}/{count_k} {dim} pages of {page}{kind}", work, "GB/s", runs,
                 results if queries == 1 else None)
 
 
@@ -122,7 +129,9 @@ CASES: list[Callable[[], Case]] = [
     partial(forward, 128, 16384, True, window=1024),
     *(partial(backward, *kind) for kind in KINDS),
     decode, partial(decode, page=16), partial(decode, page=256), partial(decode, 1, 65536), partial(decode, 64, 2048),
-    partial(decode, queries=4)]
+    partial(decode, queries=4),
+    *(partial(decode, *kind, stored="fp8", by_token=each) for kind in ((), (1, 65536), (64, 2048))
+      for each in (False, True))]
 
 
 def measured(case: Case, rounds: int, sampler: Sampler) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from moye.kernels.attention.parts.scores import Rules
 Window = tuple[int | None, int | None]
 DTYPES = (mo.bfloat16, mo.float16)
 MOST_DIM = 256
-_QUAD = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +111,24 @@ def beside(name: str, x: Any, q: Any, expected: tuple[int, ...]) -> None:
         same_place(name, info, other)
 
 
+def factors(name: str, x: Any, q: Any, *shapes: tuple[int, ...]) -> Any:
+    """A number that is no array, None, or float32 of one of these shapes on the device of q; else ArgumentError."""
+    if x is None or (isinstance(x, (int, float)) and not isinstance(x, bool)):
+        if x is not None and not (math.isfinite(x) and x >= 0):
+            raise mo.ArgumentError(f"attention: {name}={x} is no finite number of at least 0")
+        return None if x is None else float(x)
+    info, other = mo.describe(x), mo.describe(q)
+    if info is None or other is None:
+        raise mo.ArgumentError(f"attention: {name} is a {type(x).__name__}, no number and no array")
+    if tuple(info.shape) not in shapes:
+        raise mo.ArgumentError(f"attention: {name} is {tuple(info.shape)}, and not one of "
+                               f"{', '.join(map(str, shapes))}")
+    if info.dtype != mo.float32:
+        raise mo.ArgumentError(f"attention: {name} is {info.dtype}, not float32")
+    same_place(name, info, other)
+    return x
+
+
 def like_q(name: str, x: Any, q: Any, expected: tuple[int, ...]) -> None:
     """ArgumentError for anything but an array of this shape, of the dtype and on the device of q."""
     info, other = described(name, x, 4), described("q", q, 4)
@@ -141,8 +158,9 @@ def by_16_bytes(x: Any) -> bool:
     """Whether all vectors of the head dimension begin at multiples of 16 bytes and are whole."""
     info = mo.describe(x)
     assert info is not None, "arguments were checked"
-    return info.shape[3] % _QUAD == 0 and info.strides[3] == 1 and info.ptr % 16 == 0 \
-        and all(step % _QUAD == 0 for step in info.strides[:3])
+    each = 16 // info.dtype.bytes
+    return info.shape[3] % each == 0 and info.strides[3] == 1 and info.ptr % 16 == 0 \
+        and all(step % each == 0 for step in info.strides[:3])
 
 
 def _place(info: Any) -> str:
