@@ -2,7 +2,8 @@
 
 cuDNN and FlashAttention 2 are those of torch.  All run interleaved in one process, in an order shuffled for each case,
 on random-normal bfloat16 (batch, seqlen, heads, dim); medians.  The clock and the power of the GPU are told.  Every
-result is compared with cuDNN's, as the norm of the difference over the norm.
+result is compared with cuDNN's, as the norm of the difference over the norm.  Rows with "fp8" have operands,
+or caches, of float8_e4m3fn: beside them are moye and cuDNN with the same numbers in bfloat16.
 
     python benchmarks/attention.py [--rounds 30] [--only backward] [--csv attention.csv]
 
@@ -75,6 +76,22 @@ def forward(dim: int = 128, seqlen: int = 4096, causal: bool = False, count: int
                 None if window is not None else lambda: ((runs["moye"](),), (runs["cuDNN"](),)))
 
 
+def forward_fp8(dim: int = 128, seqlen: int = 4096, causal: bool = False, count: int = 16, count_k: int = 0) -> Case:
+    """q, k and v of float8_e4m3fn with a factor for each head, beside the same in bfloat16."""
+    batch, shared = max(1, TOKENS // seqlen), count_k or count
+    q, k, v = (heads(batch, seqlen, each, dim).to(torch.float8_e4m3fn) for each in (count, shared, shared))
+    wide, out, wide_out = [x.bfloat16() for x in (q, k, v)], *(heads(batch, seqlen, count, dim) for _ in range(2))
+    scales = {f"{name}_scale": torch.ones(batch, each, device="cuda")
+              for name, each in zip("qkv", (count, shared, shared), strict=True)}
+    runs: dict[str, Callable[[], Any]] = {
+        "moye": lambda: kernels.attention(out, q, k, v, causal=causal, **scales),
+        "bf16": lambda: kernels.attention(wide_out, *wide, causal=causal),
+        "cuDNN": partial(_peer, PEERS["cuDNN"], causal, shared != count, *wide)}
+    work = FORWARD * batch * count * seqlen * seqlen * (0.5 if causal else 1.0) * dim
+    return Case(f"forward fp8 {'causal' if causal else 'full'} {dim} {seqlen} {count}/{shared}", work, "TFLOP/s", runs,
+                lambda: ((runs["moye"](),), (runs["cuDNN"](),)))
+
+
 def backward(dim: int = 128, seqlen: int = 4096, causal: bool = False, count: int = 16) -> Case:
     batch = max(1, TOKENS // seqlen)
     q, k, v, dout = (heads(batch, seqlen, count, dim) for _ in range(4))
@@ -127,6 +144,8 @@ CASES: list[Callable[[], Case]] = [
     *(partial(forward, *kind) for kind in KINDS),
     *(partial(forward, 128, seqlen, causal, 64, 8) for causal in (False, True) for seqlen in (8192, 16384)),
     partial(forward, 128, 16384, True, window=1024),
+    *(partial(forward_fp8, *kind) for kind in KINDS),
+    *(partial(forward_fp8, 128, 16384, causal, 64, 8) for causal in (False, True)),
     *(partial(backward, *kind) for kind in KINDS),
     decode, partial(decode, page=16), partial(decode, page=256), partial(decode, 1, 65536), partial(decode, 64, 2048),
     partial(decode, queries=4),
@@ -170,7 +189,7 @@ def rows(only: str, rounds: int, sampler: Sampler) -> Iterator[dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument("--only", default="", help="forward, backward or decode")
+    parser.add_argument("--only", default="", help="forward, backward, decode or fp8")
     parser.add_argument("--csv")
     options = parser.parse_args()
     if not torch.cuda.is_available():

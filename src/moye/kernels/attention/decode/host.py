@@ -17,6 +17,7 @@ from moye.kernels.attention.decode.plan import KEYS, WARPS, make_plan
 from moye.kernels.attention.parts.arguments import (
     DTYPES,
     MOST_DIM,
+    NARROW,
     agree,
     beside,
     by_16_bytes,
@@ -28,8 +29,6 @@ from moye.kernels.attention.parts.scores import Rules
 from moye.kernels.workspace import empty, ordered
 
 MOST_QUERIES = 16
-STORED = mo.float8_e4m3fn
-"""What caches may hold instead of what queries are."""
 _PAGES = (16, 32, 64, 128, 256)
 _BLOCKS = 2
 """Blocks that a multiprocessor holds at a time."""
@@ -96,8 +95,8 @@ def _rank(x: Any) -> int:
 def _factors(name: str, x: Any, q: Any, v_cache: Any) -> Any:
     """The factors of a cache, or ArgumentError."""
     info, batch = described("v_cache", v_cache, 4), described("q", q, 4).shape[0]
-    if x is not None and info.dtype != STORED:
-        raise mo.ArgumentError(f"paged_attention: {name} is for caches of {STORED}, and these are {info.dtype}")
+    if x is not None and info.dtype != NARROW:
+        raise mo.ArgumentError(f"paged_attention: {name} is for caches of {NARROW}, and these are {info.dtype}")
     heads_K = info.shape[2]
     return factors(name, x, q, (heads_K,), (batch, heads_K), (*info.shape[:2], heads_K))
 
@@ -119,12 +118,12 @@ def _check(out: Any, q: Any, k_cache: Any, v_cache: Any, page_table: Any, length
     arrays = {"q": q, "k_cache": k_cache, "v_cache": v_cache, "out": out}
     infos = {name: described(name, x, 4) for name, x in arrays.items()}
     first = infos["q"]
-    narrow = infos["k_cache"].dtype == infos["v_cache"].dtype == STORED
+    narrow = infos["k_cache"].dtype == infos["v_cache"].dtype == NARROW
     for name, info in infos.items():
         stored = narrow and name.endswith("cache")
         if first.dtype not in DTYPES or not (stored or info.dtype == first.dtype):
             raise mo.ArgumentError("paged_attention: q, k_cache, v_cache and out are all bfloat16 or all float16, or "
-                                   f"both caches {STORED}, not q {first.dtype} and {name} {info.dtype}")
+                                   f"both caches {NARROW}, not q {first.dtype} and {name} {info.dtype}")
         same_place(name, info, first)
     (batch, queries, heads, dim), (pages, page_size, heads_K, dim_v) = first.shape, infos["v_cache"].shape
     agree("k_cache", infos["k_cache"].shape, (pages, page_size, heads_K, dim))

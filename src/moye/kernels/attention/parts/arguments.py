@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import moye as mo
@@ -15,14 +15,17 @@ from moye.kernels.attention.parts.scores import Rules
 
 Window = tuple[int | None, int | None]
 DTYPES = (mo.bfloat16, mo.float16)
+NARROW = mo.float8_e4m3fn
+"""What q, k and v may be instead, and caches; results have 16 bits."""
 MOST_DIM = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is asked for: extents, and the rules of the scores with their numbers."""
+    """What is asked for: dtypes of operands and of the result, extents, the rules of the scores with their numbers."""
 
     dtype: Any
+    out: Any
     batch: int
     queries: int
     keys: int
@@ -44,6 +47,11 @@ class Problem:
             self.right if rules.right else None
 
     @property
+    def narrow(self) -> bool:
+        """Whether operands have 8 bits."""
+        return self.dtype is NARROW
+
+    @property
     def heads_of_a_key(self) -> int:
         """Heads of queries that share a head of keys and values."""
         return self.heads // self.heads_K
@@ -55,10 +63,11 @@ def problem_of(out: Any, q: Any, k: Any, v: Any, *, causal: bool, window: Window
     infos = {"q": described("q", q, 4), "k": described("k", k, 4), "v": described("v", v, 4),
              "out": described("out", out, 4)}
     a, b, c, o = infos.values()
+    results = DTYPES if a.dtype == NARROW else (a.dtype,)
     for name, x in infos.items():
-        if x.dtype != a.dtype or a.dtype not in DTYPES:
-            raise mo.ArgumentError(f"attention: q, k, v and out are all bfloat16 or all float16, not q {a.dtype} and "
-                                   f"{name} {x.dtype}")
+        if a.dtype not in (*DTYPES, NARROW) or x.dtype not in (results if x is o else (a.dtype,)):
+            raise mo.ArgumentError(f"attention: q, k, v and out are all bfloat16 or all float16, or q, k and v "
+                                   f"{NARROW} and out one of them, not q {a.dtype} and {name} {x.dtype}")
         same_place(name, x, a)
     batch, queries, heads, dim = a.shape
     _, keys, heads_K, dim_v = c.shape
@@ -74,7 +83,7 @@ def problem_of(out: Any, q: Any, k: Any, v: Any, *, causal: bool, window: Window
         if value is not None and not (math.isfinite(value) and value >= 0):
             raise mo.ArgumentError(f"attention: {name}={value} is no finite number of at least 0")
     rules = Rules(left is not None, right is not None, False, softcap=softcap != 0, score=score)
-    return Problem(a.dtype, batch, queries, keys, heads, heads_K, dim, dim_v, rules,
+    return Problem(a.dtype, o.dtype, batch, queries, keys, heads, heads_K, dim, dim_v, rules,
                    1 / math.sqrt(dim) if scale is None else float(scale), float(softcap),
                    0 if left is None else left, 0 if right is None else right)
 
@@ -127,6 +136,22 @@ def factors(name: str, x: Any, q: Any, *shapes: tuple[int, ...]) -> Any:
         raise mo.ArgumentError(f"attention: {name} is {info.dtype}, not float32")
     same_place(name, info, other)
     return x
+
+
+def factors_of(problem: Problem, q: Any, q_scale: Any, k_scale: Any, v_scale: Any) -> tuple[Problem, tuple[Any, ...]]:
+    """The problem with those of queries and keys that are numbers in its scale; the others, of (q, k, v)."""
+    if not problem.narrow:
+        for name, x in (("q_scale", q_scale), ("k_scale", k_scale), ("v_scale", v_scale)):
+            if x is not None:
+                raise mo.ArgumentError(f"attention: {name} is for q, k and v of {NARROW}, and these are "
+                                       f"{problem.dtype}")
+        return problem, (None, None, None)
+    each = [factors(name, x, q, (count,), (problem.batch, count)) for name, x, count in
+            (("q_scale", q_scale, problem.heads), ("k_scale", k_scale, problem.heads_K),
+             ("v_scale", v_scale, problem.heads_K))]
+    numbers = [x for x in each[:2] if isinstance(x, float)]
+    kept = (*(None if isinstance(x, float) else x for x in each[:2]), each[2])
+    return replace(problem, scale=math.prod(numbers, start=problem.scale)), kept
 
 
 def like_q(name: str, x: Any, q: Any, expected: tuple[int, ...]) -> None:
