@@ -76,7 +76,7 @@ ALONE = {
         "kernels.attention.sm80.forward",),
     "the home of public names": (
         "kernels.attention.dispatch", "kernels.attention.sequences", "kernels.gemm.tuned", "schedulers.quantisation",
-        "tensor.async_stores", "tensor.smem_atoms", "torch.operators.attention", "torch.operators.gated",
+        "tensor.async_stores", "tensor.smem_atoms", "torch.operators.gated",
         "torch.operators.linear", "torch.operators.moves", "torch.operators.norms", "testing.host_arrays",
         "kernels.rows.norm"),
 }

@@ -233,7 +233,8 @@ def test_varlen_by_warpgroups(monkeypatch, seed, blocks):
         same(lse[:, rows], own_lse[0], atol=1e-5)
 
 
-@pytest.mark.parametrize(("seed", "blocks", "causal"), [(0, 1, True), (1, 3, False), (2, 132, True)])
+@pytest.mark.parametrize(("seed", "blocks", "causal"), [
+    (0, 1, True), *(pytest.param(*more, marks=pytest.mark.slow) for more in ((1, 3, False), (2, 132, True)))])
 def test_varlen_of_8_bits(monkeypatch, seed, blocks, causal):
     """Bit by bit what each sequence gives, also where values of no sequence are NaN."""
     monkeypatch.setattr(mo, "multiprocessors", lambda array: blocks)
