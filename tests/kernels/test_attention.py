@@ -178,6 +178,16 @@ def test_operands_of_8_bits_refused(monkeypatch):
         attention(*narrow())
 
 
+def test_operands_of_8_bits_have_no_gradients():
+    (out, q, k, v), ends = narrow(), np.array([0, 10], np.int32)
+    message = "q, k and v are float8_e4m3fn, and gradients are of bfloat16 or float16"
+    with pytest.raises(mo.ArgumentError, match=f"attention_backward: {message}"):
+        attention_backward(q, k, v, out, q, k, v, out, np.zeros((1, 2, 10), np.float32))
+    with pytest.raises(mo.ArgumentError, match=f"attention_varlen_backward: {message}"):
+        attention_varlen_backward(*(x[0] for x in (q, k, v, out, q, k, v, out)), np.zeros((2, 10), np.float32), ends,
+                                  np.array([0, 20], np.int32))
+
+
 # --- sequences of any lengths ----------------------------------------------------------------------------------------
 
 
