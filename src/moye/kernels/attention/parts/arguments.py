@@ -126,9 +126,10 @@ def factors(name: str, x: Any, q: Any, *shapes: tuple[int, ...]) -> Any:
     if x is None:
         return None
     if isinstance(x, Real) and not isinstance(x, bool):
-        if not (math.isfinite(x) and x >= 0):
+        number = float(x)
+        if not (math.isfinite(number) and number >= 0):
             raise mo.ArgumentError(f"attention: {name}={x} is no finite number of at least 0")
-        return float(x)
+        return number
     info, other = mo.describe(x), mo.describe(q)
     if info is None or other is None:
         raise mo.ArgumentError(f"attention: {name} is a {type(x).__name__}, no number and no array")
