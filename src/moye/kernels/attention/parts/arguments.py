@@ -125,14 +125,9 @@ def factors(name: str, x: Any, q: Any, *shapes: tuple[int, ...]) -> Any:
     """A number that is no array, None, or float32 of one of these shapes on the device of q; else ArgumentError."""
     if x is None:
         return None
-    if isinstance(x, Real) and type(x) is not bool:
-        number = float(x)
-        if not (math.isfinite(number) and number >= 0):
-            raise mo.ArgumentError(f"attention: {name}={x} is no finite number of at least 0")
-        return number
     info, other = mo.describe(x), mo.describe(q)
     if info is None or other is None:
-        raise mo.ArgumentError(f"attention: {name} is a {type(x).__name__}, no number and no array")
+        return _number(name, x)
     if tuple(info.shape) not in shapes:
         raise mo.ArgumentError(f"attention: {name} is {tuple(info.shape)}, and not one of "
                                f"{', '.join(map(str, shapes))}")
@@ -140,6 +135,17 @@ def factors(name: str, x: Any, q: Any, *shapes: tuple[int, ...]) -> Any:
         raise mo.ArgumentError(f"attention: {name} is {info.dtype}, not float32")
     same_place(name, info, other)
     return x
+
+
+def _number(name: str, x: Any) -> float:
+    """The number, or ArgumentError for what is none."""
+    real = issubclass(type(x), Real) and type(x) is not bool
+    if not real:
+        raise mo.ArgumentError(f"attention: {name} is a {type(x).__name__}, no number and no array")
+    number = float(x)
+    if not (math.isfinite(number) and number >= 0):
+        raise mo.ArgumentError(f"attention: {name}={x} is no finite number of at least 0")
+    return number
 
 
 def require_wide(what: str, problem: Problem) -> None:
