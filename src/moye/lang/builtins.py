@@ -484,6 +484,8 @@ def dtype_cast(value: Any, dtype: DType) -> Any:
     """``mo.float32(x)``: a traced scalar (or register tensor) of this dtype."""
     if isinstance(value, (Expr, Tensor)):
         return value.to(dtype)
+    if isinstance(value, str) and dtype.is_float and value.strip().lower().lstrip("+-") in ("inf", "infinity", "nan"):
+        value = float(value)                            # as NumPy takes them
     return Expr(operand_of(value, dtype))
 
 

@@ -30,6 +30,7 @@ Number: TypeAlias = "int | float | bool"
 Scalar: TypeAlias = "int | float | bool | Expr"    # a Known is an int
 Int: TypeAlias = "int | DynInt"
 
+_MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 _INTEGER_ONLY = ("invert", "brev", *ops.COUNTS)
 _PREDICATE = "pad the array, or use mo.tile(..., ragged=True) with predicated copies"
 HALF = (dt.float16, dt.bfloat16)
@@ -74,6 +75,10 @@ class Expr(DynInt):
             assume_divisible(self, divisor, what or f"{self} must be a multiple of {divisor}",
                              _PREDICATE if code == "A4" else None, code)
         return self.exact_div(divisor)
+
+    def as_index(self) -> Int:
+        narrow = self.dtype.bits < 32 and not self.dtype.is_float
+        return _index(wrap(builder().cast(self.operand, dt.int32), self)) if narrow else self
 
     def exact_div(self, divisor: Int) -> Int:
         return _index(self // divisor)
@@ -286,7 +291,8 @@ def operand_of(x: Scalar, dtype: DType | None = None, *, modulo: bool = False) -
             number = int(number)
         pattern = modulo and -(1 << (chosen.bits - 1)) <= number < 1 << chosen.bits
         if not pattern and not constants.fits(number, chosen):
-            raise DTypeError(f"{number} does not fit {chosen}", hint="convert the other operand, with .to(mo.int64)",
+            holds = dt.int32 if constants.fits(number, dt.int32) else dt.int64
+            raise DTypeError(f"{number} does not fit {chosen}", hint=f"convert the other operand, with .to(mo.{holds})",
                              locs=(locate(),))
     elif chosen.is_float and isinstance(number, int) and abs(number) >= 1 << 1023:
         raise DTypeError(f"an integer of {number.bit_length()} bits does not fit {chosen}", locs=(locate(),))
@@ -467,9 +473,22 @@ def compare(kind: str, a: Scalar, b: Any) -> Scalar:
     """A comparison, as a bool; anything but a scalar is left to its own operator."""
     if not is_scalar(b):
         return NotImplemented  # type: ignore[no-any-return]
+    if (decided := _beyond(kind, plain(a), plain(b))) is not None:
+        return decided
     dtype = together(a, b)
     work = dt.float32 if dtype in _NARROW else dtype
     return wrap(builder().binary(kind, operand_of(a, work), operand_of(b, work)))
+
+
+def _beyond(kind: str, a: Scalar, b: Scalar) -> bool | None:
+    """What a comparison with a Python integer that the other side's dtype does not hold comes to; else None."""
+    if isinstance(a, int):
+        return None if isinstance(b, int) else _beyond(_MIRRORED.get(kind, kind), b, a)
+    if not isinstance(a, Expr) or not isinstance(b, int) or isinstance(b, (bool, Known)) or not a.dtype.is_integer:
+        return None
+    if constants.fits(b, a.dtype):
+        return None
+    return kind == "ne" or kind in (("lt", "le") if b > 0 else ("gt", "ge"))
 
 
 def unary(kind: str, a: Scalar, *, fast: bool = False) -> Scalar:

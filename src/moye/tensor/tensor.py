@@ -265,7 +265,8 @@ class Tensor(Elementwise, WrappedLayout):
         """Fold elements of a register tensor: "add" (or "sum"), "mul" ("prod"), "min", "max", "and", "or", "xor".
 
         Without ``mode`` all of them, to a scalar.  With a mode, or a tuple of modes, those are folded, and the others
-        stay: the result is a register tensor of their shapes, compact.  ``init`` is folded with each result.
+        stay: the result is a register tensor of their shapes, compact.  ``init`` is folded with each result.  Sums and
+        products of bools and of integers below 32 bits are int32, of unsigned ones uint32.
 
         The order is fixed, and the simulator has the same.  The elements, in column-major order, are folded in chains:
         1 below four elements, 2 below eight, else 4.  Chain i of c takes the elements i, i + c, i + 2c, ...  Then
@@ -274,6 +275,8 @@ class Tensor(Elementwise, WrappedLayout):
         kind = folds.fold_kind(f"{self.label}.reduce", kind, self.dtype)
         _need_registers(self, "reduce")
         need_bytes(self)
+        if (wide_enough := folds.fold_dtype(kind, self.dtype)) is not self.dtype:
+            return self.to(wide_enough).reduce(kind, mode, init)
 
         def folded(part: Tensor) -> Scalar:
             value, space = Value(self.dtype), merged(common_space([part.layout]))
