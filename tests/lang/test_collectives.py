@@ -372,3 +372,23 @@ def test_a_narrow_scratch_for_a_sum_is_refused():
     with pytest.raises(mo.DTypeError, match=r"the scratch .* holds uint8, and the value is uint32") as raised:
         narrow.trace(x, x, block=64)
     assert raised.value.hint == "make it with mo.shared_array(mo.uint32, ...)"
+
+
+@mo.kernel
+def of_registers(out, x):
+    """Shuffles, folds and scans take every element of a register tensor by itself."""
+    tid = mo.thread_idx().x
+    mine, turned = mo.fragment((2, 2), x.dtype), mo.make_layout((2, 2))
+    mo.copyto(mine, mo.tile(x, (4,), (tid,)).with_layout(turned))
+    found = mo.shuffle_xor(mine, 1) + 1000 * mo.warp_reduce(mine, "max") + mo.warp_scan(mine > 3, inclusive=False)
+    mo.copyto(mo.tile(out, (4,), (tid,)).with_layout(turned), found)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.float64])
+def test_register_tensors(dtype):
+    x = np.random.default_rng(0).integers(0, 9, 128).astype(dtype)
+    out, rows = np.zeros_like(x), x.reshape(32, 4)
+    assert mo.check(of_registers)[1, 32](out, x).ok
+    above = (rows > 3).astype(int)
+    assert (out.reshape(32, 4) == rows[np.arange(32) ^ 1] + 1000 * rows.max(0) + above.cumsum(0) - above).all()
+    assert of_registers.compile(out, x, block=32, arch="sm_90a").spills == 0

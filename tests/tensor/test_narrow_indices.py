@@ -61,8 +61,8 @@ def divided(out, at):
 def compared(out, at):
     x = at[mo.thread_idx().x]
     mine = out[mo.thread_idx().x, :]
-    mine[0], mine[1], mine[2] = x < 70000, x > -40000, x == 70000
-    mine[3], mine[4], mine[5] = 70000 >= x, -40000 != x, x >= 70000         # noqa: SIM300
+    mine[0], mine[1], mine[2] = x < 70000, x > -40000, x <= -40000
+    mine[3], mine[4], mine[5] = 70000 >= x, -40000 < x, x >= 70000         # noqa: SIM300
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

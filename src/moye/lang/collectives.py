@@ -23,6 +23,7 @@ from moye.lang.builtins import (
     lane_idx,
     lane_mask,
     linear_thread,
+    of_each,
     shuffle_idx,
     shuffle_up,
     shuffle_xor,
@@ -51,7 +52,8 @@ def warp_reduce(value: Any, kind: str = "add", width: int = WARP) -> Any:
 
     The kinds are add (or sum), mul (prod), min, max, and, or, xor.  argmax and argmin take a pair (value, index) and
     give the pair of the largest or least value; of equal values that of the least index.  NaN is never taken before a
-    number.  Sums and products of bools and of integers below 32 bits are int32, of unsigned ones uint32.
+    number.  Of a register tensor, every element is folded by itself.  Sums and products of bools and of integers below
+    32 bits are int32, of unsigned ones uint32.
 
     Integers of up to 32 bits in whole warps take redux.sync, which leaves out lanes that have exited; all else takes
     shuffles: with the lane ``width / 2`` away, then half as far, down to the neighbour.
@@ -59,6 +61,8 @@ def warp_reduce(value: Any, kind: str = "add", width: int = WARP) -> Any:
     width = _width("warp_reduce", width)
     if isinstance(value, (tuple, list)) or folds_pairs(kind):
         return _pairs("warp_reduce", value, kind, width)
+    if isinstance(value, Tensor):
+        return of_each(lambda x: warp_reduce(x, kind, width), value)
     operand = operand_of(value)
     kind = fold_kind("warp_reduce", kind, operand.dtype)
     operand = builder().cast(operand, fold_dtype(kind, operand.dtype))
@@ -130,7 +134,7 @@ def _better(kind: object, mine: tuple[Scalar, Scalar], other: tuple[Scalar, Scal
     return expr.where(wins, theirs, value), expr.where(wins, their_index, index)
 
 
-def warp_scan(value: Scalar, kind: str = "add", *, inclusive: bool = True, width: int = WARP) -> Scalar:
+def warp_scan(value: Any, kind: str = "add", *, inclusive: bool = True, width: int = WARP) -> Any:
     """Fold ``value`` over the lanes up to this one, of a warp or of each segment of ``width`` lanes.
 
     ``inclusive=False`` leaves this lane out; the first lane then gets what changes nothing: 0 for add, or and xor, 1
@@ -138,6 +142,8 @@ def warp_scan(value: Scalar, kind: str = "add", *, inclusive: bool = True, width
     scalars.  Step s folds what lane i - 2^s has with what lane i has, for s = 0, 1, ...
     """
     width = _width("warp_scan", width)
+    if isinstance(value, Tensor):
+        return of_each(lambda x: warp_scan(x, kind, inclusive=inclusive, width=width), value)
     operand = operand_of(value)
     kind = fold_kind("warp_scan", kind, operand.dtype)
     operand = builder().cast(operand, fold_dtype(kind, operand.dtype))

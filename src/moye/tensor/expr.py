@@ -475,6 +475,8 @@ def compare(kind: str, a: Scalar, b: Any) -> Scalar:
         return NotImplemented  # type: ignore[no-any-return]
     if (decided := _beyond(kind, plain(a), plain(b))) is not None:
         return decided
+    if (found := _of_two_signs(kind, lifted(a), lifted(b))) is not None:
+        return found
     dtype = together(a, b)
     work = dt.float32 if dtype in _NARROW else dtype
     return wrap(builder().binary(kind, operand_of(a, work), operand_of(b, work)))
@@ -486,9 +488,28 @@ def _beyond(kind: str, a: Scalar, b: Scalar) -> bool | None:
         return None if isinstance(b, int) else _beyond(_MIRRORED.get(kind, kind), b, a)
     if not isinstance(a, Expr) or not isinstance(b, int) or isinstance(b, (bool, Known)) or not a.dtype.is_integer:
         return None
-    if constants.fits(b, a.dtype):
+    if constants.fits(b, a.dtype) or kind in ("eq", "ne"):     # == with what no value is equal to is a mistake
         return None
-    return kind == "ne" or kind in (("lt", "le") if b > 0 else ("gt", "ge"))
+    return kind in (("lt", "le") if b > 0 else ("gt", "ge"))
+
+
+def _of_two_signs(kind: str, a: Scalar, b: Scalar) -> Scalar | None:
+    """A comparison of the numbers that a signed and an unsigned integer are; None where C's is that, or for others.
+
+    C takes a negative number for a large one if the unsigned integer is as wide.
+    """
+    if not isinstance(a, Expr) or not isinstance(b, Expr) or {a.dtype.kind, b.dtype.kind} != {Kind.INT, Kind.UINT}:
+        return None
+    if a.dtype.kind is Kind.UINT:
+        return _of_two_signs(_MIRRORED.get(kind, kind), b, a)
+    if b.dtype.bits < a.dtype.bits or (a.lower is not None and a.lower >= 0):
+        return None
+    here, common = builder(), dt.promote(a.dtype, b.dtype)
+    negative = here.binary("lt", a.operand, operand_of(0, a.dtype))
+    found = here.binary(kind, here.cast(a.operand, common), here.cast(b.operand, common))
+    if kind in ("lt", "le", "ne"):
+        return wrap(here.binary("lor", negative, found), a, b)
+    return wrap(here.binary("land", here.unary("not", negative), found), a, b)
 
 
 def unary(kind: str, a: Scalar, *, fast: bool = False) -> Scalar:
@@ -562,13 +583,19 @@ def can_guard(operand: Operand, *, conditional: bool = False) -> bool:
     return (conditional or builder().conditions == 0) and ir_builder.expressible(operand, builder().parameters)
 
 
+def extent_name(x: object) -> str | None:
+    """What a kernel calls an extent of an argument, if ``x`` is one."""
+    for param in builder().func.params:
+        for mode, extent in enumerate(param.shape if isinstance(param, TensorParam) else ()):
+            if isinstance(x, Expr) and extent is x.operand:
+                return f"mo.size({param.name}, {mode})"
+    return None
+
+
 def _assumed(x: Expr, divisor: int) -> str:
     """How the user can say that a value is a multiple, given that an extent has no name of the user's own."""
-    for param in builder().func.params:
-        extents = param.shape if isinstance(param, TensorParam) else ()
-        for mode, extent in enumerate(extents):
-            if extent is x.operand:
-                return f"say mo.assume(mo.size({param.name}, {mode}) % {divisor} == 0) before"
+    if (extent := extent_name(x)) is not None:
+        return f"say mo.assume({extent} % {divisor} == 0) before"
     strides = [s for param in builder().func.params if isinstance(param, TensorParam) for s in param.strides]
     if isinstance(x.operand, Value) and x.operand.name and not any(s is x.operand for s in strides):
         return f"say mo.assume({x.operand.name} % {divisor} == 0) before"

@@ -396,6 +396,9 @@ def shared_array(dtype: DType, layout: Layout | ComposedLayout | IntTuple, *, al
 
     ``align`` is the alignment of its first byte (a power of two; default 16, or the span of its swizzle).
     """
+    if isinstance(layout, DType):
+        raise DTypeError(f"shared_array({dtype}, {layout}): the dtype comes first",
+                         hint=f"mo.shared_array(mo.{layout}, {dtype})", locs=(locate(),))
     dtype = as_dtype("shared_array", dtype)
     if dtype.bits < 8:
         raise DTypeError(f"shared_array of {dtype}: elements narrower than a byte live in registers",
@@ -406,7 +409,9 @@ def shared_array(dtype: DType, layout: Layout | ComposedLayout | IntTuple, *, al
     inner = layout.layout if isinstance(layout, ComposedLayout) else layout
     elements = cosize(layout)                           # a swizzle may reach beyond the last offset
     if not isinstance(elements, int):
-        raise TensorError(f"shared_array: the layout {layout} is not static", locs=(locate(),))
+        raise TensorError(f"shared_array: the layout {layout} is not static", locs=(locate(),),
+                          hint="the extents of shared memory are part of a kernel: annotate the parameter that says "
+                               "them with mo.Constexpr, or the tensor with mo.Static")
     if elements < 1:
         raise TensorError(f"shared_array: the layout {layout} has no elements", locs=(locate(),))
     if align is None:
