@@ -29,6 +29,18 @@ def check_dtype(name: str, dtype: dt.DType, leaf: Scalar) -> None:
                      hint=f"start with mo.{have}(...), or convert with .to(mo.{dtype})", locs=(locate(),))
 
 
+def check_arms(name: str, dtype: dt.DType, then: Scalar, orelse: Scalar) -> None:
+    """A variable that has ``dtype`` behind an ``if`` takes what both arms leave in it."""
+    if agrees(dtype, then) and agrees(dtype, orelse):
+        return
+    here, there = carried_dtype(then), carried_dtype(orelse)
+    wide = here if here.is_float else there
+    hint = f"start with mo.{wide}(...), or convert with .to(mo.{there if wide is here else here})" if wide.is_float \
+        else "convert one of the two, with .to(mo.int32) or .to(mo.int64)"
+    raise TraceError(f"{name} is {here} where the condition holds and {there} where it does not", hint=hint,
+                     locs=(locate(),))
+
+
 def agrees(dtype: dt.DType, leaf: Scalar) -> bool:
     """Whether a variable of a dtype takes a value."""
     have = carried_dtype(leaf)

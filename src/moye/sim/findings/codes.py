@@ -158,6 +158,8 @@ C2   S     overwritten while other threads may still be reading
         they write again
   > cluster    cluster_sync() between the two
   > inside     sync_threads() between the two
+  > atomic     sync_threads() between the two; where an older value will do, mo.load(x, i, order="relaxed") may meet
+        atomics
 C3   S     exchange within a warp through shared memory without sync_warp
   read       {read_early}
   write      {written_twice}
@@ -168,6 +170,8 @@ C3   S     exchange within a warp through shared memory without sync_warp
   global_over {before_write}
   = no_barrier both are lanes of warp {warp}, and there is no sync_warp
   > -          sync_warp() between the two
+  > atomic     sync_warp() between the two; where an older value will do, mo.load(x, i, order="relaxed") may meet
+        atomics
 C4   S     a barrier that only part of the block's threads reaches
   points     {two_barriers}
   past       {gone_past}
@@ -441,6 +445,8 @@ G3   S     a flag without release and acquire
   launch     {who} {written:reads|writes} {element}{op} with no griddepcontrol_wait() before: the launch of {prior},
         which this one does not wait for, may {does} it later
   > -          sync_threads(), then signal with order="release"; wait with order="acquire", then sync_threads()
+  > atomic     mo.load(x, i) and mo.store(x, i, value) may meet atomics: order="relaxed" for the value alone, release
+        and acquire for what was written before it
   > cluster    cluster_sync() between the two
   > arrival    mo.fence(scope="cluster") before the arrival and after the wait, or cluster_sync()
   > launch     griddepcontrol_wait() in every thread, or in one and then a barrier, before what earlier launches use
