@@ -303,7 +303,7 @@ def scaled(v, by=1.0):
 
 
 @pytest.mark.parametrize(("owner", "name", "value", "told"), [
-    (Scale, "by", 3.0, "attribute by changed from 2.0 to 3.0"),
+    (Scale, "by", 3.0, "Scale's attribute by changed from 2.0 to 3.0"),
     (scaled, "__defaults__", (3.0,), "the function scaled has another defaults"),
     (scaled, "__code__", (lambda v, by: v + by).__code__, "the function scaled has another code")])
 def test_attributes_of_classes_and_parts_of_functions_are_names_too(stub, monkeypatch, owner, name, value, told):

@@ -59,7 +59,7 @@ _NOTE_WIDTH, _LONGEST_NOTE = 112, 1000
 _callees: list[list[types.FunctionType]] = []
 
 
-Namespace = dict[str, Any] | types.MappingProxyType[str, Any] | types.CellType | types.FunctionType
+Namespace = dict[str, Any] | types.CellType | type | types.FunctionType
 
 
 @dataclass(slots=True)
@@ -278,9 +278,9 @@ def captures_of(functions: Sequence[types.FunctionType],
     known = {id(f) for f in todo}
     for position, function in enumerate(todo):          # it grows
         for namespace, name, shown in _reads(function, functions):
-            if (key := (id(namespace), name, shown if isinstance(namespace, types.MappingProxyType) else "")) in seen:
-                continue                                # a view of a class is made anew each time
-            seen.add(key)
+            if (id(namespace), name) in seen:
+                continue
+            seen.add((id(namespace), name))
             value = _held(namespace, name)
             if is_mutable(value) and position >= len(functions):
                 continue
@@ -295,7 +295,7 @@ def captures_of(functions: Sequence[types.FunctionType],
                     and _may_change(value.__module__, function):
                 known.add(id(value))
                 todo.append(value)
-                captures += [Capture(value, name, getattr(value, name)) for name in _PARTS]
+                captures += [Capture(value, part, getattr(value, part)) for part in _PARTS]
     return captures
 
 
@@ -335,15 +335,15 @@ def _reads(function: types.FunctionType, traced: Sequence[types.FunctionType]) -
                 break
             shown += f".{attribute}"
             yield held, attribute, shown
-            value = held[attribute]
+            value = _held(held, attribute)
 
 
-def _attributes(value: object, name: str, reader: types.FunctionType) -> Any:
+def _attributes(value: object, name: str, reader: types.FunctionType) -> dict[str, Any] | type | None:
     """What holds an attribute of a module, class or function of the user's; None for other objects, and without it."""
     if isinstance(value, types.ModuleType):
         return vars(value) if _may_change(value.__name__, reader) and name in vars(value) else None
     if isinstance(value, type) and not issubclass(value, enum.Enum):
-        return next((vars(base) for base in value.__mro__
+        return next((base for base in value.__mro__
                      if name in vars(base) and _may_change(base.__module__, reader)), None)
     if isinstance(value, types.FunctionType):
         return vars(value) if name in vars(value) and _may_change(value.__module__, reader) else None
@@ -414,6 +414,8 @@ def _held(namespace: Namespace, name: str) -> object:
     """The value that a name stands for now."""
     if isinstance(namespace, types.FunctionType):
         return getattr(namespace, name)
+    if isinstance(namespace, type):
+        return vars(namespace).get(name, _MISSING)
     if not isinstance(namespace, types.CellType):
         return namespace.get(name, _MISSING)
     try:
