@@ -65,9 +65,9 @@ ALONE = {
         "sim.flow.spins"),
     "words for users, which no other code of the importer needs": (
         "puzzles.notebook", "runtime.check.report_html", "runtime.host_text",
-        "runtime.respecialised", "runtime.snapshots"),
+        "runtime.snapshots"),
     "a process of its own, or loaded without what the importer loads": (
-        "runtime.toolchain", "runtime.tuning.worker", "testing.tampering"),
+        "runtime.toolchain", "runtime.tuning.worker"),
     "a type or a table of its own, and the importer is long": (
         "lang.swaps", "puzzles.progress", "sim.generate.guarded", "sim.machine.cluster_barrier", "tensor.operators",
         "tensor.retile"),

@@ -34,6 +34,7 @@ from moye.lang.signature import (
     TensorSpec,
     TmaSpec,
     TreeSpec,
+    is_plain_instance,
     is_tree,
     parts_of,
     told_apart,
@@ -235,8 +236,10 @@ def static_key(name: str, value: object, inside: tuple[object, ...] = ()) -> obj
         return (type(value), *(static_key(name, item, inside) for item in value))
     if isinstance(value, dict):
         return (dict, *((key, static_key(name, item, inside)) for key, item in value.items()))
-    if is_record(value) and any(True for _ in _functions(value)):
+    if is_record(value) and (_holds_instances(value) or any(True for _ in _functions(value))):
         return (type(value), *(static_key(name, item, inside) for item in parts_of_record(value)))
+    if is_plain_instance(value) and not any(value is each for each in inside):
+        return (type(value), value, _state_key(name, value, (*inside, value)))
     try:
         hash(value)
     except TypeError:
@@ -247,13 +250,26 @@ def static_key(name: str, value: object, inside: tuple[object, ...] = ()) -> obj
     return (type(value), told) if isinstance(value, float) else (type(value), value, told)
 
 
+def _state_key(name: str, value: object, inside: tuple[object, ...]) -> object:
+    """What an object of the user's holds now: an attribute that has no key counts by its identity."""
+    def key(item: object) -> object:
+        try:
+            return static_key(name, item, inside)
+        except ArgumentError:
+            return id(item)
+    return tuple((attribute, key(item)) for attribute, item in vars(value).items())
+
+
 def unstable(value: object) -> bool:
     """Whether a static value may change its meaning while it stays the same object, as functions may.
 
     Functions in a frozen dataclass may do so if they have variables around them, or defaults that are not plain values.
     """
     if not is_record(value):
-        return isinstance(value, (types.FunctionType, JitFunction, tuple, list, dict))
+        return isinstance(value, (types.FunctionType, types.MethodType, JitFunction, tuple, list, dict)) \
+            or is_plain_instance(value)
+    if _holds_instances(value):
+        return True
     return any(f.__closure__ or not all(isinstance(x, _PLAIN) for x in (*(f.__defaults__ or ()),
                                                                          *(f.__kwdefaults__ or {}).values()))
                for f in _functions(value))
@@ -273,6 +289,13 @@ def _functions(value: object) -> Iterator[types.FunctionType]:
         yield from _functions(value.__func__)
     elif isinstance(value, types.FunctionType):
         yield value
+
+
+def _holds_instances(value: object) -> bool:
+    """Whether an object of the user's, which may change, is in a frozen dataclass, also in what is inside that."""
+    if isinstance(value, (tuple, list)) or is_record(value):
+        return any(map(_holds_instances, value if isinstance(value, (tuple, list)) else parts_of_record(value)))
+    return is_plain_instance(value)
 
 
 def is_record(value: object) -> bool:

@@ -72,6 +72,11 @@ class Scores:
         return self.rules.softcap or self.rules.score is not None or self.bias is not None or self.slopes is not None
 
     @property
+    def empties(self) -> bool:
+        """Whether what modifies scores may leave a row of which none counts: by -inf."""
+        return self.rules.score is not None or self.bias is not None
+
+    @property
     def shift(self) -> Any:
         """Query i stands at key i + shift: the last query at the last key."""
         return self.keys - self.queries
