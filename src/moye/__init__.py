@@ -108,6 +108,7 @@ _HOME: dict[str, tuple[str, str]] = {
     "CpAsync": ("moye.atoms.universal", "CpAsync"),
     "UniversalFMA": ("moye.atoms.universal", "UniversalFMA"),
     "TmaLoad": ("moye.atoms.tma", "TmaLoad"), "TmaLoadIm2col": ("moye.atoms.tma", "TmaLoadIm2col"),
+    "TmaGather4": ("moye.atoms.tma", "TmaGather4"), "TmaScatter4": ("moye.atoms.tma", "TmaScatter4"),
     "TmaStore": ("moye.atoms.tma", "TmaStore"),
     "TmaReduceAdd": ("moye.atoms.tma", "TmaReduceAdd"), "TmaReduce": ("moye.atoms.tma", "TmaReduce"),
     "BulkCopy": ("moye.atoms.bulk", "BulkCopy"), "BulkReduceAdd": ("moye.atoms.bulk", "BulkReduceAdd"),

@@ -13,10 +13,12 @@ from moye.atoms.matrix import (
     StMatrix as StMatrix,
 )
 from moye.atoms.tma import (
+    TmaGather4 as TmaGather4,
     TmaLoad as TmaLoad,
     TmaLoadIm2col as TmaLoadIm2col,
     TmaReduce as TmaReduce,
     TmaReduceAdd as TmaReduceAdd,
+    TmaScatter4 as TmaScatter4,
     TmaStore as TmaStore,
 )
 from moye.atoms.universal import (
@@ -513,10 +515,12 @@ __all__ = [
     "TiledMMA",
     "Timeline",
     "TmaCopy",
+    "TmaGather4",
     "TmaLoad",
     "TmaLoadIm2col",
     "TmaReduce",
     "TmaReduceAdd",
+    "TmaScatter4",
     "TmaStore",
     "TraceError",
     "UniversalCopy",

@@ -83,7 +83,9 @@ class TmaCopy(Op):
     ``smem`` is the box's first element: its shape, swizzle and order of modes are those of the tensor map.
     ``coordinates`` are the box's first element in the tensor, one per mode of the map (unit stride first).  In im2col
     mode they are the first channel, pixel and image of the filter's first place, one of those that the map counts, and
-    ``offsets`` (uint16) say how far from that the place is, the fastest mode of pixels first.
+    ``offsets`` (uint16) say how far from that the place is, the fastest mode of pixels first.  ``gathered`` is
+    tile::gather4 or tile::scatter4: the coordinates are those of the first element of a row and of four rows, which
+    lie one after the other in shared memory.
     A load completes on ``barrier``; stores and reductions (by ``by``) belong to the thread's bulk group.  ``multicast``
     is the mask of the blocks of the cluster that receive a load.  ``hint`` is an L2 policy.  A "prefetch" fetches the
     tensor map itself (prefetch.tensormap), without ``smem`` and coordinates; a "prefetch_box" fetches a box to the L2
@@ -97,6 +99,7 @@ class TmaCopy(Op):
     barrier: Ref | None = written(default=None)
     coordinates: tuple[Operand, ...] = operand()
     offsets: tuple[Operand, ...] = operand(default=())
+    gathered: bool = attribute(default=False)
     multicast: Operand | None = operand(default=None)
     hint: OneOf["evict_first", "evict_last"] | None = attribute(default=None)
 

@@ -466,6 +466,8 @@ def _tma(op: ops.TmaCopy) -> str | None:
         return f"{len(op.coordinates)} coordinates"
     if op.multicast is not None and op.multicast.dtype != uint16:
         return f"its mask is {op.multicast.dtype}, not uint16"
+    if op.gathered and (len(op.coordinates) != 5 or op.offsets or op.kind == "reduce" or op.multicast is not None):
+        return "four rows have five coordinates, are not reduced, and go to one block"
     if op.offsets and (len(op.offsets) != len(op.coordinates) - 2 or op.kind not in ("load", "prefetch_box")):
         return f"a {op.kind} with {len(op.coordinates)} coordinates and {len(op.offsets)} offsets"
     if any(x.dtype != uint16 for x in op.offsets):

@@ -15,7 +15,7 @@ from math import prod
 from typing import Any
 from typing import Literal as OneOf
 
-from moye.atoms.tma import TmaLoadIm2col, TmaOp, TmaReduce
+from moye.atoms.tma import GATHERED, ROWS, TmaLoadIm2col, TmaOp, TmaReduce
 from moye.dtypes import DType, Space, int32, uint16, uint32, uint64
 from moye.errors import AlignmentError, DTypeError, TensorError
 from moye.ir import ops
@@ -26,10 +26,11 @@ from moye.tensor.accesses import judge
 from moye.tensor.context import builder, locate
 from moye.tensor.coords import CoordTensor, identity_tensor
 from moye.tensor.expr import Expr, Scalar, operand_of, where
+from moye.tensor.gathered_rows import Rows, rows_of
 from moye.tensor.im2col import im2col_box, im2col_shape
 from moye.tensor.slices import normalise
 from moye.tensor.tensor import Tensor, index_operand
-from moye.tensor.tma_boxes import TmaTiling
+from moye.tensor.tma_boxes import TmaBox, TmaTiling
 
 Hint = OneOf["evict_first", "evict_last"]
 _PART = 16
@@ -58,6 +59,17 @@ class TmaTensor:
         shape = im2col_shape(op, self.shape) if isinstance(op, TmaLoadIm2col) else self.shape
         whole = identity_tensor(shape)
         return CoordTensor(whole.layout, whole.offset, self.name, ragged=True)
+
+    def rows(self, indices: Any, start: Scalar = 0) -> Rows:
+        """The rows of these indices, from their element ``start`` on, for ``TmaGather4`` and ``TmaScatter4``.
+
+        ``indices`` are a tensor or a tuple of integers, one for each row of a tile.  A row that the array does not have
+        reads as zero; one behind the last is not written.  A store takes no row twice, and none below zero (B5).
+        """
+        if not isinstance(self.tiling.op, GATHERED):
+            raise TensorError(f"{self.name}.rows: {self.tiling.op} copies tiles of rows that follow each other",
+                              hint="mo.TmaGather4() and mo.TmaScatter4() copy rows at any indices", locs=(locate(),))
+        return rows_of(self.name, self.tiling, indices, start)
 
     @property
     def label(self) -> str:
@@ -109,9 +121,10 @@ def copy_tma(tma: TmaTensor, places: tuple[object, ...], barrier: tuple[Tensor, 
         first[d] = first[d] + part * apart
         offset = part * elements
     for box in tma.tiling.boxes:
-        at, offsets = _box(tma, [start + step for start, step in zip(first, box.coordinates, strict=True)], "copyto")
+        at, offsets = _box(tma, _at_box(first, box, coordinates), "copyto")
         builder().emit(ops.TmaCopy(
             kind=tma.tiling.op.kind, by=_by(tma.tiling.op), tensor=tma.buffer, coordinates=at, offsets=offsets,
+            gathered=isinstance(coordinates, Rows),
             smem=Ref(smem.buffer, index_operand(smem.offset + offset + box.offset), smem.dtype),
             barrier=None if barrier is None else barrier_ref(f"a load with {tma.label}", barrier),
             multicast=None if multicast is None else operand_of(multicast, uint16),
@@ -128,11 +141,19 @@ def prefetch_boxes(tma: TmaTensor, coordinates: object, hint: Any) -> None:
     check_hint("prefetch", hint)
     for box in tma.tiling.boxes:
         for part in range(tma.tiling.multicast):
-            at = [start + step for start, step in zip(first, box.coordinates, strict=True)]
+            at = _at_box(first, box, coordinates)
             at[dimension] = at[dimension] + part * apart
             place, offsets = _box(tma, at, "prefetch")
-            builder().emit(ops.TmaCopy(kind="prefetch_box", tensor=tma.buffer, smem=None, hint=hint,
-                                       coordinates=place, offsets=offsets))
+            builder().emit(ops.TmaCopy(kind="prefetch_box", tensor=tma.buffer, smem=None, hint=hint, coordinates=place,
+                                       offsets=offsets, gathered=isinstance(coordinates, Rows)))
+
+
+def _at_box(first: list[Any], box: TmaBox, coordinates: object) -> list[Any]:
+    """The coordinates of a box's first element; where rows are named, those of its four rows in place of their mode."""
+    if isinstance(coordinates, Rows):
+        column, row = box.coordinates
+        return [first[0] + column, *coordinates.indices[row:row + ROWS]]
+    return [start + step for start, step in zip(first, box.coordinates, strict=True)]
 
 
 def _box(tma: TmaTensor, first: list[Any], asked: str) -> tuple[tuple[Operand, ...], tuple[Operand, ...]]:
@@ -209,7 +230,12 @@ def _whole(layout: Layout | ComposedLayout, swizzle: Any = None) -> tuple[object
 
 
 def _first(tma: TmaTensor, coordinates: object, asked: str = "copyto") -> list[Any]:
-    """The coordinates of a tile's first element, one for each dimension of the map."""
+    """The coordinates of a tile's first element, one for each dimension of the map; of rows that of the first alone."""
+    if isinstance(tma.tiling.op, GATHERED):
+        if not isinstance(coordinates, Rows):
+            raise TensorError(f"{asked}: {tma.label} copies rows at any indices, and these are named by a "
+                              f"{type(coordinates).__name__}", hint=f"{tma.label}.rows(indices)", locs=(locate(),))
+        return [coordinates.start]
     if not isinstance(coordinates, CoordTensor):
         shown = repr(coordinates) if isinstance(coordinates, Tensor) else f"a {type(coordinates).__name__}"
         raise TensorError(f"{asked}: {tma.label} takes coordinates of its array, not {shown}",
@@ -277,6 +303,8 @@ def _check_options(tma: TmaTensor, load: bool, barrier: object, multicast: Scala
         what = "needs the mbarrier that it completes on" if load else "completes with its bulk group, on no mbarrier"
         raise TensorError(f"copyto: a {_KINDS[tma.tiling.op.kind]} with {tma.label} {what}", locs=(locate(),),
                           hint="barrier=(bars, i)" if load else "leave out barrier=")
+    if multicast is not None and isinstance(tma.tiling.op, GATHERED):
+        raise TensorError(f"copyto: {tma.label} copies rows at any indices, which go to one block", locs=(locate(),))
     if multicast is not None and not load:
         raise TensorError(f"copyto: only loads are multicast, and {tma.label} is a {tma.tiling.op}", locs=(locate(),))
     if tma.tiling.multicast > 1 and multicast is None:

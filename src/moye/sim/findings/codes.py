@@ -93,9 +93,12 @@ B5   T/L/S a tensor map, tile or run that breaks the rules of TMA and bulk copie
         multiple of {part}
   before     {who} writes a box{op} that begins at coordinate {start} of {tensor}, and one that TMA writes may reach
         past the end of a tensor, but not begin before it
+  twice      {who} writes row {row} of {tensor} from two rows of shared memory at once{op}, and nothing says which
+        of the two stays
   > run        make strides and offsets multiples of {part} bytes
   > box        tiles begin at multiples of {part} bytes along the contiguous mode
   > before     begin at 0, or leave out boxes that lie before the tensor
+  > twice      name each row once; rows beyond the last are not written
 B6   S     shared memory read before anything wrote it
   -          {here} is {done} by thread {actor}{op} before anything wrote it
   mbarrier   {here} is {done} by thread {actor}{op}, but it is an mbarrier since its initialisation{made}, and holds

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from moye.atoms.tma import Window
+from moye.atoms.tma import ROWS, Window
 from moye.dtypes import tfloat32
 from moye.errors import UnsupportedError
 from moye.hardware import WARP
@@ -65,7 +65,8 @@ class TmaBox:
         self.map = param.tensor_map
         self.dtype = numpy_dtype(self.map.dtype)
         self.memory = batch.launch.memory(op.tensor, self.map.dtype)
-        self.inside = coordinates(self.map.box)         # per dimension the coordinate of each element
+        box = (*self.map.box[:1], ROWS) if op.gathered else self.map.box
+        self.inside = coordinates(box)                  # per dimension the coordinate of each element
         self.linear = np.arange(len(self.inside[0]), dtype=np.int64) * self.dtype.itemsize
         self.bytes = len(self.linear) * self.dtype.itemsize
         self._chunks: dict[int, Array] = {}             # by where a box starts: stages of a ring come again and again
@@ -99,6 +100,8 @@ class TmaBox:
     def elements(self, issued: Issued) -> tuple[Array, Array]:
         """Offsets in the tensor (N, V) and whether they lie inside."""
         along = self.map.dimensions(self.memory.arg.shape, self.memory.arg.strides)
+        if self.op.gathered:
+            return self._gathered(along, issued.first)
         if self.map.window is not None:
             return self._pixels(self.map.window, along, issued.first)
         offset: Array = np.zeros((len(issued.thread), len(self.linear)), np.int64)
@@ -107,6 +110,14 @@ class TmaBox:
             coordinate = first[:, None] + crd
             offset += coordinate * stride
             inside &= (coordinate >= 0) & (coordinate < extent)
+        return offset, inside
+
+    def _gathered(self, along: list[tuple[int, int]], first: list[Array]) -> tuple[Array, Array]:
+        """Four rows, each at an index of its own."""
+        column = first[0][:, None].astype(np.int64) + self.inside[0]
+        row = np.stack(first[1:], axis=1).astype(np.int64)[:, self.inside[1]]
+        offset = column * along[0][1] + row * along[1][1]
+        inside = (column >= 0) & (column < along[0][0]) & (row >= 0) & (row < along[1][0])
         return offset, inside
 
     def _pixels(self, window: Window, along: list[tuple[int, int]], first: list[Array]) -> tuple[Array, Array]:
@@ -209,6 +220,19 @@ class TmaBox:
                 told = int(start[n]) if case == "box" else tuple(int(x[n]) for x in first)
                 watch.tell("B5", case, op, (int(thread[n]), int(block[n])), int(bad.sum()), tensor=op.tensor.name,
                            start=told, part=_ROW_PART)
+        if op.gathered and writes:
+            self._twice(thread, block, np.stack(first[1:], axis=1))
+
+    def _twice(self, thread: Array, block: Array, rows: Array) -> None:
+        """B5: four rows that are written with one instruction are four, as far as the array has them."""
+        watch, extent = self.batch.watch, self.map.dimensions(self.memory.arg.shape, self.memory.arg.strides)[1][0]
+        assert watch is not None, "checked"
+        ordered = np.sort(rows, axis=1)
+        again = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] < extent)
+        if again.any():
+            n, row = (int(i) for i in np.argwhere(again)[0])
+            watch.tell("B5", "twice", self.op, (int(thread[n]), int(block[n])), int(again.any(axis=1).sum()),
+                       tensor=self.op.tensor.name, row=int(ordered[n, row]))
 
     def _placed(self, issued: Issued) -> None:
         """B2 and B4 of the box in shared memory, B5 of the one in the tensor."""
