@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import device_maps
 import gathered_rows
 import matrix_kernels
 import moye as mo
@@ -183,6 +184,8 @@ def elsewhere():
         tma_kernels.multicast_kernel.trace(shared, out, block=block, cluster=2),
         gathered_rows.moved_kernel.trace(*rows.copies(target, matrix), picks, places, 0, rows.rows,
                                          block=gathered_rows.BLOCK),
+        device_maps.gathered_kernel.trace(*device_maps.gathered_call(), block=device_maps.BLOCK),
+        device_maps.clipped_kernel.trace(*device_maps.clipped_call(), block=device_maps.BLOCK),
         *(wgmma_kernels.wgmma_kernel.trace(*each.arguments(np.random.default_rng(0)), block=each.threads)
           for each in products)]
 

@@ -115,6 +115,9 @@ _HOME: dict[str, tuple[str, str]] = {
     "BulkReduce": ("moye.atoms.bulk", "BulkReduce"),
     "red": ("moye.tensor.tile_atomics", "red"), "red_async": ("moye.tensor.async_stores", "red_async"),
     "st_async": ("moye.tensor.async_stores", "st_async"), "prefetch": ("moye.tensor.bulk_copy", "prefetch"),
+    **{name: ("moye.tensor.device_maps", name) for name in (
+        "tensormap_array", "copy_tensormap", "update_tensormap", "release_tensormap", "acquire_tensormap")},
+    "addresses": ("moye.runtime.addresses", "addresses"),
     "prefetch_tensormap": ("moye.tensor.tma_copy", "prefetch_tensormap"),
     "draw": ("moye.pictures", "draw"), "Picture": ("moye.pictures", "Picture"),
     "autotune": ("moye.runtime.tuning.tune", "autotune"), "Config": ("moye.runtime.tuning.tune", "Config"),

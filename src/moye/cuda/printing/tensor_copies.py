@@ -14,6 +14,7 @@ from __future__ import annotations
 from moye.cuda.printing.cache_hints import POLICIES
 from moye.cuda.printing.context import Kernel
 from moye.cuda.printing.dispatch import prints
+from moye.cuda.printing.expressions import UNARY
 from moye.cuda.printing.intrinsics import Intrinsics
 from moye.errors import IRError
 from moye.ir import ops
@@ -39,7 +40,7 @@ def map_type(helpers: Intrinsics) -> str:
 def copy(kernel: Kernel, op: ops.TmaCopy) -> None:
     """One box, or the prefetch of a map."""
     kernel.values.before(op)
-    tensor = f"&{kernel.memory.name(op.tensor)}"
+    tensor = _map(kernel, op)
     if op.kind == "prefetch":
         kernel.writer.line(f"{_prefetch(kernel.helpers)}({tensor});")
         return
@@ -57,6 +58,14 @@ def copy(kernel: Kernel, op: ops.TmaCopy) -> None:
         arguments.append(POLICIES[op.hint])
     name = _function(kernel.helpers, op)
     kernel.writer.line(f"{name}({', '.join(arguments)});")
+
+
+def _map(kernel: Kernel, op: ops.TmaCopy) -> str:
+    """The address of the tensor map: of a parameter, or where the kernel keeps it."""
+    if op.map is None:
+        return f"&{kernel.memory.name(op.tensor)}"
+    address = kernel.memory.address(op.map, kernel.memory.offset(op.map))
+    return f"(const {map_type(kernel.helpers)}*){address.at(UNARY)}"
 
 
 def _prefetch(helpers: Intrinsics) -> str:

@@ -55,11 +55,16 @@ B1   L/S   global access out of bounds
   -          {who} {written:reads|writes} {element}{op}, outside of {tensor} with layout {layout}
   run        {who} {written:reads|writes} {element}{op}, in a run of {bytes} bytes, outside of {tensor} with layout
         {layout}
+  mapped     {who} {written:reads|writes} byte address {there:#x}{op}, behind the end of the array at {address:#x}, to
+        which the tensor map gives extents {extents}
+  unknown    {who} {written:reads|writes} by a tensor map of an array at {address:#x}{op}, and no array begins there
   index      {index_outside}
   view       {view_outside}
   > -          predicate the access, or pass an array whose extents are multiples of the tile
   > run        copy what is left: size=mo.min(tile, extent - start)
   > index      an index stays below the extent of its mode; view.with_layout(...) gives a view another shape
+  > mapped     update_tensormap takes the shape and strides of the array
+  > unknown    make addresses by mo.addresses(arrays), and keep what it returns
 B2   T/S   shared access out of bounds of its own tensor
   -          {who} {written:reads|writes} element {offset} of {tensor}{there:| of block {there}}{op}, which has
         {elements} elements of {dtype}
@@ -90,6 +95,13 @@ B5   T/L/S a tensor map, tile or run that breaks the rules of TMA and bulk copie
         multiple of {part}
   before     {who} writes a box{op} that begins at coordinate {start} of {tensor}, and one that TMA writes may reach
         past the end of a tensor, but not begin before it
+  slot       {who} keeps a tensor map at byte {number} of {tensor}{op}, which is no multiple of {part}
+  places     the lanes of a warp, thread {thread} of block {block} among them, release a tensor map to different places
+        of {tensor}{op}
+  address    {who} makes a tensor map of an array at {number:#x}{op}, which is no multiple of {part}
+  extent     {who} makes a tensor map of an array with extent {number}{op}, and TMA takes 1 to 2^31 - 1
+  stride     {who} makes a tensor map of an array with a stride of {number} bytes{op}, and TMA takes multiples of
+        {part} below 2^40
   twice      {who} writes row {row} of {tensor} from two rows of shared memory at once{op}, and nothing says which
         of the two stays
   > run        make strides and offsets multiples of {part} bytes
@@ -362,6 +374,23 @@ D20  T/S   wrong multicast mask or remote rank
 D21  S     a single-thread operation issued by a whole warp
   -          the copy of one {what}{op} is issued by {here} of block {block}, once by each
   > -          let one thread issue it: if elect()
+D22  S     a tensor map that the kernel keeps, used or changed out of order
+  unacquired {by_map}, and its block has no acquire_tensormap() of it after its release{other}
+  old        {by_map}, and its block has no acquire_tensormap() of it
+  apart      {by_map}, and nothing orders that after the acquire_tensormap() by another thread of its block
+  early      {who} acquires a tensor map in {tensor}{op}, and nothing orders that after its release{other} by thread
+        {rival} of block {of}
+  stored     {by_map}, which something has changed since its release{other}
+  none       {by_map}, and there is none like that of {label}: none was released there, or one of another copy
+  flying     {who} releases a tensor map to {tensor}{op} while the copy{other} by thread {rival} of block {of} may still
+        go by the one that was there
+  = by_map     {who} copies by a tensor map in {tensor}{op}
+  > -          acquire_tensormap(slot) after the release, in each block that copies; a barrier before other threads copy
+  > early      a barrier between the two, or a release and an acquire of a flag
+  > flying     before it, wait for the mbarriers of loads, or tma_store_arrive() and tma_store_wait(0) in the thread
+        that copied
+  > stored     release_tensormap alone changes it
+  > none       copy_tensormap, update_tensormap, sync_warp, release_tensormap, acquire_tensormap, in this order
 E1   S     wgmma accumulators touched without the fence
   -          the wgmma{op} of {who} uses {tensor} with no warpgroup_arrive() since its registers were touched
   > -          warpgroup_arrive() before the first wgmma and after any other access

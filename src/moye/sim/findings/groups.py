@@ -39,7 +39,7 @@ GROUPS: dict[str, frozenset[str]] = {
     "races": frozenset({"B9", "C1", "C2", "C3", "D3", "D4", "D6", "D13", "D15", "D16", "D17", "D19", "E3", "E4", "F1",
                         "G1", "G2", "G3", "G5"}),
     "copies": frozenset({"D1", "D2", "D3", "D4", "B9", "D6", "D7", "D8", "D12", "D13", "D14", "D15", "D16", "D17",
-                         "D18", "D20", "D21", "E1", "E2", "E3", "E4", "F1", "F2"}),
+                         "D18", "D20", "D21", "D22", "E1", "E2", "E3", "E4", "F1", "F2"}),
     "barriers": frozenset({"C4", "C5", "C6", "C7", "D7", "D8", "D9", "D10", "D11", "E6", "F1", "F3", "F4", "F5",
                            "F6", "F7", "G4"}),
     "overflow": frozenset({"A11"}),
