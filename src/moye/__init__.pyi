@@ -13,10 +13,12 @@ from moye.atoms.matrix import (
     StMatrix as StMatrix,
 )
 from moye.atoms.tma import (
+    TmaGather4 as TmaGather4,
     TmaLoad as TmaLoad,
     TmaLoadIm2col as TmaLoadIm2col,
     TmaReduce as TmaReduce,
     TmaReduceAdd as TmaReduceAdd,
+    TmaScatter4 as TmaScatter4,
     TmaStore as TmaStore,
 )
 from moye.atoms.universal import (
@@ -315,6 +317,9 @@ from moye.pipelines.threads import (
 from moye.pipelines.tma import (
     PipelineTma as PipelineTma,
 )
+from moye.runtime.addresses import (
+    addresses as addresses,
+)
 from moye.runtime.arrays import (
     TensorLike as TensorLike,
     describe as describe,
@@ -405,6 +410,13 @@ from moye.tensor.bulk_copy import (
 from moye.tensor.coords import (
     identity_tensor as identity_tensor,
     make_coord_tensor as make_coord_tensor,
+)
+from moye.tensor.device_maps import (
+    acquire_tensormap as acquire_tensormap,
+    copy_tensormap as copy_tensormap,
+    release_tensormap as release_tensormap,
+    tensormap_array as tensormap_array,
+    update_tensormap as update_tensormap,
 )
 from moye.tensor.predicates import (
     elem_less as elem_less,
@@ -513,10 +525,12 @@ __all__ = [
     "TiledMMA",
     "Timeline",
     "TmaCopy",
+    "TmaGather4",
     "TmaLoad",
     "TmaLoadIm2col",
     "TmaReduce",
     "TmaReduceAdd",
+    "TmaScatter4",
     "TmaStore",
     "TraceError",
     "UniversalCopy",
@@ -526,6 +540,8 @@ __all__ = [
     "accumulators_as_A",
     "acos",
     "acosh",
+    "acquire_tensormap",
+    "addresses",
     "append",
     "arch_of",
     "asin",
@@ -574,6 +590,7 @@ __all__ = [
     "complement",
     "composition",
     "congruent",
+    "copy_tensormap",
     "copysign",
     "copyto",
     "cos",
@@ -720,6 +737,7 @@ __all__ = [
     "recast",
     "red",
     "red_async",
+    "release_tensormap",
     "relu",
     "remainder",
     "replace",
@@ -757,6 +775,7 @@ __all__ = [
     "tan",
     "tanh",
     "tensor",
+    "tensormap_array",
     "tfloat32",
     "tgamma",
     "thread_idx",
@@ -779,6 +798,7 @@ __all__ = [
     "unflatten",
     "unpack",
     "upcast",
+    "update_tensormap",
     "vote_all",
     "vote_any",
     "warp_idx",

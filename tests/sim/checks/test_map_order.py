@@ -1,0 +1,211 @@
+"""D22: tensor maps in global memory, released, acquired and used in the wrong order; and the right orders, clean."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import moye as mo
+from device_maps import BLOCK, COLUMNS, LAYOUT, arrays, begin, gathered, gathered_call, gathered_kernel
+
+
+def first(report):
+    return [(finding.code, str(finding).splitlines()[0]) for finding in report.findings]
+
+
+@pytest.mark.parametrize("earliest", [False, True])
+@pytest.mark.parametrize(("wrong", "code", "says"), [
+    ("copy", "B6", "before anything wrote it"),
+    ("sync", "C3", "no sync_warp among the lanes of warp 0 between the write by thread 0"),
+    ("release", "D22", "and there is none like that of tma"),
+    ("acquire", "D22", "and its block has no acquire_tensormap() of it after its release at line"),
+    ("once", "D22", "and its block has no acquire_tensormap() of it after its release at line"),
+    ("flying", "D22", "releases a tensor map to workspace"),
+])
+def test_a_step_is_left_out(wrong, code, says, earliest):
+    found = first(mo.check(gathered_kernel, earliest=earliest)[1, BLOCK](*gathered_call(wrong)))
+    assert code in dict(found), found
+    assert any(says in text for each, text in found if each == code), found
+
+
+@mo.kernel
+def roles_kernel(out, tma, workspace, flags, how: mo.Constexpr):
+    """Warp 0 of block 0 makes a map; a thread of warp 1, of this block or of the next, copies by it."""
+    smem, full, maps = mo.shared_array(tma.dtype, LAYOUT), mo.mbarrier_array(1), mo.tensormap_array(1)
+    tid, bx = mo.thread_idx().x, mo.block_idx().x
+    slot = workspace[0, :]
+    begin(full)
+    if bx == 0 and mo.warp_idx() == 0:
+        if tid == 0 or (tid == 5 and how == "two"):
+            mo.copy_tensormap(maps[:, 0], tma)
+            mo.update_tensormap(tma, maps[:, 0], shape=(2, COLUMNS))
+        mo.sync_warp()
+        mo.release_tensormap(slot, maps[:, 0])
+        if how == "edited":
+            workspace[0, 3] = tid
+        if how not in ("reader", "far", "late"):
+            mo.acquire_tensormap(slot)
+        if how in ("far", "forgotten", "late") and tid == 0:
+            mo.store(flags, 0, 1, order="release" if how != "late" else "relaxed")
+    if how not in ("apart", "far", "forgotten", "late", "early"):
+        mo.sync_threads()
+    if mo.warp_idx() == 1 and bx == mo.grid_dim().x - 1:
+        if how in ("far", "forgotten", "late"):
+            while mo.load(flags, 0, order="acquire" if how != "late" else "relaxed") == 0:
+                mo.nanosleep(100)
+        if how in ("reader", "far", "early", "late"):
+            mo.acquire_tensormap(slot)
+        if tid == 32:
+            mapped = tma.at(slot, (2, COLUMNS))
+            mo.mbarrier_arrive_expect_tx(full, 0, tma.bytes)
+            mo.copyto(mapped, smem, mo.tile(mapped.tensor, tma.tile, (0, 0)), barrier=(full, 0))
+        mo.sync_warp()
+        mo.mbarrier_wait(full, 0, 0)
+        for i in range(tid - 32, mo.size(smem), 32):
+            out[i] = smem[i]
+
+
+def run(how, blocks):
+    x, out = arrays()[1], np.zeros(16 * COLUMNS, np.float32)
+    report = mo.check(roles_kernel)[blocks, BLOCK](out, mo.make_tma_copy(mo.TmaLoad(), x, LAYOUT),
+                                                   np.zeros((1, 16), np.int64), np.zeros(1, np.int32), how)
+    return report, out.reshape(COLUMNS, 16).T, x
+
+
+@pytest.mark.parametrize(("how", "blocks"), [("", 1), ("reader", 1), ("far", 2)])
+def test_right_orders(how, blocks):
+    """Who acquires hands over by a barrier; who copies may acquire itself, in any block that is told of the release."""
+    report, out, x = run(how, blocks)
+    assert report.ok, str(report)
+    assert np.array_equal(out[:2], x[:2]) and not out[2:].any()
+
+
+@pytest.mark.parametrize(("how", "blocks", "code", "says"), [
+    ("apart", 1, "D22", "nothing orders that after the acquire_tensormap() by another thread of its block"),
+    ("early", 1, "D22", "nothing orders that after its release"),
+    ("late", 2, "D22", "nothing orders that after its release"),
+    ("forgotten", 2, "D22", "its block has no acquire_tensormap() of it after its release"),
+    ("edited", 1, "D22", "which something has changed since its release"),
+    ("two", 1, "C3", "maps(0, 0) of block (0, 0, 0)"),
+])
+def test_wrong_orders(how, blocks, code, says):
+    report, *_ = run(how, blocks)
+    found = first(report)
+    assert any(each == code and says in text for each, text in found), found
+
+
+def test_two_blocks_that_release_to_one_place():
+    @mo.kernel
+    def kernel(tma, workspace):
+        maps = mo.tensormap_array(1)
+        if mo.thread_idx().x == 0:
+            mo.copy_tensormap(maps[:, 0], tma)
+            mo.update_tensormap(tma, maps[:, 0], shape=(mo.block_idx().x + 1, COLUMNS))
+        mo.sync_warp()
+        mo.release_tensormap(workspace[0, :], maps[:, 0])
+
+    tma = mo.make_tma_copy(mo.TmaLoad(), arrays()[1], LAYOUT)
+    assert "G1" in dict(first(mo.check(kernel)[2, 32](tma, np.zeros((1, 16), np.int64))))
+    assert mo.check(kernel)[1, 32](tma, np.zeros((1, 16), np.int64)).ok
+
+
+def test_a_warp_that_is_not_whole():
+    @mo.kernel
+    def kernel(tma, workspace, lanes: mo.Constexpr):
+        maps, tid = mo.tensormap_array(1), mo.thread_idx().x
+        if tid == 0:
+            mo.copy_tensormap(maps[:, 0], tma)
+        mo.sync_warp()
+        if tid < lanes:
+            mo.release_tensormap(workspace[0, :], maps[:, 0])
+
+    tma = mo.make_tma_copy(mo.TmaLoad(), arrays()[1], LAYOUT)
+    found = first(mo.check(kernel)[1, 32](tma, np.zeros((1, 16), np.int64), 16))
+    assert any(code == "C6" and "release_tensormap" in text for code, text in found), found
+    assert mo.check(kernel)[1, 32](tma, np.zeros((1, 16), np.int64), 32).ok
+
+
+def test_places():
+    @mo.kernel
+    def kernel(tma, workspace, how: mo.Constexpr):
+        maps, tid = mo.tensormap_array(1), mo.thread_idx().x
+        if tid == 0:
+            mo.copy_tensormap(maps[:, 0], tma)
+        mo.sync_warp()
+        at = workspace[tid // 16, :] if how == "places" else mo.tile(workspace[0, :], (16,), (0,))
+        mo.release_tensormap(at, maps[:, 0])
+
+    tma = mo.make_tma_copy(mo.TmaLoad(), arrays()[1], LAYOUT)
+    found = first(mo.check(kernel)[1, 32](tma, np.zeros((2, 16), np.int64), "places"))
+    assert any(code == "B5" and "release a tensor map to different places" in text for code, text in found), found
+    wide = np.zeros((2, 32), np.int64)[:, 8:24]
+    assert mo.check(kernel)[1, 32](tma, wide, "").ok    # where an allocation begins, nobody knows
+    found = first(mo.check(kernel)[1, 32](tma, np.zeros((4, 24), np.int64)[:, :16], "places"))
+    assert any(code == "B5" and "byte 192 of workspace" in text for code, text in found), found
+
+
+def test_a_map_of_another_copy():
+    """Its box is another one."""
+    @mo.kernel
+    def kernel(tma, other, workspace):
+        smem, full, maps = mo.shared_array(tma.dtype, LAYOUT), mo.mbarrier_array(1), mo.tensormap_array(1)
+        begin(full)
+        if mo.thread_idx().x == 0:
+            mo.copy_tensormap(maps[:, 0], other)
+        mo.sync_warp()
+        mo.release_tensormap(workspace[0, :], maps[:, 0])
+        mo.acquire_tensormap(workspace[0, :])
+        if mo.thread_idx().x == 0:
+            mapped = tma.at(workspace[0, :])
+            mo.mbarrier_arrive_expect_tx(full, 0, tma.bytes)
+            mo.copyto(mapped, smem, mo.tile(mapped.tensor, tma.tile, (0, 0)), barrier=(full, 0))
+        mo.mbarrier_wait(full, 0, 0)
+
+    x = arrays()[1]
+    tma, other = (mo.make_tma_copy(mo.TmaLoad(), x, layout) for layout in (
+        LAYOUT, mo.make_layout((8, COLUMNS), (COLUMNS, 1))))
+    found = first(mo.check(kernel)[1, 32](tma, other, np.zeros((1, 16), np.int64)))
+    assert found[0][0] == "D22" and "or one of another copy" in found[0][1]
+    assert mo.check(kernel)[1, 32](tma, tma, np.zeros((1, 16), np.int64)).ok
+
+
+def test_stores_by_a_map_of_an_argument_race():
+    """Two blocks store to one place, by maps that each of them made."""
+    @mo.kernel
+    def kernel(tma, dst, workspace, apart: mo.Constexpr):
+        smem, maps = mo.shared_array(tma.dtype, LAYOUT), mo.tensormap_array(1)
+        tid, bx = mo.thread_idx().x, mo.block_idx().x
+        slot = workspace[bx, :]
+        for i in range(tid, mo.size(smem), 32):
+            smem[i] = 1.0
+        if tid == 0:
+            mo.copy_tensormap(maps[:, 0], tma)
+            mo.update_tensormap(tma, maps[:, 0], dst[bx * apart, :].with_layout(
+                mo.make_layout((16, COLUMNS), (COLUMNS, 1))))
+        mo.fence_proxy_async()
+        mo.sync_warp()
+        mo.release_tensormap(slot, maps[:, 0])
+        mo.acquire_tensormap(slot)
+        if tid == 0:
+            mapped = tma.at(slot, (16, COLUMNS))
+            mo.copyto(mapped, mo.tile(mapped.tensor, tma.tile, (0, 0)), smem)
+            mo.tma_store_arrive()
+            mo.tma_store_wait(0)
+
+    def found(apart):
+        dst = np.zeros((64, COLUMNS), np.float32)
+        tma = mo.make_tma_copy(mo.TmaStore(), dst, LAYOUT)
+        return first(mo.check(kernel)[2, 32](tma, dst, np.zeros((2, 16), np.int64), apart)), dst
+
+    clashes, _ = found(8)
+    assert "G1" in dict(clashes), clashes
+    clean, dst = found(16)
+    assert clean == [] and (dst[:32] == 1).all() and not dst[32:].any()
+
+
+def test_copies_whose_map_may_be_changed():
+    """After a bulk wait of the thread that copied, or after the mbarrier: and the right array is copied each time."""
+    found = arrays()
+    call = gathered_call(found=found)
+    assert mo.check(gathered_kernel)[1, BLOCK](*call).ok
+    assert np.array_equal(call[0], gathered(found))
