@@ -1,8 +1,8 @@
 """The textbook: scores in memory
 
-Three launches, one for each line of the definition: scores, their softmax along each row, the product with V. The scores
-go to global memory and come back twice, and there are as many of them as queries times keys. A thread computes one
-element, so each multiplication loads both of its factors from memory.
+Three launches, one for each line of the definition: scores, their softmax along each row, the product with V. The
+scores go to global memory and come back twice, and there are as many of them as queries times keys. A thread computes
+one element, so each multiplication loads both of its factors from memory.
 """
 
 import moye as mo

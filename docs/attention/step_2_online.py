@@ -1,8 +1,8 @@
 """Tiles and a running softmax, on ordinary cores
 
-Keys and values come in tiles to shared memory, and a block of 64 queries shares them. The maximum of a row need not be
-known in advance: where a larger one comes, what was summed so far is too large by a known factor, and is scaled down. So
-scores stay in registers, 16 at a time, and there is one launch.
+Keys and values come in tiles to shared memory, and a block of 64 queries shares them. The maximum of a row need not
+be known in advance: where a larger one comes, what was summed so far is too large by a known factor, and is scaled
+down. So scores stay in registers, 16 at a time, and there is one launch.
 """
 
 import moye as mo
@@ -56,7 +56,7 @@ def online_kernel(O, Q, K, V, scale, copy):
 
 
 def attention(out, q, k, v, run=lambda kernel: kernel):
-    heads, queries, keys = require((out, q, k, v), (ROWS, KEYS))
+    heads, queries, _ = require((out, q, k, v), (ROWS, KEYS))
     wide = mo.CopyAtom(mo.UniversalCopy(mo.uint128), mo.bfloat16)
     copy = mo.make_tiled_copy(wide, mo.make_layout((THREADS // 16, 16), (16, 1)), mo.make_layout((1, 8)))
     run(online_kernel)[(queries // ROWS, heads), THREADS](out, q, k, v, DIM ** -0.5, copy)

@@ -1,7 +1,7 @@
 """Tensor cores
 
-Both products are products of matrices, and `mma.sync` computes them: eight warps have 16 queries each, and read keys and
-values by `ldmatrix`. Between the products stands the softmax, on the accumulators of the first, in registers:
+Both products are products of matrices, and `mma.sync` computes them: eight warps have 16 queries each, and read keys
+and values by `ldmatrix`. Between the products stands the softmax, on the accumulators of the first, in registers:
 `mo.mn_view` shows them as rows and columns, and `mo.row_reduce` folds a row over the four threads that share it.
 `mo.accumulators_as_A` shows them as the left operand of the second, and nothing moves.
 """
@@ -101,7 +101,7 @@ def plan_of(atom):
 
 
 def attention(out, q, k, v, run=lambda kernel: kernel):
-    heads, queries, keys = require((out, q, k, v), (ROWS, KEYS))
+    heads, queries, _ = require((out, q, k, v), (ROWS, KEYS))
     plan = plan_of(mo.UniversalCopy(mo.uint128))
     run(tensor_kernel)[(queries // ROWS, heads), 32 * WARPS](out, q, k, v, DIM ** -0.5, plan)
 

@@ -1,8 +1,9 @@
 """Two stages, filled by cp.async
 
 A tile of keys and values comes while the one before is multiplied. `cp.async` copies to shared memory without passing
-through registers and returns at once; so there are two stages, and `mo.Pipeline` says which is read and which is filled.
-One barrier is left of the two of a step: behind it the tile is there for all, and all have read the one before.
+through registers and returns at once; so there are two stages, and `mo.Pipeline` says which is read and which is
+filled. One barrier is left of the two of a step: behind it the tile is there for all, and all have read the one
+before.
 """
 
 import moye as mo
@@ -52,7 +53,7 @@ def two_stages_kernel(O, Q, K, V, scale, pipe, plan: mo.Constexpr):
 
 
 def attention(out, q, k, v, run=lambda kernel: kernel):
-    heads, queries, keys = require((out, q, k, v), (ROWS, KEYS))
+    heads, queries, _ = require((out, q, k, v), (ROWS, KEYS))
     plan = plan_of(mo.CpAsync(mo.uint128, cache="global"))
     run(two_stages_kernel)[(queries // ROWS, heads), 32 * WARPS](out, q, k, v, DIM ** -0.5, mo.Pipeline(2), plan)
 

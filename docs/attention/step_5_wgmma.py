@@ -1,8 +1,8 @@
 """Hopper's instructions: TMA and wgmma
 
-One thread asks for whole tiles by TMA, and a barrier in shared memory counts their bytes. `wgmma` reads queries, keys and
-values from shared memory, so that they take no registers and no `ldmatrix`; a warpgroup has 64 queries, and a tile 128
-keys. `wgmma` runs on its own, and `mo.warpgroup_wait(0)` waits for it: here at once.
+One thread asks for whole tiles by TMA, and a barrier in shared memory counts their bytes. `wgmma` reads queries, keys
+and values from shared memory, so that they take no registers and no `ldmatrix`; a warpgroup has 64 queries, and a
+tile 128 keys. `wgmma` runs on its own, and `mo.warpgroup_wait(0)` waits for it: here at once.
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,9 @@
 """A warp that loads
 
-One warp does nothing but load, and two warpgroups do nothing but compute: nobody who computes waits for room in the ring
-any more, and the loader runs ahead as far as the ring allows. Keys and values have barriers of their own, so that scores
-begin before the values are there. The loader gives registers away, and the warpgroups that compute take them.
+One warp does nothing but load, and two warpgroups do nothing but compute: nobody who computes waits for room in the
+ring any more, and the loader runs ahead as far as the ring allows. Keys and values have barriers of their own, so
+that scores begin before the values are there. The loader gives registers away, and the warpgroups that compute take
+them.
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,9 @@
 """Ping-pong: one multiplies while the other exponentiates
 
-Tensor cores stand still while both warpgroups are at their softmax, and both want them at the same time afterwards. So the
-warpgroups take turns at the tensor cores: `mo.PipelineOrder`. Between two softmaxes there are two products, of the weights
-before with V and the next scores: a warpgroup begins both in its turn, and its softmax runs in the other's.
+Tensor cores stand still while both warpgroups are at their softmax, and both want them at the same time afterwards.
+So the warpgroups take turns at the tensor cores: `mo.PipelineOrder`. Between two softmaxes there are two products, of
+the weights before with V and the next scores: a warpgroup begins both in its turn, and its softmax runs in the
+other's.
 """
 
 import moye as mo

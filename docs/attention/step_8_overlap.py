@@ -1,17 +1,17 @@
 """Overlap within a warpgroup, and cheaper exponentials
 
 The next scores are begun before the weights times V, and only they are waited for: the softmax runs beside the second
-product of its own warpgroup, too. Exponents are of 2, as the hardware has them, and the scale is folded into the logarithm:
-one fused multiply-add and one instruction a score. Sums shrink when their product is done.
+product of its own warpgroup, too. Exponents are of 2, as the hardware has them, and the scale is folded into the
+logarithm: one fused multiply-add and one instruction a score. Sums shrink when their product is done.
 """
 
 import math
 
 import moye as mo
+from step_3_tensor_cores import divided, scaled
 from step_5_wgmma import GROUP, KEYS, ROWS, arguments, plan_of, product
 from step_6_roles import begin, operands, produce, release, store
 from step_7_turns import first_scores, last_product, registers, rounded
-from step_3_tensor_cores import divided, scaled
 from trial import DIM, require, trial
 
 LOG2_E = math.log2(math.e)
@@ -43,7 +43,7 @@ def further(plan, tiles, pipes, order, turn, fragments, at, fold):
     mo.warpgroup_wait(1)                                # all groups but the newest: the scores are there
     release(pipes.K, ahead)
     online(state, S, plan.scores, fold)
-    mo.warpgroup_wait(0)
+    mo.warpgroup_wait(0, S)                             # S: ptxas may not put the softmax behind the wait
     release(pipes.V, at)
     scaled(out, plan.output, state[2])
     rounded(plan, P, S)

@@ -1,18 +1,18 @@
 """Causal
 
-Query i sees the keys 0 to i, so tiles of keys behind the queries are not loaded at all, and half of the work goes. Keys come
-from the last tile to the first: the diagonal is in the first tile alone, and the loop compares no indices. Blocks differ in
-work now; those with the most begin first, so that the last ones to end are short.
+Query i sees the keys 0 to i, so tiles of keys behind the queries are not loaded at all, and half of the work goes.
+Keys come from the last tile to the first: the diagonal is in the first tile alone, and the loop compares no indices.
+Blocks differ in work now; those with the most begin first, so that the last ones to end are short.
 """
 
 import math
 
 import moye as mo
+from step_3_tensor_cores import divided
 from step_5_wgmma import GROUP, KEYS, ROWS, arguments, plan_of
-from step_6_roles import begin, operands, release, store
+from step_6_roles import begin, operands, store
 from step_7_turns import first_scores, last_product, registers, rounded
 from step_8_overlap import LOG2_E, further, online
-from step_3_tensor_cores import divided
 from trial import DIM, require, trial
 
 
@@ -24,7 +24,7 @@ def place():
 
 @mo.jit
 def produce(copies, memory, pipes):
-    """The thread that loads: queries, then the keys that they see from the last to the first, each before its values."""
+    """The thread that loads: queries, then the keys that they see, from the last to the first, and values."""
     ((Q, K, V), (sQ, sK, sV)), (m, head) = (copies, memory), place()
     gQ = mo.tile(Q.tensor, (ROWS, DIM), (head * mo.grid_dim().y + m, 0))    # (ROWS, DIM)
     gK = mo.tile(K.tensor, (KEYS, DIM), (None, 0))                          # (KEYS, DIM, n)
