@@ -36,7 +36,7 @@ def begin(Q, K, V):
 
 
 @mo.jit
-def produce(copies, memory, pipes, tiles):
+def produce(copies, memory, pipes, count):
     """The thread that loads: queries, then tile after tile of keys and values."""
     (Q, K, V), (sQ, sK, sV) = copies, memory
     m, head = mo.block_idx().x, mo.block_idx().y
@@ -46,11 +46,11 @@ def produce(copies, memory, pipes, tiles):
     once, at = pipes.Q.producer_start(), pipes.K.producer_start()
     pipes.Q.producer_acquire(once)
     mo.copyto(Q, sQ, gQ, barrier=pipes.Q.barrier(once))
-    for n in range(tiles):
+    for n in range(count):
         pipes.K.producer_acquire(at)
-        mo.copyto(K, sK[:, :, at.stage], gK[:, :, head * tiles + n], barrier=pipes.K.barrier(at))
+        mo.copyto(K, sK[:, :, at.stage], gK[:, :, head * count + n], barrier=pipes.K.barrier(at))
         pipes.V.producer_acquire(at)
-        mo.copyto(V, sV[:, :, at.stage], gV[:, :, head * tiles + n], barrier=pipes.V.barrier(at))
+        mo.copyto(V, sV[:, :, at.stage], gV[:, :, head * count + n], barrier=pipes.V.barrier(at))
         at = at.next()
 
 
@@ -78,14 +78,14 @@ def store(plan, gO, out):
 
 
 @mo.jit
-def consume(plan, gO, memory, pipes, tiles, scale):
+def consume(plan, gO, memory, pipes, count, scale):
     """A warpgroup that computes."""
     tQ, tK, tV = operands(plan, memory)
     S, out = plan.scores.partition_fragment_C((64, KEYS)), plan.output.partition_fragment_C((64, DIM))
     state, at = row_state(), pipes.K.consumer_start()
     out.fill(0)
     pipes.Q.consumer_wait(pipes.Q.consumer_start())
-    for _n in range(tiles):
+    for _n in range(count):
         pipes.K.consumer_wait(at)
         product(plan.scores, tQ, tK[:, :, :, at.stage], S, True)
         mo.warpgroup_wait(0)
@@ -104,7 +104,7 @@ def consume(plan, gO, memory, pipes, tiles, scale):
 
 @mo.kernel
 def roles_kernel(O, Q, K, V, scale, plan: mo.Constexpr):
-    tiles = mo.size(K.tensor, 0) // (KEYS * mo.grid_dim().y)                # of keys, of one head
+    count = mo.size(K.tensor, 0) // (KEYS * mo.grid_dim().y)                # tiles of keys, of one head
     sQ = mo.shared_array(Q.dtype, plan.Q)                                   # (ROWS, DIM)
     sK = mo.shared_array(K.dtype, plan.staged(plan.K))                      # (KEYS, DIM, stages)
     sV = mo.shared_array(V.dtype, plan.staged(plan.V))                      # (DIM, KEYS, stages)
@@ -114,10 +114,10 @@ def roles_kernel(O, Q, K, V, scale, plan: mo.Constexpr):
     if mo.warpgroup_idx() == 2:
         mo.warpgroup_reg_dealloc(24)
         if mo.thread_idx().x == 2 * GROUP:
-            produce((Q, K, V), memory, pipes, tiles)
+            produce((Q, K, V), memory, pipes, count)
     else:
         mo.warpgroup_reg_alloc(240)
-        consume(plan, gO, memory, pipes, tiles, scale)
+        consume(plan, gO, memory, pipes, count, scale)
 
 
 def attention(out, q, k, v, run=lambda kernel: kernel):

@@ -2,7 +2,7 @@
 
 The next scores are begun before the weights times V, and only they are waited for: the softmax runs beside the second
 product of its own warpgroup, too. Exponents are of 2, as the hardware has them, and the scale is folded into the
-logarithm: one fused multiply-add and one instruction a score. Sums shrink when their product is done.
+logarithm: a multiply-add and an instruction for each score.
 """
 
 import math

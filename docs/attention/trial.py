@@ -65,7 +65,7 @@ def trial(attention, causal=False, shape=(2, 256, 256)):
     reports = []
 
     def run(kernel):
-        return _Noted(mo.check(kernel), reports)
+        return Noted(mo.check(kernel), reports)
 
     attention(out, q, k, v, run=run)
     off = error(out, exact(q, k, v, causal))
@@ -76,7 +76,7 @@ def trial(attention, causal=False, shape=(2, 256, 256)):
         sys.exit("wrong")
 
 
-class _Noted:
+class Noted:
     """A checked kernel whose reports are kept."""
 
     def __init__(self, kernel, reports):
