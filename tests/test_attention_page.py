@@ -63,6 +63,38 @@ def test_shapes_that_do_not_fit_are_refused():
         make_attention.step("step_5_wgmma").attention(out, q, k[:1], v)
 
 
+FAULTS = {
+    "the tile before is still read": ("step_2_online", r"mo.sync_threads\(\) +# and has", "pass  #", "C2"),
+    "the tile is not there": ("step_3_tensor_cores", r"mo.sync_threads\(\) +# the tile is", "pass  #", "C1"),
+    "the stage that is read is filled": ("step_4_two_stages", r"sK\[:, :, at.write\]", "sK[:, :, at.read]", "D4"),
+    "scores are not waited for": ("step_5_wgmma", r"mo.warpgroup_wait\(0\)\n +online", "online", "E2"),
+    "a stage is released too early": ("step_6_roles", r"mo.warpgroup_wait\(0\)\n( +)release\(pipes.V, at\)",
+                                      r"release(pipes.V, at)\n\1mo.warpgroup_wait(0)", "E3"),
+    "values are not waited for": ("step_7_turns", r"pipes.V.consumer_wait\(at\)\n +order", "order", "D6 D8"),
+    "a wait that leaves too much": ("step_8_overlap", r"mo.warpgroup_wait\(1\)", "mo.warpgroup_wait(2)", "E2"),
+    "sums do not shrink": ("step_8_overlap", r"scaled\(out, plan.output, state\[2\]\)\n", "pass\n", ""),
+    "a tile is left out": ("step_9_causal", r"for _n in range\(", "for _n in range(1, ", "D18 F2"),
+    "no mask": ("step_9_causal", r"masked\(plan, S\)\n", "pass\n", ""),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_shows(fault, tmp_path):
+    """By the checker, as these classes; or, where nothing but the arithmetic is wrong, by the result."""
+    name, line, instead, codes = FAULTS[fault]
+    text, count = re.subn(line, instead, (make_attention.FOLDER / f"{name}.py").read_text())
+    assert count == 1
+    path = tmp_path / f"faulty_{name}.py"
+    path.write_text(text)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    arrays, reports = trial.arrays(1, 384, 384), []
+    module.attention(*arrays, run=lambda kernel: trial.Noted(mo.check(kernel), reports))
+    assert " ".join(sorted({finding.code for report in reports for finding in report.findings})) == codes
+    assert codes or trial.error(arrays[0], trial.exact(*arrays[1:], make_attention.causal(name))) > 0.02
+
+
 @pytest.mark.parametrize("name", STEPS)
 def test_a_step_compiles_without_spills(name):
     costs = sheet(name)

@@ -192,7 +192,7 @@ def test_a_picture_has_a_row_for_each_role(tmp_path):
     model = run_gemm((128, 128, 256), timeline=True)[0].timeline().modelled()
     root = ElementTree.fromstring(model.svg())
     texts = [text.text for text in root.iter(f"{SVG}text")]
-    assert str(model) in texts and {"loads", "tensor cores"} <= set(texts)
+    assert str(model) in texts and {"copies", "tensor cores"} <= set(texts)
     bars = [rect for rect in root.iter(f"{SVG}rect") if rect.find(f"{SVG}title") is not None]
     assert 0 < len(bars) <= len(model.spans)
     assert all(float(rect.get("x")) + float(rect.get("width")) <= float(root.get("width")) for rect in bars)

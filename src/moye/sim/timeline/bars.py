@@ -1,4 +1,4 @@
-"""The picture of a modelled timeline, as SVG: for each role of warps a lane of loads, of products and of arithmetic.
+"""The picture of a modelled timeline, as SVG: for each role of warps a lane of copies, of products and of arithmetic.
 
 In: a title, spans and the clocks that they take together.  Out: SVG text, in clocks from left to right.
 
@@ -18,7 +18,8 @@ from moye.sim.timeline.events import Span
 from moye.sim.timeline.svg import HIDDEN, LANE, LEFT, STAGE_COLOURS
 
 WIDTH, TOP, GAP = 900, 46, 10
-LANES = {"memory": "loads", "shared": "shared", "tensor": "tensor cores", "math": "arithmetic", "special": "arithmetic"}
+LANES = {"memory": "copies", "shared": "shared", "tensor": "tensor cores", "math": "arithmetic",
+         "special": "arithmetic"}
 COLOURS = {"memory": "#7f8c99", "shared": "#8a6d3b", "tensor": HIDDEN, "math": "#e6b8a2", "special": "#c0562b"}
 NAMES = {"tensor": "products", "math": "arithmetic", "special": "exponentials and the like"}
 GROUP = 4
@@ -65,7 +66,8 @@ def _ticks(clocks: float, scale: float, bottom: int) -> Iterator[str]:
     for clock in range(0, int(clocks) + 1, step):
         x = LEFT + clock * scale
         yield f'<line x1="{x:.1f}" y1="30" x2="{x:.1f}" y2="{bottom}" stroke="#dddddd"/>'
-        yield f'<text x="{x + 3:.1f}" y="40" fill="#555555">{clock:,}</text>'
+        if x + 6 * len(f"{clock:,}") < LEFT + WIDTH + 16:
+            yield f'<text x="{x + 3:.1f}" y="40" fill="#555555">{clock:,}</text>'
 
 
 def _role(name: str, spans: Sequence[Span], scale: float, top: int) -> tuple[list[str], int]:
@@ -74,7 +76,7 @@ def _role(name: str, spans: Sequence[Span], scale: float, top: int) -> tuple[lis
     y = top + LANE
     for lane in dict.fromkeys(LANES.values()):
         mine = [span for span in spans if LANES[span.unit] == lane]
-        for number, track in enumerate(_tracks(mine) if lane == "loads" else [mine] if mine else []):
+        for number, track in enumerate(_tracks(mine) if lane == "copies" else [mine] if mine else []):
             if number == 0:
                 lines.append(f'<text x="{LEFT - 8}" y="{y + 13}" text-anchor="end" fill="#555555">{lane}</text>')
             lines += [_bar(span, scale, y) for span in track]
@@ -83,7 +85,7 @@ def _role(name: str, spans: Sequence[Span], scale: float, top: int) -> tuple[lis
 
 
 def _tracks(spans: Sequence[Span]) -> list[list[Span]]:
-    """Loads that are under way together lie one below the other."""
+    """Copies that are under way together lie one below the other."""
     tracks: list[list[Span]] = []
     for span in spans:
         free = next((track for track in tracks if track[-1].end <= span.begin), None)
@@ -110,7 +112,7 @@ def _tip(span: Span) -> str:
 
 def _legend(spans: Sequence[Span], y: int) -> Iterator[str]:
     stages = sorted({span.stage for span in spans if span.unit == "memory" and span.stage is not None})
-    entries = [(STAGE_COLOURS[stage % len(STAGE_COLOURS)], f"load, stage {stage}") for stage in stages]
+    entries = [(STAGE_COLOURS[stage % len(STAGE_COLOURS)], f"copy, stage {stage}") for stage in stages]
     present = {span.unit for span in spans}
     entries += [(COLOURS[unit], text) for unit, text in NAMES.items() if unit in present]
     x = LEFT
