@@ -1,0 +1,1 @@
+"""Tensor instructions as C++ (placeholder)."""
