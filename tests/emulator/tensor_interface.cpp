@@ -1,0 +1,102 @@
+// The headers as C functions, for tests through ctypes.  A function returns 0, or 1 and then ptx_failure() has words.
+#include <string>
+
+#include "tensor.hpp"
+
+namespace {
+
+thread_local std::string failure;
+
+template <typename Action>
+int guarded(Action action) {
+    try {
+        action();
+        return 0;
+    } catch (const std::exception& error) {
+        failure = error.what();
+        return 1;
+    }
+}
+
+ptx::Rounding rounding_named(const std::string& name) {
+    const char* const names[] = {"rn", "rz", "rm", "rp", "rna"};
+    for (int i = 0; i < 5; ++i)
+        if (name == names[i]) return ptx::Rounding(i);
+    ptx::refuse("no rounding: " + name);
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* ptx_failure() { return failure.c_str(); }
+
+// --- numbers ---
+
+int ptx_to_double(const char* type, const uint64_t* bits, double* x, int64_t count) {
+    return guarded([&] {
+        for (int64_t i = 0; i < count; ++i) x[i] = ptx::to_double(ptx::type_named(type), bits[i]);
+    });
+}
+
+int ptx_cvt(const char* to, const char* from, const char* rounding, int satfinite, int relu, const uint64_t* x,
+            uint32_t* y, int64_t count) {
+    return guarded([&] {
+        for (int64_t i = 0; i < count; ++i)
+            y[i] = ptx::cvt(ptx::type_named(to), ptx::type_named(from), x[i], rounding_named(rounding), satfinite, relu);
+    });
+}
+
+int ptx_cvt_pair_f32(const char* to, float upper, float lower, int satfinite, uint32_t* y) {
+    return guarded([&] { *y = ptx::cvt_pair_f32(ptx::type_named(to), upper, lower, ptx::Rounding::rn, satfinite); });
+}
+
+int ptx_cvt_pair(const char* to, const char* from, uint32_t x, int satfinite, uint32_t* y) {
+    return guarded([&] {
+        *y = ptx::cvt_pair(ptx::type_named(to), ptx::type_named(from), x, ptx::Rounding::rn, satfinite);
+    });
+}
+
+int ptx_cvt_pack(const char* to, int32_t a, int32_t b, uint32_t c, uint32_t* y) {
+    return guarded([&] { *y = ptx::cvt_pack(ptx::type_named(to), a, b, c); });
+}
+
+int ptx_half2(int what, const char* type, const uint32_t* a, const uint32_t* b, const uint32_t* c, int sat, int relu,
+              uint32_t* y, int64_t count) {
+    return guarded([&] {
+        for (int64_t i = 0; i < count; ++i)
+            y[i] = ptx::half2(ptx::Half(what), ptx::type_named(type), a[i], b[i], c[i], sat, relu);
+    });
+}
+
+// --- matrices ---
+
+int ptx_ldmatrix(int num, int trans, const uint8_t* memory, const uint32_t* offsets, uint32_t* out) {
+    return guarded([&] {
+        const uint8_t* row[32];
+        for (int lane = 0; lane < 32; ++lane) row[lane] = memory + offsets[lane];
+        ptx::ldmatrix(num, trans, row, reinterpret_cast<uint32_t(*)[4]>(out));
+    });
+}
+
+int ptx_stmatrix(int num, int trans, uint8_t* memory, const uint32_t* offsets, const uint32_t* in) {
+    return guarded([&] {
+        uint8_t* row[32];
+        for (int lane = 0; lane < 32; ++lane) row[lane] = memory + offsets[lane];
+        ptx::stmatrix(num, trans, row, reinterpret_cast<const uint32_t(*)[4]>(in));
+    });
+}
+
+int ptx_movmatrix(const uint32_t* in, uint32_t* out) {
+    return guarded([&] { ptx::movmatrix(in, out); });
+}
+
+int ptx_mma_words(const char* opcode, char operand, int* count) {
+    return guarded([&] { *count = ptx::words(ptx::parse_mma(opcode), operand); });
+}
+
+int ptx_mma(const char* opcode, const uint32_t* a, const uint32_t* b, const uint32_t* c, uint32_t* d) {
+    return guarded([&] { ptx::mma(ptx::parse_mma(opcode), a, b, c, d); });
+}
+
+}  // extern "C"
