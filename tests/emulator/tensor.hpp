@@ -4,4 +4,7 @@
 #pragma once
 
 #include "matrices.hpp"
+#include "mbarriers.hpp"
 #include "numbers.hpp"
+#include "shared.hpp"
+#include "wgmma.hpp"

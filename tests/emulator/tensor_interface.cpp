@@ -99,4 +99,40 @@ int ptx_mma(const char* opcode, const uint32_t* a, const uint32_t* b, const uint
     return guarded([&] { ptx::mma(ptx::parse_mma(opcode), a, b, c, d); });
 }
 
+// --- wgmma ---
+
+int ptx_wgmma(const char* opcode, uint8_t* memory, uint32_t base, uint32_t size, uint32_t* d, const uint32_t* a,
+              uint64_t a_descriptor, uint64_t b_descriptor, int scale_d, int scale_a, int scale_b, int trans_a,
+              int trans_b) {
+    return guarded([&] {
+        ptx::wgmma(ptx::parse_wgmma(opcode), {memory, base, size}, d, a, a_descriptor, b_descriptor, scale_d, scale_a,
+                   scale_b, trans_a, trans_b);
+    });
+}
+
+int ptx_wgmma_words(const char* opcode, char operand, int* count) {
+    return guarded([&] { *count = ptx::words(ptx::parse_wgmma(opcode), operand); });
+}
+
+// --- mbarriers ---
+
+int ptx_mbarrier(const char* what, uint64_t* barrier, uint32_t number, uint64_t state, uint64_t* result) {
+    const std::string name = what;
+    return guarded([&] {
+        if (name == "init") ptx::mbarrier_init(*barrier, number);
+        else if (name == "inval") ptx::mbarrier_inval(*barrier);
+        else if (name == "arrive") *result = ptx::mbarrier_arrive(*barrier, number);
+        else if (name == "arrive.noComplete") *result = ptx::mbarrier_arrive(*barrier, number, true);
+        else if (name == "arrive_drop") *result = ptx::mbarrier_arrive_drop(*barrier, number);
+        else if (name == "arrive.expect_tx") *result = ptx::mbarrier_arrive_expect_tx(*barrier, number);
+        else if (name == "expect_tx") ptx::mbarrier_expect_tx(*barrier, number);
+        else if (name == "complete_tx") ptx::mbarrier_complete_tx(*barrier, number);
+        else if (name == "cp_async_begin") ptx::mbarrier_cp_async_begin(*barrier);
+        else if (name == "test") *result = ptx::mbarrier_test(*barrier, state);
+        else if (name == "test_parity") *result = ptx::mbarrier_test_parity(*barrier, number);
+        else if (name == "pending_count") *result = ptx::mbarrier_pending_count(state);
+        else ptx::refuse("no such function: " + name);
+    });
+}
+
 }  // extern "C"

@@ -47,4 +47,4 @@ def _passed(x: Any) -> Any:
         return ctypes.c_char_p(x.encode())
     if isinstance(x, np.generic):
         return np.ctypeslib.as_ctypes_type(x.dtype)(x.item())
-    return ctypes.c_int64(x) if isinstance(x, int) else x
+    return ctypes.c_uint64(x & (1 << 64) - 1) if isinstance(x, int) else x
