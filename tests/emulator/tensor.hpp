@@ -7,4 +7,6 @@
 #include "mbarriers.hpp"
 #include "numbers.hpp"
 #include "shared.hpp"
+#include "tensor_copies.hpp"
+#include "tensor_maps.hpp"
 #include "wgmma.hpp"

@@ -135,4 +135,68 @@ int ptx_mbarrier(const char* what, uint64_t* barrier, uint32_t number, uint64_t 
     });
 }
 
+// --- tensor maps ---
+
+int ptx_encode_tiled(void* map, uint32_t type, uint32_t rank, uint64_t address, const uint64_t* sizes,
+                     const uint64_t* strides, const uint32_t* box, const uint32_t* element_strides,
+                     uint32_t interleave, uint32_t swizzle, uint32_t promotion, uint32_t fill) {
+    return guarded([&] {
+        const ptx::TensorMap made = ptx::encode_tiled(type, rank, address, sizes, strides, box, element_strides,
+                                                      interleave, swizzle, promotion, fill);
+        std::memcpy(map, &made, sizeof made);
+    });
+}
+
+int ptx_encode_im2col(void* map, uint32_t type, uint32_t rank, uint64_t address, const uint64_t* sizes,
+                      const uint64_t* strides, const int* lower, const int* upper, uint32_t channels, uint32_t pixels,
+                      const uint32_t* element_strides, uint32_t interleave, uint32_t swizzle, uint32_t promotion,
+                      uint32_t fill) {
+    return guarded([&] {
+        const ptx::TensorMap made =
+            ptx::encode_im2col(type, rank, address, sizes, strides, lower, upper, channels, pixels, element_strides,
+                               interleave, swizzle, promotion, fill);
+        std::memcpy(map, &made, sizeof made);
+    });
+}
+
+int ptx_tensormap_replace(void* map, const char* field, uint32_t ord, uint64_t value) {
+    return guarded([&] { ptx::tensormap_replace(map, field, ord, value); });
+}
+
+// --- tensor copies; the blocks of a multicast lie one after the other in memory ---
+
+int ptx_tma_load(const void* map, int rank, const int32_t* coordinates, const uint16_t* offsets, uint8_t* memory,
+                 uint32_t base, uint32_t size, int count, uint32_t address, uint32_t* bytes) {
+    return guarded([&] {
+        std::vector<ptx::Shared> blocks;
+        for (int i = 0; i < count; ++i) blocks.push_back({memory + size_t(i) * size, base, size});
+        *bytes = ptx::tma_load(ptx::map_at(map), rank, coordinates, offsets, blocks.data(), count, address);
+    });
+}
+
+int ptx_tma_store(const char* by, const void* map, int rank, const int32_t* coordinates, uint8_t* memory,
+                  uint32_t base, uint32_t size, uint32_t address) {
+    const std::string name = by;
+    return guarded([&] {
+        const ptx::Shared shared{memory, base, size};
+        if (name.empty()) ptx::tma_store(ptx::map_at(map), rank, coordinates, shared, address);
+        else ptx::tma_reduce(ptx::reduction_named(name), ptx::map_at(map), rank, coordinates, shared, address);
+    });
+}
+
+// --- runs of bytes ---
+
+int ptx_bulk(const char* what, const char* type, uint8_t* global, uint8_t* memory, uint32_t base, uint32_t size,
+             uint32_t address, uint32_t bytes, int count) {
+    const std::string name = what;
+    return guarded([&] {
+        std::vector<ptx::Shared> blocks;
+        for (int i = 0; i < count; ++i) blocks.push_back({memory + size_t(i) * size, base, size});
+        if (name == "load") ptx::bulk_load(global, blocks.data(), count, address, bytes);
+        else if (name == "store") ptx::bulk_store(global, blocks[0], address, bytes);
+        else if (name == "send") ptx::bulk_send(blocks[0], address, blocks[1], address + bytes, bytes);
+        else ptx::bulk_reduce(ptx::reduction_named(name), ptx::type_named(type), global, blocks[0], address, bytes);
+    });
+}
+
 }  // extern "C"
