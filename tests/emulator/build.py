@@ -26,7 +26,7 @@ HERE = Path(__file__).parent
 _FLAGS = ("-std=c++20", "-O1", "-fPIC", "-shared", "-ffp-contract=off", "-fwrapv", "-fno-strict-aliasing",
           "-frounding-math", "-w", f"-I{HERE}")
 _WIDE = ("-mfma", "-mf16c", "-mavx2")
-_SOURCES = ("scheduler.cpp", "meetings.cpp", "memory.cpp", "tensor_ops.cpp", "bulk.cpp")
+_SOURCES = ("scheduler.cpp", "meetings.cpp", "memory.cpp", "products.cpp", "bulk.cpp")
 
 
 class BuildError(Exception):
@@ -74,7 +74,7 @@ def machine() -> ctypes.CDLL:
     """The machine that runs kernels; kernels find its functions by name."""
     target = folder() / "machine.so"
     if not target.exists():
-        _compile(target, [str(HERE / name) for name in _SOURCES if (HERE / name).exists()], ("-O2",))
+        _compile(target, [str(HERE / name) for name in _SOURCES], ("-O2",))
     return ctypes.CDLL(str(target), mode=ctypes.RTLD_GLOBAL)
 
 

@@ -128,6 +128,14 @@ class Device:
     def cuStreamSynchronize(self, stream: int) -> tuple[int]:
         return 0,
 
+    def cuMemcpyDtoH(self, host: int, pointer: int, size: int) -> tuple[int]:
+        ctypes.memmove(host, pointer, size)
+        return 0,
+
+    def cuMemcpyHtoD(self, pointer: int, host: int, size: int) -> tuple[int]:
+        ctypes.memmove(pointer, host, size)
+        return 0,
+
     def CUlaunchAttribute(self) -> SimpleNamespace:
         return SimpleNamespace(id=None, value=None)
 

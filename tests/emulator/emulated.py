@@ -10,6 +10,7 @@ and run; what they do wrong is an ``EmulatorError``.
 
 from __future__ import annotations
 
+import ctypes
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -24,6 +25,7 @@ from device import MOST_SHARED, SHARED_PER_SM, THREADS_PER_SM, Arrays, Device, E
 
 from moye.cuda.device import driver, events, tensor_maps
 from moye.runtime import arrays, kernel, launch, prepare, replay_launch
+from moye.runtime.check import checking
 from moye.runtime.arrays import ArrayInfo, span_bytes
 
 __all__ = ["Device", "EmulatorError", "emulated"]
@@ -53,6 +55,9 @@ def emulated(seed: int = 0, multiprocessors: int = 132) -> Iterator[Device]:
         configure = driver.LoadedKernel._configure
         stack.enter_context(mock.patch.object(driver.LoadedKernel, "_configure", _remembering(device, configure)))
         stack.enter_context(mock.patch.dict(arrays._READERS, _readers(seen)))
+        judge = _Judge(checking._run, checking.on_host)
+        stack.enter_context(mock.patch.object(checking, "_run", judge.run))
+        stack.enter_context(mock.patch.object(checking, "on_host", judge.on_host))
         tensor_maps.encode.cache_clear()
         try:
             yield device
@@ -99,3 +104,30 @@ def _remembering(device: Device, configure: Callable[..., Any]) -> Callable[...,
         device.remember(made)
         return made
     return remembered
+
+
+class _Judge:
+    """Checked launches: the simulator judges them on copies, and what it finds right runs in the emulator."""
+
+    def __init__(self, run: Callable[..., Any], on_host: Callable[..., Any]) -> None:
+        self._run, self._on_host = run, on_host
+        self._clean: list[tuple[Any, Any]] = []
+
+    def run(self, name: str, grid: Any, block: Any, spec: Any, call: Any, how: Any, *rest: Any) -> Any:
+        report = self._run(name, grid, block, spec, call, how, *rest)
+        if report.ok and how.blocks is None and 0 not in grid:
+            self._clean.append((spec, grid))
+        return report
+
+    @contextmanager
+    def on_host(self, call: Any, func: Any) -> Iterator[Any]:
+        before = [(first, ctypes.string_at(first, end - first))
+                  for first, end in {span_bytes(info) for _, info, _ in call.arrays if info.device is not None} if end > first]
+        self._clean.clear()
+        with self._on_host(call, func) as host:
+            yield host
+        if self._clean and host is not call:
+            spec, grid = self._clean.pop()
+            for first, data in before:
+                ctypes.memmove(first, data, len(data))
+            kernel._launch_device(spec, call, 0, grid, None, 0, False)

@@ -72,12 +72,6 @@ struct Barrier {                                        // bar.sync and its kin
     u32 ones = 0;
 };
 
-struct Mbarrier {
-    u32 count = 0;                                      // threads of a phase
-    s64 pending = 0, bytes = 0;
-    u32 phase = 0, begun = 0, by = 0;                   // when it was initialised, and which thread did
-};
-
 struct Warpgroup {                                      // four warps that multiply together
     std::array<Party, 128> parties;
     std::vector<std::shared_ptr<void>> open;
@@ -93,7 +87,6 @@ struct BlockState {
     std::vector<Warp> warps;
     std::vector<Warpgroup> warpgroups;
     std::array<Barrier, 16> barriers;
-    std::map<u32, Mbarrier> mbarriers;                  // by shared address
     u32 alive = 0;
 };
 inline BlockState& state_of(Block& b) { return *static_cast<BlockState*>(b.more); }

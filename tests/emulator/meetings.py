@@ -30,7 +30,7 @@ def trap(w: Writer, i: Instruction) -> str:
     return f'fault({i.line}, "trap");'
 
 
-@translates("pmevent", "brkpt", "griddepcontrol", "setmaxnreg", "membar", "fence", "wgmma.fence", "tensormap.cp_fenceproxy")
+@translates("pmevent", "brkpt", "griddepcontrol", "setmaxnreg", "membar", "fence", "wgmma.fence")
 def nothing(w: Writer, i: Instruction) -> str:
     """What has no effect where memory is one, launches follow each other and registers are many."""
     return ";"
@@ -38,7 +38,7 @@ def nothing(w: Writer, i: Instruction) -> str:
 
 @translates("fence.proxy.async")
 def proxy_fence(w: Writer, i: Instruction) -> str:
-    return f"proxy_fence(t, {i.line});"
+    return ";" if "global" in i.parts else f"proxy_fence(t, {i.line});"
 
 
 @translates("nanosleep")

@@ -5,12 +5,11 @@
 #include <cstring>
 
 #include "inside.hpp"
+#include "tensor.hpp"
 
 namespace emu {
 namespace {
 using ull = unsigned long long;
-constexpr u64 MAGIC = 0x6d62617272696572;
-constexpr s64 MOST_BYTES = (1 << 20) - 1;
 }  // namespace
 
 void find_global(u64 address, unsigned size, Site& site) {
@@ -73,6 +72,79 @@ void async_reads(BlockState& b, const u8* from, u64 size, const Fiber& issuer, i
     }
 }
 
+// ---- mbarriers -----------------------------------------------------------------------------------------------------
+
+namespace {
+// The word of a barrier; an error of ``mbarriers.hpp`` is a fault with its line.
+template <class F> auto with_barrier(BlockState& b, u64 address, int line, F f) {
+    const u32 at = u32(address) & ((1u << RANK_BITS) - 1);
+    aligned(at, 8, line);
+    if (at < SHARED_START || at + 8 > SHARED_START + b.block.shared_size)
+        fault(line, "out of bounds: an mbarrier at shared address %#x", at);
+    u8* p = b.block.shared + (at - SHARED_START);
+    try {
+        u64 word = get<u64>(p);
+        if constexpr (std::is_void_v<decltype(f(word))>) {
+            f(word);
+            put<u64>(p, word);
+        } else {
+            const auto result = f(word);
+            put<u64>(p, word);
+            return result;
+        }
+    } catch (const std::runtime_error& error) {
+        fault(line, "the mbarrier at shared address %#x: %s", at, error.what());
+    }
+}
+}  // namespace
+
+void mbarrier_init(Thread& t, int line, u64 address, u32 count) {
+    shared_at(t, address, 8, line, WRITE);
+    with_barrier(state_of(t), address, line, [=](u64& word) { ptx::mbarrier_init(word, count); });
+}
+
+void mbarrier_inval(Thread& t, int line, u64 address) {
+    shared_at(t, address, 8, line, WRITE);
+    with_barrier(state_of(t), address, line, [](u64& word) { ptx::mbarrier_inval(word); });
+}
+
+void barrier_step(BlockState& b, u32 address, int line, s64 arrivals, s64 bytes) {
+    if (!b.alive) fault(line, "an arrival at an mbarrier of a block that has ended");
+    with_barrier(b, address, line, [=](u64& word) {
+        if (bytes) ptx::mbarrier_complete_tx(word, u32(-bytes));
+        if (arrivals) ptx::mbarrier_arrive(word, u32(arrivals));
+    });
+    ++changes;
+}
+
+u64 mbarrier_arrive(Thread& t, int line, u64 address, u32 count, bool) {
+    ++changes;
+    return with_barrier(block_of(t, u32(address), line), address, line,
+                        [=](u64& word) { return ptx::mbarrier_arrive(word, count); });
+}
+
+void mbarrier_expect(Thread& t, int line, u64 address, u32 bytes, bool) {
+    with_barrier(block_of(t, u32(address), line), address, line,
+                 [=](u64& word) { ptx::mbarrier_expect_tx(word, bytes); });
+}
+
+void mbarrier_complete(Thread& t, int line, u64 address, u32 bytes) {
+    barrier_step(block_of(t, u32(address), line), u32(address), line, 0, -s64(bytes));
+}
+
+bool mbarrier_test(Thread& t, int line, u64 address, u32 parity, bool by_parity, u64 state, bool may_wait) {
+    shared_at(t, address, 8, line, READ);
+    const bool done = with_barrier(state_of(t), address, line, [=](u64& word) {
+        return by_parity ? ptx::mbarrier_test_parity(word, parity) : ptx::mbarrier_test(word, state);
+    });
+    if (done) return true;
+    t.line = line;
+    fiber_of(t).waits_for = std::string(may_wait ? "mbarrier.try_wait" : "mbarrier.test_wait") + " at shared address " +
+                            std::to_string(address) + (by_parity ? " for parity " + std::to_string(parity) : "");
+    yield_to_scheduler(fiber_of(t), State::POLLS);
+    return false;
+}
+
 // ---- cp.async ------------------------------------------------------------------------------------------------------
 
 namespace {
@@ -132,85 +204,11 @@ void cp_async_arrive(Thread& t, int line, u32 barrier, bool counted) {
     for (auto& group : fiber.groups) copies->insert(copies->end(), group.begin(), group.end()), group.clear();
     copies->insert(copies->end(), fiber.open.begin(), fiber.open.end());
     fiber.open.clear();
-    if (counted) barrier_step(b, barrier, line, 0, 0), b.mbarriers.at(barrier).pending += 1;
+    if (counted) with_barrier(b, barrier, line, [](u64& word) { ptx::mbarrier_cp_async_begin(word); });
     machine->later([&b, copies, barrier, line] {
         perform(*copies);
         barrier_step(b, barrier, line, 1, 0);
     });
-}
-
-// ---- mbarriers -----------------------------------------------------------------------------------------------------
-
-namespace {
-u32 inside(u64 address) { return u32(address) & ((1u << RANK_BITS) - 1); }
-
-Mbarrier& barrier_at(BlockState& b, u32 at, int line) {
-    const auto found = b.mbarriers.find(at);
-    if (found == b.mbarriers.end()) fault(line, "there is no mbarrier at shared address %#x", at);
-    if (get<u64>(b.block.shared + at - SHARED_START) != (MAGIC ^ at))
-        fault(line, "the mbarrier at shared address %#x was overwritten", at);
-    return found->second;
-}
-}  // namespace
-
-void mbarrier_init(Thread& t, int line, u64 address, u32 count) {
-    const u32 at = u32(address);
-    if (!count || count > u32(MOST_BYTES)) fault(line, "mbarrier.init of count %u", count);
-    u8* word = shared_at(t, address, 8, line, WRITE);
-    BlockState& b = state_of(t);
-    const auto found = b.mbarriers.find(at);
-    if (found != b.mbarriers.end() && get<u64>(word) == (MAGIC ^ at))
-        fault(line, "mbarrier.init of a live mbarrier at %#x", at);
-    put<u64>(word, MAGIC ^ at);
-    b.mbarriers[at] = Mbarrier{count, count, 0, 0, clock_now, t.rank};
-}
-
-void mbarrier_inval(Thread& t, int line, u64 address) {
-    BlockState& b = state_of(t);
-    barrier_at(b, u32(address), line);
-    b.mbarriers.erase(u32(address));
-    put<u64>(shared_at(t, address, 8, line, WRITE), ~u64(0));
-}
-
-void barrier_step(BlockState& b, u32 address, int line, s64 arrivals, s64 bytes) {
-    const u32 at = inside(address);
-    Mbarrier& m = barrier_at(b, at, line);
-    m.pending -= arrivals, m.bytes += bytes;
-    if (m.pending < 0) fault(line, "an arrival too many at the mbarrier at %#x of count %u", at, m.count);
-    if (m.bytes > MOST_BYTES || m.bytes < -MOST_BYTES)
-        fault(line, "the mbarrier at %#x expects %lld bytes", at, (long long)m.bytes);
-    if (!m.pending && !m.bytes) m.pending = m.count, ++m.phase;
-    ++changes;
-}
-
-u64 mbarrier_arrive(Thread& t, int line, u64 address, u32 count, bool) {
-    BlockState& b = block_of(t, u32(address), line);
-    const u64 state = barrier_at(b, inside(address), line).phase;
-    barrier_step(b, u32(address), line, count, 0);
-    return state;
-}
-
-void mbarrier_expect(Thread& t, int line, u64 address, u32 bytes, bool) {
-    BlockState& b = block_of(t, u32(address), line);
-    Mbarrier& m = barrier_at(b, inside(address), line);
-    m.bytes += bytes;                                   // the phase cannot end here: an arrival is still to come
-    if (m.bytes > MOST_BYTES) fault(line, "an mbarrier expects %lld bytes", (long long)m.bytes);
-}
-
-void mbarrier_complete(Thread& t, int line, u64 address, u32 bytes) {
-    barrier_step(block_of(t, u32(address), line), u32(address), line, 0, -s64(bytes));
-}
-
-bool mbarrier_test(Thread& t, int line, u64 address, u32 parity, bool by_parity, u64 state, bool may_wait) {
-    shared_at(t, address, 8, line, READ);
-    const u32 phase = barrier_at(state_of(t), u32(address), line).phase;
-    const bool done = by_parity ? (phase & 1) != (parity & 1) : phase != state;
-    if (done) return true;
-    t.line = line;
-    fiber_of(t).waits_for = std::string(may_wait ? "mbarrier.try_wait" : "mbarrier.test_wait") + " at address " +
-                            std::to_string(address) + " for phase " + std::to_string(phase);
-    yield_to_scheduler(fiber_of(t), State::POLLS);
-    return false;
 }
 
 // ---- special registers ---------------------------------------------------------------------------------------------

@@ -186,7 +186,7 @@ class _Body:
 
     def statement(self, line: int) -> None:
         reader = self.reader
-        if reader.text.startswith((".loc", ".file"), reader.at):
+        if reader.text.startswith((".loc ", ".loc\t", ".file"), reader.at):
             reader.until("\n")
         elif reader.text[reader.at] == ".":
             self.directive(reader.until(";"), line)
