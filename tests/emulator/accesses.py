@@ -79,7 +79,7 @@ def combined(kind: str, dtype: str) -> str:
         function = f"{half}::{kind}"
         return f"{f'pairwise<{function}>' if dtype.endswith('x2') else function}(a, b)"
     if dtype in ("f32", "f64") and kind in ("add", "min", "max"):
-        return {"add": "fadd(a, b)", "min": "fmin2(a, b)", "max": "fmax2(a, b)"}[kind]
+        return {"add": "xadd(a, b)", "min": "fmin2(a, b)", "max": "fmax2(a, b)"}[kind]
     return _KINDS[kind]
 
 

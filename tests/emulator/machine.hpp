@@ -79,27 +79,21 @@ inline void again(Thread& t) {                          // a jump backwards
     if (--t.fuel < 0) pause(t);
 }
 
+[[noreturn]] void misaligned(u64 address, unsigned size, int line);
 inline void aligned(u64 address, unsigned size, int line) {
-    if (address & (size - 1)) fault(line, "misaligned: %u bytes at address %#llx", size, (unsigned long long)address);
+    if (address & (size - 1)) misaligned(address, size, line);
 }
 
 void clash(u64 address, Access, int line);
+void note_global(u64 address, unsigned size, const Site&, Access);
+void note_shared(Thread&, u64 at, unsigned size);
+[[noreturn]] void outside_shared(Thread&, u64 address, unsigned size, int line);
 
 inline u8* global_at(u64 address, unsigned size, Site& site, Access access) {
     aligned(address, size, site.line);
     if (site.launch != epoch || address < site.range.low || address + size > site.range.high)
         find_global(address, size, site);
-    const Range& range = site.range;
-    if (access != READ) {
-        if (access != CONSTANT_READ && !range.writable) clash(address, access, site.line);
-        const u8 mark = access == CONSTANT_READ ? 1 : 2;
-        u8* marks = range.marks + (address - range.low);
-        for (unsigned i = 0; i < size; i += 2) {        // narrow elements lie at even addresses, or are marked alone
-            if (marks[i] & (3 - mark)) clash(address, access, site.line);
-            marks[i] |= mark;
-        }
-        if (mark == 2) ++changes;
-    }
+    if (access != READ) note_global(address, size, site, access);
     return reinterpret_cast<u8*>(address);
 }
 
@@ -108,12 +102,8 @@ inline u8* shared_at(Thread& t, u64 address, unsigned size, int line, Access acc
     Block& b = *t.block;
     const u64 at = address - SHARED_START;
     if (at >= b.shared_size || at + size > b.shared_size)
-        fault(line, "out of bounds: %u bytes at shared address %#llx, and the block has %u bytes from %#x on", size,
-              (unsigned long long)address, b.shared_size, SHARED_START);
-    if (access != READ) {
-        for (u64 i = at / 4; i <= (at + size - 1) / 4; ++i) b.stamps[i] = clock_now, b.writers[i] = u16(t.rank);
-        ++changes;
-    }
+        outside_shared(t, address, size, line);
+    if (access != READ) note_shared(t, at, size);
     return b.shared + at;
 }
 

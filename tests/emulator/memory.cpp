@@ -34,7 +34,34 @@ void clash(u64 address, Access access, int line) {
     fault(line, "a write to address %#llx, which this launch has read by ld.global.nc", (ull)address);
 }
 
+void misaligned(u64 address, unsigned size, int line) {
+    fault(line, "misaligned: %u bytes at address %#llx", size, (ull)address);
+}
+
+void note_global(u64 address, unsigned size, const Site& site, Access access) {
+    const Range& range = site.range;
+    if (access != CONSTANT_READ && !range.writable) clash(address, access, site.line);
+    const u8 mark = access == CONSTANT_READ ? 1 : 2;
+    u8* marks = range.marks + (address - range.low);
+    for (unsigned i = 0; i < size; i += 2) {            // wider elements lie at even addresses
+        if (marks[i] & (3 - mark)) clash(address, access, site.line);
+        marks[i] |= mark;
+    }
+    if (access == WRITE) ++changes;
+}
+
 // ---- shared memory -------------------------------------------------------------------------------------------------
+
+void outside_shared(Thread& t, u64 address, unsigned size, int line) {
+    fault(line, "out of bounds: %u bytes at shared address %#llx, and the block has %u bytes from %#x on", size,
+          (ull)address, t.block->shared_size, SHARED_START);
+}
+
+void note_shared(Thread& t, u64 at, unsigned size) {
+    Block& b = *t.block;
+    for (u64 i = at / 4; i <= (at + size - 1) / 4; ++i) b.stamps[i] = clock_now, b.writers[i] = u16(t.rank);
+    ++changes;
+}
 
 BlockState& block_of(Thread& t, u32 address, int line) {
     const u32 rank = address >> RANK_BITS;

@@ -21,7 +21,7 @@ _INTEGER = {
     "sad": "({c}) + (({a}) < ({b}) ? ({b}) - ({a}) : ({a}) - ({b}))",
 }
 _SINGLE = {"ex2": "ex2", "lg2": "lg2", "rcp": "rcp", "rsqrt": "rsqrt", "sin": "fsin", "cos": "fcos", "tanh": "ftanh"}
-_FLOAT = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv", "fma": "ffma", "mad": "ffma", "sqrt": "fsqrt"}
+_FLOAT = {"add": "xadd", "sub": "xsub", "mul": "xmul", "div": "xdiv", "fma": "xfma", "mad": "xfma", "sqrt": "xsqrt"}
 _COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "lo": "<", "ls": "<=", "hi": ">",
             "hs": ">="}
 
@@ -87,7 +87,7 @@ def floating(w: Writer, i: Instruction, root: str, dtype: str) -> str:
     if root in _FLOAT:
         text = f"{_FLOAT[root]}{f'<{mode}>' if mode else ''}({', '.join(values)})"
     elif root in _SINGLE:
-        text = f"fdiv<{mode}>({TYPES[dtype]}(1), {values[0]})" if mode else f"{_SINGLE[root]}({values[0]})"
+        text = f"xdiv<{mode}>({TYPES[dtype]}(1), {values[0]})" if mode else f"{_SINGLE[root]}({values[0]})"
     elif root in ("min", "max"):
         suffix = "_nan" if "NaN" in i.parts else "2"
         text = values[0]

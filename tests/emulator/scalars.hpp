@@ -67,19 +67,19 @@ template <class T> inline T saturate(T x) { return std::isnan(x) ? T(0) : x < T(
         a = opaque(a), b = opaque(b);                                                                                  \
         return nan_of(opaque(T(expression)));                                                                          \
     }
-EMU_BINARY(fadd, a + b)
-EMU_BINARY(fsub, a - b)
-EMU_BINARY(fmul, a * b)
-EMU_BINARY(fdiv, a / b)
+EMU_BINARY(xadd, a + b)
+EMU_BINARY(xsub, a - b)
+EMU_BINARY(xmul, a * b)
+EMU_BINARY(xdiv, a / b)
 #undef EMU_BINARY
 
-template <class T> inline T ffma(T a, T b, T c) { return nan_of(std::fma(a, b, c)); }
-template <Rounding mode, class T> inline T ffma(T a, T b, T c) {
+template <class T> inline T xfma(T a, T b, T c) { return nan_of(std::fma(a, b, c)); }
+template <Rounding mode, class T> inline T xfma(T a, T b, T c) {
     Directed held(mode);
     return nan_of(opaque(std::fma(opaque(a), opaque(b), opaque(c))));
 }
-template <class T> inline T fsqrt(T a) { return nan_of(std::sqrt(a)); }
-template <Rounding mode, class T> inline T fsqrt(T a) {
+template <class T> inline T xsqrt(T a) { return nan_of(std::sqrt(a)); }
+template <Rounding mode, class T> inline T xsqrt(T a) {
     Directed held(mode);
     return nan_of(opaque(std::sqrt(opaque(a))));
 }
