@@ -184,10 +184,11 @@ def same_place(name: str, info: Any, first: Any) -> None:
 
 def limits(causal: bool, window: Window) -> Window:
     """How many keys a query sees behind and before it; None: all."""
-    none = "no pair (keys behind, keys before) of numbers of at least 0, or None for all"
-    if not isinstance(window, (tuple, list)) or len(window) != 2:
-        raise mo.ArgumentError(f"attention: window={shown(window)} is {none}")
-    left, right = (None if x is None else integer("attention", "window", x, none, 0) for x in window)
+    try:
+        left, right = (None if x is None else integer("attention", "window", x, least=0) for x in window)
+    except (mo.ArgumentError, TypeError, ValueError):
+        raise mo.ArgumentError(f"attention: window={shown(window)} is no pair (keys behind, keys before) of numbers of "
+                               "at least 0, or None for all") from None
     return left, (0 if causal else right)
 
 
