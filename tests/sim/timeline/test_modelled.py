@@ -203,6 +203,23 @@ def test_what_was_not_recorded_has_no_clocks(monkeypatch):
     from moye.sim.timeline import tape
 
     monkeypatch.setattr(tape, "MOST", 5)
-    timeline = run(multistage, *operands(9), THREE, COPY, MMA)
     with pytest.raises(ArgumentError, match="its clocks are not known"):
-        timeline.modelled()
+        run(multistage, *operands(9), THREE, COPY, MMA).modelled()
+
+
+@mo.kernel
+def much(out, count: mo.Constexpr):
+    mine = mo.fragment((4,), mo.float32)
+    mine.fill(0.0)
+    for _ in range(count):
+        mine[...] = mine + 1.0
+    out[mo.thread_idx().x] = mine.reduce("add")
+
+
+def test_arithmetic_that_was_not_recorded_counts(monkeypatch):
+    from moye.sim.timeline import tape
+
+    monkeypatch.setattr(tape, "MOST", 8)
+    assert run(much, np.zeros(32, np.float32), 7, block=32).modelled().clocks >= 7 * 4
+    with pytest.raises(ArgumentError, match="lacks 2 statements"):
+        run(much, np.zeros(32, np.float32), 9, block=32).modelled()

@@ -91,7 +91,7 @@ class Tape:
                                     f"to {total - 1}")
         self.notes: list[Note] = []
         self.computed: list[Computed] = []
-        self.dropped = 0
+        self.dropped = self.uncounted = 0
         self.tables: dict[int, Array | None] = {}
 
     def of(self, batch: BatchState, numbers: Array) -> BatchTape | None:
@@ -142,7 +142,9 @@ class BatchTape:
         """A tile of registers is computed now in the lanes of the mask."""
         tape = self.tape
         lanes = self.everybody if mask is None else self._bits(mask)
-        if len(tape.computed) < MOST and any(any(row) for row in lanes):
+        full = len(tape.computed) >= MOST
+        tape.uncounted += full
+        if not full and any(any(row) for row in lanes):
             tape.computed.append(Computed(len(tape.notes), tape.statements.sums[number], self.blocks, lanes))
 
     def _full(self) -> bool:

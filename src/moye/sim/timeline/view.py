@@ -83,8 +83,8 @@ class Timeline:
 
         ``.clocks``, ``.busy("tensor")`` and a picture; it is no measurement.  ArgumentError if events were dropped.
         """
-        if self.dropped:
-            raise ArgumentError(f"the timeline of {self.kernel} lacks {self.dropped} statements, so that its clocks "
+        if lacking := self.dropped + self._tape.uncounted:
+            raise ArgumentError(f"the timeline of {self.kernel} lacks {lacking} statements, so that its clocks "
                                 f"are not known", hint="record a smaller launch")
         return model_of(self._tape)
 
