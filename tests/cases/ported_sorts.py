@@ -44,12 +44,12 @@ def bitonic_kernel(keys, values, size: mo.Constexpr):
 
 
 def bitonic(keys, values):
-    bitonic_kernel[-(-keys.shape[0] // 128), 64](keys, values, 128)
+    bitonic_kernel[-(-keys.shape[0] // 64), 32](keys, values, 64)
 
 
 def draw_bitonic(rng, n):
     keys, values = rng.permutation(1 << 12)[:n].astype(np.uint32), np.arange(n, dtype=np.int32)
-    order = np.concatenate([first + np.argsort(keys[first:first + 128]) for first in range(0, n, 128)])
+    order = np.concatenate([first + np.argsort(keys[first:first + 64]) for first in range(0, n, 64)])
     return (keys, values), {0: keys[order], 1: order}
 
 

@@ -18,7 +18,7 @@ Drawn = tuple[tuple[Any, ...], Mapping[int, Any]]
 
 @dataclass(frozen=True)
 class Port:
-    """``draw(rng, size)`` gives the arguments of ``launch`` and, by the number of an argument, what it is afterwards."""
+    """``draw(rng, size)`` gives the arguments of ``launch``, and what some of them are afterwards, by number."""
 
     name: str
     launch: Callable[..., None]
@@ -37,7 +37,7 @@ class Port:
             got = np.asarray(found[number], np.float64)
             assert got.shape == np.shape(exact), f"{self.name}, argument {number}: {got.shape}, not {np.shape(exact)}"
             off = np.abs(got - exact) > self.tolerance * (1 + np.abs(exact))
-            assert not (off | np.isnan(got)).any(), f"{self.name}, argument {number}: {int(off.sum())} elements are wrong"
+            assert not (off | np.isnan(got)).any(), f"{self.name}: {int(off.sum())} of argument {number} differ"
 
 
 def floats(rng: np.random.Generator, *shape: int, dtype: Any = np.float32) -> Any:
