@@ -128,7 +128,7 @@ def test_numpy_dtypes_and_integers_are_taken(body):
     ("x[0] = mo.expf(x[0])", "did you mean mo.exp?"), ("x[0] = mo.__ldg(x)", "x[i]"),
     ("mo.alloc_shared((4,), 1)", "mo.shared_array"),
     ("mo.local_tile(x, 1, 2)", "mo.tile(x, tiler, coordinate)"), ("x[0] = mo.flip(x)", "mo.shuffle_idx"),
-    ("s = mo.shared_array(mo.float32, n)", "annotate the parameter that says them with mo.Constexpr"),
+    ("s = mo.shared_array(mo.float32, n)", "an argument is static as n: mo.Constexpr"),
     ("s = mo.shared_array((4, 8), mo.float32)", "mo.shared_array(mo.float32, (4, 8))"),
     ("x[0] = mo.shuffle_xor(x, 1)[0]", "copy it to mo.make_fragment_like(x) first"),
     ("acc = [x[0], x[1]]\nfor i in range(2): acc[i] += 1", "loop with mo.static_range"),
