@@ -12,6 +12,7 @@ moye.errors.TraceError: the variable 'x' is int32 before this loop or branch and
 from __future__ import annotations
 
 from moye import dtypes as dt
+from moye.dtypes import Space
 from moye.errors import TraceError
 from moye.ir import constants
 from moye.lang.carry import carried_dtype, describe
@@ -69,7 +70,9 @@ def changed_structure(name: str, before: object, after: object) -> TraceError:
             told = told[0], "another " + told[1].removeprefix("the ")
         hint = "write into the same registers: " + (name.rpartition("'")[0].rpartition("'")[2] or "x") + "[...] = ..."
     elif kinds == ("tensor", "tensor"):
-        hint = "keep one buffer with a stage mode and carry the stage index"
+        of_arguments = before[5].value.space is Space.GLOBAL and before[1] != after[1]  # type: ignore[index]
+        hint = "call a function with @mo.jit, step(a, b) under if turn % 2 == 0, else step(b, a)" if of_arguments \
+            else "keep one buffer with a stage mode and carry the stage index"
     return TraceError(f"{name} changes its structure in a loop or branch of the kernel: "
                       f"{told[0]} before, {told[1]} after", hint=hint, locs=(locate(),))
 

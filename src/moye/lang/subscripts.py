@@ -112,6 +112,8 @@ def _hint(name: str, value: object) -> str | None:
         return "registers have no addresses: loop with mo.static_range, or keep the values in shared memory"
     if isinstance(value, (list, tuple)):
         return f"pass an array, np.asarray({name}); mo.static_range unrolls a loop over a {type(value).__name__}"
+    if _computed(value):
+        return "an index for each mode is an element; x[i, :] is a row"
     return "pass an array" if value is None or isinstance(value, (*_INDEXED, dict)) else None
 
 

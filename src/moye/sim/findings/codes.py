@@ -43,6 +43,7 @@ A11  L/S   an integer that its dtype, or the index width in use, does not hold
   cast       {who} converts {name:an integer |{name} = }{number} from {source} to {result}, which does not fit 32 bits
   shift      {who} computes a {sign} b with b = {amount}: a shift by a negative count
   > int32      compute it in int64
+  > narrow     compute it in 32 bits, as C++ does: an operand.to(mo.int32)
   > int64      mo.uint64 wraps, if that is what it is meant to do
   > shl        compute it in {wider}, or in uint{bits} if bits may fall out
   > cast       compute with it in {source} first, and convert what is left

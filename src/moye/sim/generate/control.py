@@ -50,7 +50,7 @@ class Emitter(Writer):
         super().__init__(func, levels, check, loops)
         self.statements = statements
         """What is recorded for a timeline; None for nothing."""
-        self.choices = choices(func, scalars.judged) if check else Choices()
+        self.choices = choices(func, scalars.judged_in(func)) if check else Choices()
         self.guards = guards(func) if check else {}
         """Branches that leave something as it was, which checked code looks at."""
         self.flows = flows(func) if check else None
