@@ -25,8 +25,8 @@ class Own(torch.Tensor):
     """A class of the user's, as model libraries have them."""
 
 
-@pytest.mark.parametrize("name", SHIPPED)
-def test_each_takes_tensors_of_a_class_of_the_users(name):
+@pytest.mark.parametrize("name", ["cross_entropy", "linear_cross_entropy", "reduce"])     # which make arrays beside
+def test_tensors_of_a_class_of_the_users(name):
     op, arguments, _ = CASES[name](Place("cpu", torch.float32))
     plain = [x.detach() if isinstance(x, torch.Tensor) else x for x in arguments]
     own = [x.as_subclass(Own) if isinstance(x, torch.Tensor) else x for x in plain]

@@ -174,7 +174,7 @@ class Operator:
 
 
 def _require_one_place(name: str, arguments: Any) -> None:
-    """ArgumentError for tensors on "meta" beside others: torch asks for shapes then, and would return what nobody wrote.
+    """ArgumentError for tensors on meta beside others: torch asks for shapes then, and the result has what lay there.
 
     Tensors that torch itself has made without memory say where they would lie.
     """
