@@ -284,3 +284,8 @@ def test_check_fails_on_what_is_not_judged_if_asked_to(check, tmp_path):
     status, out, _ = check("--blocks", "2", "chain.py")
     assert status == 0 and "unsupported: block" in out and "1 not judged completely" in out
     assert check("--blocks", "2", "--fail-on-unsupported", "chain.py")[0] == 1
+
+
+def test_python_m_moye_is_the_command():
+    done = subprocess.run([sys.executable, "-m", "moye", "explain", "C7"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("C7: a shuffle that reads an inactive lane")

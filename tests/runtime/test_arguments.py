@@ -284,3 +284,13 @@ def test_integers_beyond_int64(number):
 
     with pytest.raises(mo.MoyeError, match="does not fit 64 bits"):
         kernel[1, 1](np.zeros(1, np.int32), number)
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (((8,), None, 3), "align=3 is no number of bytes that float32 lies at"), (((8,), None, 0), "align=0 is no number"),
+    (((8,), None, 2.0), "align=2.0 is no number"), (((-1,),), "below 0"), (((1 << 64,),), "beyond 64 bits"),
+    (((2, 3), (1,)), "2 extents and 1 strides")])
+def test_arrays_to_compile_for_are_checked(arguments, message):
+    """Code for an alignment that elements do not have would be launched, and fail on the device."""
+    with pytest.raises(mo.ArgumentError, match=message):
+        mo.TensorLike(mo.float32, *arguments)

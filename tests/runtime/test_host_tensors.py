@@ -176,6 +176,8 @@ def test_torch_on_the_host() -> None:
     (lambda x: mo.tile(x, (4, 4), (0, 0)), mo.TensorError, "the tile (4, 4) does not divide x"),
     (lambda x: mo.parallelize(x, (3, 2), 6), mo.TensorError, "has 6 threads"),
     (lambda x: mo.zipped_divide(x, (4, 4)), mo.MoyeError, "no multiple of 4"),
+    (lambda x: x[np.ones((6, 8), bool)], mo.TensorError, "a ndarray is no coordinate"),
+    (lambda x: mo.tensor(np.zeros(0, np.float32)).reduce("max"), mo.TensorError, "there are no elements to fold"),
     (lambda x: bool(x == x), mo.TensorError, "48 elements, and no one truth value"),
     (lambda x: list(x), mo.TensorError, "cannot be iterated over"),
     (lambda x: len(x), mo.TensorError, "use mo.size"),

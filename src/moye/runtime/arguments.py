@@ -15,6 +15,7 @@ import difflib
 import enum
 import inspect
 import math
+import sys
 import types
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
@@ -347,7 +348,8 @@ def _place(info: ArrayInfo) -> str:
 
 
 _LARGEST = {dt.float16: 65504.0, dt.bfloat16: 3.3895313892515355e38, dt.tfloat32: 3.4028234663852886e38,
-            dt.float32: 3.4028234663852886e38, dt.float8_e4m3fn: 448.0, dt.float8_e5m2: 57344.0}
+            dt.float32: 3.4028234663852886e38, dt.float8_e4m3fn: 448.0, dt.float8_e5m2: 57344.0,
+            dt.float4_e2m1fn: 6.0, dt.float6_e2m3fn: 7.5, dt.float6_e3m2fn: 28.0}
 
 
 def annotated(name: str, value: Any, dtype: DType) -> int | float | bool:
@@ -360,16 +362,24 @@ def annotated(name: str, value: Any, dtype: DType) -> int | float | bool:
         fits = isinstance(number, bool) or number in (0, 1)
         number = bool(number)
     elif dtype.is_float:
-        fits = not math.isfinite(number) or abs(number) <= _LARGEST.get(dtype, math.inf)
+        fits = _holds(number, dtype)
         number = float(number) if fits else number
     else:
         low = -(1 << (dtype.bits - 1)) if dtype.is_signed else 0
         fits = not isinstance(number, float) and low <= number < low + (1 << dtype.bits)
         number = int(number) if fits else number
     if not fits:
-        raise ArgumentError(f"argument {name!r} is {value!r}, which mo.{dtype}, its annotation, cannot hold")
+        told = value if not isinstance(value, int) or value.bit_length() <= 128 else f"of {value.bit_length()} bits"
+        raise ArgumentError(f"argument {name!r} is {told!r}, which mo.{dtype}, its annotation, cannot hold")
     fitting: int | float | bool = number
     return fitting
+
+
+def _holds(number: float, dtype: DType) -> bool:
+    """Whether a dtype of floating point has a number near this one; those whose names end in fn have no infinities."""
+    if number != number or number in (math.inf, -math.inf):
+        return not dtype.name.endswith("fn") or (number != number and dtype is dt.float8_e4m3fn)
+    return abs(number) <= _LARGEST.get(dtype, sys.float_info.max)
 
 
 def _is_scalar(value: Any) -> bool:
