@@ -88,6 +88,72 @@ def gathered_call(wrong="", found=None, given=None):
             np.zeros((1, 16), np.int64), given, np.array([len(x) for x in found], np.int32), wrong]
 
 
+# --- arrays of any strides -------------------------------------------------------------------------------------------
+
+
+@mo.kernel
+def tile_kernel(out, tma, x, workspace, at: mo.Constexpr, by: mo.Constexpr):
+    """The tile of x at a coordinate, in the order of its coordinates, by a map that began as another array's."""
+    smem, full, maps = mo.shared_array(tma.dtype, tma.smem_layout), mo.mbarrier_array(1), mo.tensormap_array(2)
+    tid, slot = mo.thread_idx().x, workspace[0, 1, :]
+    if tid == 0:
+        mo.mbarrier_init(full, 0, 1)
+        mo.fence_mbarrier_init()
+        mo.copy_tensormap(maps[:, 1], tma)
+        if by == "tensor":
+            mo.update_tensormap(tma, maps[:, 1], x)
+        else:
+            modes = range(mo.rank(x))
+            mo.update_tensormap(tma, maps[:, 1], address=workspace[0, 0, 0],
+                                shape=tuple(mo.size(x, mode) for mode in modes),
+                                strides=tuple(x.layout.stride[mode] for mode in modes))
+    mo.sync_warp()
+    mo.release_tensormap(slot, maps[:, 1])
+    mo.acquire_tensormap(slot)
+    if tid == 0:
+        mapped = tma.at(slot, tuple(mo.size(x, mode) for mode in range(mo.rank(x))))
+        tile = mo.tile(mapped.tensor, tma.tile, at)
+        mo.prefetch(mapped, tile)
+        mo.mbarrier_arrive_expect_tx(full, 0, tma.bytes)
+        mo.copyto(mapped, smem, tile, barrier=(full, 0))
+    mo.sync_warp()
+    mo.mbarrier_wait(full, 0, 0)
+    for i in range(tid, mo.size(smem), 32):
+        out[i] = smem[i]
+
+
+def drawn(seed):
+    """An array to begin with, another one of that rank and with gaps between rows, a tile's layout, its coordinate."""
+    rng = np.random.default_rng(seed)
+    rank, first = int(rng.integers(2, 5)), int(rng.integers(0, 2))
+    tile = [int(rng.choice([1, 2, 4])) for _ in range(rank)]
+    tile[first] = 8
+
+    def array(most):
+        shape = [int(n) for n in rng.integers(1, most, rank)]
+        order = [first, *rng.permutation([mode for mode in range(rank) if mode != first]).tolist()]
+        wide = [-(-shape[mode] // 4) * 4 + 4 * int(rng.integers(0, 2)) if mode == first else shape[mode]
+                for mode in order]
+        whole = rng.standard_normal(wide[::-1]).astype(np.float32)
+        found = whole.transpose(np.argsort(order[::-1]))
+        return found[tuple(slice(n) for n in shape)]
+
+    x = array(14)
+    strides, step = [0] * rank, 1
+    for mode in [first, *(mode for mode in range(rank) if mode != first)]:
+        strides[mode], step = step, step * tile[mode]
+    at = tuple(int(rng.integers(0, -(-n // t) + 1)) for n, t in zip(x.shape, tile, strict=True))
+    return array(9), x, mo.make_layout(tuple(tile), tuple(strides)), at
+
+
+def tile_of(x, tile, at):
+    """The tile of an array, in the order of its coordinates, with zeros beyond the array."""
+    padded = np.zeros([(i + 1) * t for i, t in zip(at, tile, strict=True)], np.float32)
+    inside = tuple(slice(min(n, m)) for n, m in zip(padded.shape, x.shape, strict=True))
+    padded[inside] = x[inside]
+    return padded[tuple(slice(i * t, None) for i, t in zip(at, tile, strict=True))].ravel("F")
+
+
 # --- groups of rows --------------------------------------------------------------------------------------------------
 
 

@@ -18,11 +18,14 @@ from device_maps import (
     clipped,
     clipped_kernel,
     close,
+    drawn,
     gathered,
     gathered_kernel,
     grouped_arguments,
     grouped_copies,
     grouped_kernel,
+    tile_kernel,
+    tile_of,
 )
 
 torch = pytest.importorskip("torch")
@@ -51,6 +54,28 @@ def test_arrays_behind_addresses(counts):
                               torch.tensor(counts, dtype=torch.int32, device="cuda"), "")
     torch.cuda.synchronize()
     assert np.array_equal(out.cpu().numpy(), gathered(host))
+
+
+@pytest.mark.parametrize("by", ["tensor", "address"])
+def test_arrays_by_chance(by):
+    """Which extent and which stride belongs to which dimension of the map."""
+    for seed in range(24):
+        begun, x, layout, at = drawn(seed)
+        found = [torch.as_strided(device(np.ascontiguousarray(whole).ravel()), y.shape, [s // 4 for s in y.strides])
+                 for y in (begun, x) for whole in (root(y),)]
+        out, workspace = torch.zeros(mo.size(layout), device="cuda"), maps(1, 2)
+        given = mo.addresses(found[1:])
+        workspace[0, 0, 0] = given[0]
+        tile_kernel[1, 32](out, mo.make_tma_copy(mo.TmaLoad(), found[0], layout), found[1], workspace, at, by)
+        torch.cuda.synchronize()
+        assert np.array_equal(out.cpu().numpy(), tile_of(x, layout.shape, at)), f"seed {seed}"
+
+
+def root(x):
+    """The whole array that x is a view of."""
+    while x.base is not None:
+        x = x.base
+    return x
 
 
 def test_a_map_is_cut_off_at_the_end_of_a_group():

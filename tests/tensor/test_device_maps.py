@@ -20,12 +20,15 @@ from device_maps import (
     clipped_call,
     clipped_kernel,
     close,
+    drawn,
     gathered,
     gathered_call,
     gathered_kernel,
     grouped_arguments,
     grouped_copies,
     grouped_kernel,
+    tile_kernel,
+    tile_of,
 )
 from moye.errors import AlignmentError, ArgumentError, DTypeError, LayoutError, TensorError, UnsupportedError
 
@@ -101,6 +104,53 @@ def test_a_map_that_an_earlier_launch_left():
         report = mo.check(kernel)[1, 32](out, tma, workspace, begin)
         assert report.ok, str(report)
     assert np.array_equal(out.reshape(COLUMNS, 16).T[:2], x[:2]) and not out.reshape(COLUMNS, 16).T[2:].any()
+
+
+@pytest.mark.parametrize("by", ["tensor", "address"])
+@pytest.mark.parametrize("seed", range(12))
+def test_arrays_by_chance(seed, by):
+    """Any order of modes, extents and strides; what lies outside reads as zero."""
+    begun, x, layout, at = drawn(seed)
+    tile = layout.shape
+    tma = mo.make_tma_copy(mo.TmaLoad(), begun, layout)
+    out, workspace = np.zeros(mo.size(layout), np.float32), np.zeros((1, 2, 16), np.int64)
+    given = mo.addresses([x])
+    workspace[0, 0, 0] = given[0]
+    report = mo.check(tile_kernel)[1, 32](out, tma, x, workspace, at, by)
+    assert report.ok, str(report)
+    assert np.array_equal(out, tile_of(x, tile, at))
+
+
+def test_rows_at_any_indices_of_an_array_behind_an_address():
+    @mo.kernel
+    def kernel(out, tma, workspace, addresses, picks):
+        smem, full, maps = mo.shared_array(tma.dtype, LAYOUT), mo.mbarrier_array(1), mo.tensormap_array(1)
+        tid = mo.thread_idx().x
+        if tid == 0:
+            mo.mbarrier_init(full, 0, 1)
+            mo.fence_mbarrier_init()
+            mo.copy_tensormap(maps[:, 0], tma)
+            mo.update_tensormap(tma, maps[:, 0], address=addresses[1], shape=(11, COLUMNS))
+        mo.sync_warp()
+        mo.release_tensormap(workspace[0, :], maps[:, 0])
+        mo.acquire_tensormap(workspace[0, :])
+        if tid == 0:
+            mapped = tma.at(workspace[0, :], (11, COLUMNS))
+            mo.mbarrier_arrive_expect_tx(full, 0, tma.bytes)
+            mo.copyto(mapped, smem, mapped.rows(tuple(picks[i] for i in range(16))), barrier=(full, 0))
+        mo.sync_warp()
+        mo.mbarrier_wait(full, 0, 0)
+        for i in range(tid, mo.size(smem), 32):
+            out[i] = smem[i]
+
+    found, picks, out = arrays(), np.arange(-2, 14, dtype=np.int32), np.zeros(16 * COLUMNS, np.float32)
+    given = mo.addresses(found[1:])
+    tma = mo.make_tma_copy(mo.TmaGather4(), found[0], LAYOUT)
+    report = mo.check(kernel)[1, 32](out, tma, np.zeros((1, 16), np.int64), given, picks)
+    assert report.ok, str(report)
+    rows = out.reshape(COLUMNS, 16).T
+    assert np.array_equal(rows[2:13], found[2]) and not rows[:2].any() and not rows[13:].any()
+    assert kernel.compile(out, tma, np.zeros((1, 16), np.int64), given, picks, block=32, arch="sm_100a").spills == 0
 
 
 # --- addresses -------------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 In: the static part of a map; an array's address, extents and strides.  Out: words; ``Reach``, in which elements are
 counted from a parameter's first one, and may lie in any array that is known by its address.
 
->>> Word.EXTENTS, Word.STRIDES
+>>> Word.EXTENTS.value, Word.STRIDES.value
 (2, 7)
 
 The words are the simulator's own: NVIDIA does not tell what a tensor map looks like.  Known are the arguments of the
