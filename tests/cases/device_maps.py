@@ -220,26 +220,13 @@ COPY_C = mo.make_tiled_copy_C(mo.CopyAtom(mo.StMatrix(4), mo.float16), MMA)
 
 
 @mo.jit
-def describe(tma, maps, i, slot, address, rows, columns):
-    """A warp: the map i of shared memory becomes that of another row-major matrix, and lies at the slot."""
-    if mo.lane_idx() == 0:
-        mo.tma_store_arrive()                           # copies of this thread no longer read the old map
-        mo.tma_store_wait(0)
-        mo.update_tensormap(tma, maps[:, i], address=address, shape=(rows, columns), strides=(columns, 1))
-    mo.sync_warp()
-    mo.release_tensormap(slot, maps[:, i])
-    mo.acquire_tensormap(slot)
-
-
-@mo.jit
-def produce(tma_A, tma_B, sA, sB, pipe, maps, workspace, pointers, shapes):
+def produce(sA, sB, pipe, maps, pointers, shapes):
     """A warp: the tiles of this block, group after group, by maps that it changes for each."""
     bx, state = mo.block_idx().x, pipe.producer_start()
     for g in range(mo.size(shapes, 0)):
         M, N, K = shapes[g, 0], shapes[g, 1], shapes[g, 2]
-        describe(tma_A, maps, 0, workspace[bx, 0, :], pointers[0, g], M, K)
-        describe(tma_B, maps, 1, workspace[bx, 1, :], pointers[1, g], N, K)
-        A, B = tma_A.at(workspace[bx, 0, :], (M, K)), tma_B.at(workspace[bx, 1, :], (N, K))
+        A = maps.update(0, address=pointers[0, g], shape=(M, K), strides=(K, 1))
+        B = maps.update(1, address=pointers[1, g], shape=(N, K), strides=(K, 1))
         gA = mo.tile(A.tensor, (BM, BK), (None, None))                  # (BM, BK, m, k), coordinates
         gB = mo.tile(B.tensor, (BN, BK), (None, None))                  # (BN, BK, n, k)
         if mo.lane_idx() == 0:
@@ -253,7 +240,7 @@ def produce(tma_A, tma_B, sA, sB, pipe, maps, workspace, pointers, shapes):
 
 
 @mo.jit
-def consume(tma_C, sA, sB, sC, pipe, maps, workspace, pointers, shapes):
+def consume(tma_C, sA, sB, sC, pipe, maps, pointers, shapes):
     """A warpgroup: products, and tiles of C by a map that its first warp changes for each group."""
     tid, bx, state = mo.thread_idx().x, mo.block_idx().x, pipe.consumer_start()
     thr_mma, thr_copy = MMA.get_slice(tid), COPY_C.get_slice(tid)
@@ -261,10 +248,9 @@ def consume(tma_C, sA, sB, sC, pipe, maps, workspace, pointers, shapes):
     tCrB = thr_mma.partition_fragment_B(sB)             # (MMA, MMA_N, MMA_K, stages)
     for g in range(mo.size(shapes, 0)):
         M, N, K = shapes[g, 0], shapes[g, 1], shapes[g, 2]
-        slot = workspace[bx, 2, :]
         if mo.warp_idx() == 0:
-            describe(tma_C, maps, 2, slot, pointers[2, g], M, N)
-        C, m_tiles = tma_C.at(slot, (M, N)), mo.ceil_div(M, BM)
+            maps.update(0, address=pointers[2, g], shape=(M, N), strides=(N, 1))
+        C, m_tiles = tma_C.at(maps.workspace[0, :], (M, N)), mo.ceil_div(M, BM)
         gC = mo.tile(C.tensor, (BM, BN), (None, None))                  # (BM, BN, m, n), coordinates
         for tile in range(bx, m_tiles * mo.ceil_div(N, BN), mo.grid_dim().x):
             tCrC = MMA.partition_fragment_C((BM, BN))   # (MMA, MMA_M, MMA_N): registers
@@ -293,24 +279,23 @@ def consume(tma_C, sA, sB, sC, pipe, maps, workspace, pointers, shapes):
 def grouped_kernel(tma_A, tma_B, tma_C, workspace, pointers, shapes):
     """C_g = A_g B_g^T of matrices whose addresses are pointers[:, g], of extents shapes[g] = (M, N, K).
 
-    The tensor maps of the launch tell boxes and swizzles alone.  Each block has places for three maps in the workspace
-    (blocks, 3, 16).
+    The tensor maps of the launch tell boxes and swizzles alone.  Each block has places for maps in the workspace
+    (blocks, 2, 2, 16): two of the warp that loads, one of the warp that stores.
     """
     sA = mo.shared_array(mo.float16, mo.tile_to_shape(TILE_A, (BM, BK, STAGES)))        # (BM, BK, stages)
     sB = mo.shared_array(mo.float16, mo.tile_to_shape(TILE_B, (BN, BK, STAGES)))        # (BN, BK, stages)
     sC = mo.shared_array(mo.float16, TILE_C)                            # (BM, BN)
-    maps = mo.tensormap_array(3)
+    bx = mo.block_idx().x
+    loads, stores = mo.TensorMaps(workspace[bx, 0, :, :], tma_A, tma_B), mo.TensorMaps(workspace[bx, 1, :, :], tma_C)
     pipe = mo.PipelineTma(STAGES, tma_A.bytes + tma_B.bytes, consumers=1)
     pipe.init()
-    if mo.thread_idx().x == 0:
-        mo.copy_tensormap(maps[:, 0], tma_A)
-        mo.copy_tensormap(maps[:, 1], tma_B)
-        mo.copy_tensormap(maps[:, 2], tma_C)
+    loads.init()
+    stores.init()
     mo.sync_threads()
     if mo.warp_idx() == 4:
-        produce(tma_A, tma_B, sA, sB, pipe, maps, workspace, pointers, shapes)
+        produce(sA, sB, pipe, loads, pointers, shapes)
     else:
-        consume(tma_C, sA, sB, sC, pipe, maps, workspace, pointers, shapes)
+        consume(tma_C, sA, sB, sC, pipe, stores, pointers, shapes)
 
 
 SHAPES = ((100, 72, 136), (64, 200, 64), (8, 40, 200))
