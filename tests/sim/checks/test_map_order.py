@@ -6,7 +6,21 @@ import numpy as np
 import pytest
 
 import moye as mo
-from device_maps import BLOCK, COLUMNS, LAYOUT, arrays, begin, gathered, gathered_call, gathered_kernel
+from device_maps import (
+    BLOCK,
+    COLUMNS,
+    LAYOUT,
+    THREADS,
+    arrays,
+    begin,
+    gathered,
+    gathered_call,
+    gathered_kernel,
+    grouped_arguments,
+    grouped_copies,
+    grouped_kernel,
+)
+from moye.pipelines import tensor_maps
 
 
 def first(report):
@@ -323,3 +337,23 @@ def test_stores(op, blocks, columns, code):
         assert (dst[:9] == blocks).all() and not dst[9:].any()
     if code == "B5":
         assert "rows have 120 bytes" in found["B5"]
+
+
+# --- the steps of mo.TensorMaps --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("step", "codes"), [
+    (None, set()), ("sync_warp", {"C3"}), ("tma_store_wait", {"D22"}), ("tma_store_arrive", {"D22"}),
+    ("release_tensormap", {"D22"}), ("acquire_tensormap", {"D22"})])
+def test_each_step_is_needed(monkeypatch, step, codes):
+    """A grouped product, with one step fewer."""
+    module = tensor_maps if hasattr(tensor_maps, step or "") else tensor_maps.device_maps
+    if step is not None:
+        monkeypatch.setattr(module, step, lambda *_: None)
+    kernel = mo.kernel(grouped_kernel.function)         # a kernel of its own, which is traced anew
+    As, Bs, Cs = grouped_arguments(shapes=((64, 64, 64), (72, 64, 72), (64, 64, 64)))
+    report = mo.check(kernel)[1, THREADS](*grouped_copies(As, Bs, Cs), np.zeros((1, 2, 2, 16), np.int64),
+                                          mo.addresses([*As, *Bs, *Cs]).reshape(3, -1),
+                                          np.array([(64, 64, 64), (72, 64, 72), (64, 64, 64)], np.int32))
+    assert {code for code, _ in first(report)} >= codes, str(report)
+    assert report.ok == (step is None), str(report)

@@ -91,7 +91,7 @@ class Reach(Global):
         super().__init__(arg, dtype)
         own = [Span(x.memory.ctypes.data, x.memory.ctypes.data + x.memory.nbytes, x.memory.flags.writeable)
                for x in others if x.memory.nbytes]
-        more = [span for spans in _known.values() for span in spans if span.device is None]
+        more = [span for spans in _known.values() for span in spans if span.device is None and span.first < span.end]
         self.parts = [(span, _bytes(span)) for span in _merged([*own, *more])]
 
     def known(self, index: Array) -> Array:
