@@ -76,8 +76,8 @@ ALONE = {
     "what a launch is, and what a kernel is compiled for": (
         "kernels.attention.sm80.forward",),
     "the home of public names": (
-        "kernels.attention.dispatch", "kernels.attention.sequences", "kernels.gemm.tuned", "runtime.addresses",
-        "schedulers.quantisation",
+        "kernels.attention.dispatch", "kernels.attention.sequences", "kernels.gemm.tuned",
+        "pipelines.tensor_maps", "runtime.addresses", "schedulers.quantisation",
         "tensor.async_stores", "tensor.smem_atoms", "torch.operators.attention", "torch.operators.gated",
         "torch.operators.linear", "torch.operators.moves", "torch.operators.norms", "testing.host_arrays",
         "kernels.rows.norm"),

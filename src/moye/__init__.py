@@ -98,6 +98,7 @@ _HOME: dict[str, tuple[str, str]] = {
     "PipelineAsync": ("moye.pipelines.threads", "PipelineAsync"),
     "PipelineCpAsync": ("moye.pipelines.threads", "PipelineCpAsync"),
     "PipelineOrder": ("moye.pipelines.threads", "PipelineOrder"),
+    "TensorMaps": ("moye.pipelines.tensor_maps", "TensorMaps"),
     "DynamicTileScheduler": ("moye.schedulers.dynamic", "DynamicTileScheduler"),
     "PersistentTileScheduler": ("moye.schedulers.persistent", "PersistentTileScheduler"),
     "StreamKScheduler": ("moye.schedulers.stream_k", "StreamKScheduler"),

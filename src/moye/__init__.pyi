@@ -309,6 +309,9 @@ from moye.pictures import (
 from moye.pipelines.multistage import (
     Pipeline as Pipeline,
 )
+from moye.pipelines.tensor_maps import (
+    TensorMaps as TensorMaps,
+)
 from moye.pipelines.threads import (
     PipelineAsync as PipelineAsync,
     PipelineCpAsync as PipelineCpAsync,
@@ -521,6 +524,7 @@ __all__ = [
     "Tensor",
     "TensorError",
     "TensorLike",
+    "TensorMaps",
     "TiledCopy",
     "TiledMMA",
     "Timeline",

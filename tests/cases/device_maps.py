@@ -88,6 +88,72 @@ def gathered_call(wrong="", found=None, given=None):
             np.zeros((1, 16), np.int64), given, np.array([len(x) for x in found], np.int32), wrong]
 
 
+# --- arrays of any strides -------------------------------------------------------------------------------------------
+
+
+@mo.kernel
+def tile_kernel(out, tma, x, workspace, at: mo.Constexpr, by: mo.Constexpr):
+    """The tile of x at a coordinate, in the order of its coordinates, by a map that began as another array's."""
+    smem, full, maps = mo.shared_array(tma.dtype, tma.smem_layout), mo.mbarrier_array(1), mo.tensormap_array(2)
+    tid, slot = mo.thread_idx().x, workspace[0, 1, :]
+    if tid == 0:
+        mo.mbarrier_init(full, 0, 1)
+        mo.fence_mbarrier_init()
+        mo.copy_tensormap(maps[:, 1], tma)
+        if by == "tensor":
+            mo.update_tensormap(tma, maps[:, 1], x)
+        else:
+            modes = range(mo.rank(x))
+            mo.update_tensormap(tma, maps[:, 1], address=workspace[0, 0, 0],
+                                shape=tuple(mo.size(x, mode) for mode in modes),
+                                strides=tuple(x.layout.stride[mode] for mode in modes))
+    mo.sync_warp()
+    mo.release_tensormap(slot, maps[:, 1])
+    mo.acquire_tensormap(slot)
+    if tid == 0:
+        mapped = tma.at(slot, tuple(mo.size(x, mode) for mode in range(mo.rank(x))))
+        tile = mo.tile(mapped.tensor, tma.tile, at)
+        mo.prefetch(mapped, tile)
+        mo.mbarrier_arrive_expect_tx(full, 0, tma.bytes)
+        mo.copyto(mapped, smem, tile, barrier=(full, 0))
+    mo.sync_warp()
+    mo.mbarrier_wait(full, 0, 0)
+    for i in range(tid, mo.size(smem), 32):
+        out[i] = smem[i]
+
+
+def drawn(seed):
+    """An array to begin with, another one of that rank and with gaps between rows, a tile's layout, its coordinate."""
+    rng = np.random.default_rng(seed)
+    rank, first = int(rng.integers(2, 5)), int(rng.integers(0, 2))
+    tile = [int(rng.choice([1, 2, 4])) for _ in range(rank)]
+    tile[first] = 8
+
+    def array(most):
+        shape = [int(n) for n in rng.integers(1, most, rank)]
+        order = [first, *rng.permutation([mode for mode in range(rank) if mode != first]).tolist()]
+        wide = [-(-shape[mode] // 4) * 4 + 4 * int(rng.integers(0, 2)) if mode == first else shape[mode]
+                for mode in order]
+        whole = rng.standard_normal(wide[::-1]).astype(np.float32)
+        found = whole.transpose(np.argsort(order[::-1]))
+        return found[tuple(slice(n) for n in shape)]
+
+    x = array(14)
+    strides, step = [0] * rank, 1
+    for mode in [first, *(mode for mode in range(rank) if mode != first)]:
+        strides[mode], step = step, step * tile[mode]
+    at = tuple(int(rng.integers(0, -(-n // t) + 1)) for n, t in zip(x.shape, tile, strict=True))
+    return array(9), x, mo.make_layout(tuple(tile), tuple(strides)), at
+
+
+def tile_of(x, tile, at):
+    """The tile of an array, in the order of its coordinates, with zeros beyond the array."""
+    padded = np.zeros([(i + 1) * t for i, t in zip(at, tile, strict=True)], np.float32)
+    inside = tuple(slice(min(n, m)) for n, m in zip(padded.shape, x.shape, strict=True))
+    padded[inside] = x[inside]
+    return padded[tuple(slice(i * t, None) for i, t in zip(at, tile, strict=True))].ravel("F")
+
+
 # --- groups of rows --------------------------------------------------------------------------------------------------
 
 
@@ -154,26 +220,13 @@ COPY_C = mo.make_tiled_copy_C(mo.CopyAtom(mo.StMatrix(4), mo.float16), MMA)
 
 
 @mo.jit
-def describe(tma, maps, i, slot, address, rows, columns):
-    """A warp: the map i of shared memory becomes that of another row-major matrix, and lies at the slot."""
-    if mo.lane_idx() == 0:
-        mo.tma_store_arrive()                           # copies of this thread no longer read the old map
-        mo.tma_store_wait(0)
-        mo.update_tensormap(tma, maps[:, i], address=address, shape=(rows, columns), strides=(columns, 1))
-    mo.sync_warp()
-    mo.release_tensormap(slot, maps[:, i])
-    mo.acquire_tensormap(slot)
-
-
-@mo.jit
-def produce(tma_A, tma_B, sA, sB, pipe, maps, workspace, pointers, shapes):
+def produce(sA, sB, pipe, maps, pointers, shapes):
     """A warp: the tiles of this block, group after group, by maps that it changes for each."""
     bx, state = mo.block_idx().x, pipe.producer_start()
     for g in range(mo.size(shapes, 0)):
         M, N, K = shapes[g, 0], shapes[g, 1], shapes[g, 2]
-        describe(tma_A, maps, 0, workspace[bx, 0, :], pointers[0, g], M, K)
-        describe(tma_B, maps, 1, workspace[bx, 1, :], pointers[1, g], N, K)
-        A, B = tma_A.at(workspace[bx, 0, :], (M, K)), tma_B.at(workspace[bx, 1, :], (N, K))
+        A = maps.update(0, address=pointers[0, g], shape=(M, K), strides=(K, 1))
+        B = maps.update(1, address=pointers[1, g], shape=(N, K), strides=(K, 1))
         gA = mo.tile(A.tensor, (BM, BK), (None, None))                  # (BM, BK, m, k), coordinates
         gB = mo.tile(B.tensor, (BN, BK), (None, None))                  # (BN, BK, n, k)
         if mo.lane_idx() == 0:
@@ -187,7 +240,7 @@ def produce(tma_A, tma_B, sA, sB, pipe, maps, workspace, pointers, shapes):
 
 
 @mo.jit
-def consume(tma_C, sA, sB, sC, pipe, maps, workspace, pointers, shapes):
+def consume(tma_C, sA, sB, sC, pipe, maps, pointers, shapes):
     """A warpgroup: products, and tiles of C by a map that its first warp changes for each group."""
     tid, bx, state = mo.thread_idx().x, mo.block_idx().x, pipe.consumer_start()
     thr_mma, thr_copy = MMA.get_slice(tid), COPY_C.get_slice(tid)
@@ -195,10 +248,9 @@ def consume(tma_C, sA, sB, sC, pipe, maps, workspace, pointers, shapes):
     tCrB = thr_mma.partition_fragment_B(sB)             # (MMA, MMA_N, MMA_K, stages)
     for g in range(mo.size(shapes, 0)):
         M, N, K = shapes[g, 0], shapes[g, 1], shapes[g, 2]
-        slot = workspace[bx, 2, :]
         if mo.warp_idx() == 0:
-            describe(tma_C, maps, 2, slot, pointers[2, g], M, N)
-        C, m_tiles = tma_C.at(slot, (M, N)), mo.ceil_div(M, BM)
+            maps.update(0, address=pointers[2, g], shape=(M, N), strides=(N, 1))
+        C, m_tiles = tma_C.at(maps.workspace[0, :], (M, N)), mo.ceil_div(M, BM)
         gC = mo.tile(C.tensor, (BM, BN), (None, None))                  # (BM, BN, m, n), coordinates
         for tile in range(bx, m_tiles * mo.ceil_div(N, BN), mo.grid_dim().x):
             tCrC = MMA.partition_fragment_C((BM, BN))   # (MMA, MMA_M, MMA_N): registers
@@ -227,24 +279,23 @@ def consume(tma_C, sA, sB, sC, pipe, maps, workspace, pointers, shapes):
 def grouped_kernel(tma_A, tma_B, tma_C, workspace, pointers, shapes):
     """C_g = A_g B_g^T of matrices whose addresses are pointers[:, g], of extents shapes[g] = (M, N, K).
 
-    The tensor maps of the launch tell boxes and swizzles alone.  Each block has places for three maps in the workspace
-    (blocks, 3, 16).
+    The tensor maps of the launch tell boxes and swizzles alone.  Each block has places for maps in the workspace
+    (blocks, 2, 2, 16): two of the warp that loads, one of the warp that stores.
     """
     sA = mo.shared_array(mo.float16, mo.tile_to_shape(TILE_A, (BM, BK, STAGES)))        # (BM, BK, stages)
     sB = mo.shared_array(mo.float16, mo.tile_to_shape(TILE_B, (BN, BK, STAGES)))        # (BN, BK, stages)
     sC = mo.shared_array(mo.float16, TILE_C)                            # (BM, BN)
-    maps = mo.tensormap_array(3)
+    bx = mo.block_idx().x
+    loads, stores = mo.TensorMaps(workspace[bx, 0, :, :], tma_A, tma_B), mo.TensorMaps(workspace[bx, 1, :, :], tma_C)
     pipe = mo.PipelineTma(STAGES, tma_A.bytes + tma_B.bytes, consumers=1)
     pipe.init()
-    if mo.thread_idx().x == 0:
-        mo.copy_tensormap(maps[:, 0], tma_A)
-        mo.copy_tensormap(maps[:, 1], tma_B)
-        mo.copy_tensormap(maps[:, 2], tma_C)
+    loads.init()
+    stores.init()
     mo.sync_threads()
     if mo.warp_idx() == 4:
-        produce(tma_A, tma_B, sA, sB, pipe, maps, workspace, pointers, shapes)
+        produce(sA, sB, pipe, loads, pointers, shapes)
     else:
-        consume(tma_C, sA, sB, sC, pipe, maps, workspace, pointers, shapes)
+        consume(tma_C, sA, sB, sC, pipe, stores, pointers, shapes)
 
 
 SHAPES = ((100, 72, 136), (64, 200, 64), (8, 40, 200))

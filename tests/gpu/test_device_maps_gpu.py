@@ -18,11 +18,14 @@ from device_maps import (
     clipped,
     clipped_kernel,
     close,
+    drawn,
     gathered,
     gathered_kernel,
     grouped_arguments,
     grouped_copies,
     grouped_kernel,
+    tile_kernel,
+    tile_of,
 )
 
 torch = pytest.importorskip("torch")
@@ -53,6 +56,28 @@ def test_arrays_behind_addresses(counts):
     assert np.array_equal(out.cpu().numpy(), gathered(host))
 
 
+@pytest.mark.parametrize("by", ["tensor", "address"])
+def test_arrays_by_chance(by):
+    """Which extent and which stride belongs to which dimension of the map."""
+    for seed in range(24):
+        begun, x, layout, at = drawn(seed)
+        found = [torch.as_strided(device(np.ascontiguousarray(whole).ravel()), y.shape, [s // 4 for s in y.strides])
+                 for y in (begun, x) for whole in (root(y),)]
+        out, workspace = torch.zeros(mo.size(layout), device="cuda"), maps(1, 2)
+        given = mo.addresses(found[1:])
+        workspace[0, 0, 0] = given[0]
+        tile_kernel[1, 32](out, mo.make_tma_copy(mo.TmaLoad(), found[0], layout), found[1], workspace, at, by)
+        torch.cuda.synchronize()
+        assert np.array_equal(out.cpu().numpy(), tile_of(x, layout.shape, at)), f"seed {seed}"
+
+
+def root(x):
+    """The whole array that x is a view of."""
+    while x.base is not None:
+        x = x.base
+    return x
+
+
 def test_a_map_is_cut_off_at_the_end_of_a_group():
     src = np.random.default_rng(1).random((50, COLUMNS), np.float32)
     dst = torch.zeros(50, COLUMNS, device="cuda")
@@ -67,7 +92,7 @@ def test_a_map_is_cut_off_at_the_end_of_a_group():
 def test_a_grouped_product_of_pointers(blocks, shapes):
     As, Bs, Cs = ([device(x) for x in xs] for xs in grouped_arguments(3, shapes))
     pointers = mo.addresses([*As, *Bs, *Cs])
-    workspace = maps(blocks, 3)
+    workspace = maps(blocks, 2, 2)
     for _ in range(3):                                  # the maps of the launch before lie there
         for C in Cs:
             C.fill_(float("nan"))

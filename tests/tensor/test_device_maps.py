@@ -20,12 +20,15 @@ from device_maps import (
     clipped_call,
     clipped_kernel,
     close,
+    drawn,
     gathered,
     gathered_call,
     gathered_kernel,
     grouped_arguments,
     grouped_copies,
     grouped_kernel,
+    tile_kernel,
+    tile_of,
 )
 from moye.errors import AlignmentError, ArgumentError, DTypeError, LayoutError, TensorError, UnsupportedError
 
@@ -52,8 +55,9 @@ def test_a_map_is_cut_off_at_the_end_of_a_group():
 def test_a_grouped_product_of_pointers(blocks):
     As, Bs, Cs = grouped_arguments()
     pointers = mo.addresses([*As, *Bs, *Cs])
-    report = mo.check(grouped_kernel)[blocks, THREADS](*grouped_copies(As, Bs, Cs), np.zeros((blocks, 3, 16), np.int64),
-                                                       pointers.reshape(3, -1), np.array(SHAPES, np.int32))
+    workspace = np.zeros((blocks, 2, 2, 16), np.int64)
+    report = mo.check(grouped_kernel)[blocks, THREADS](*grouped_copies(As, Bs, Cs), workspace, pointers.reshape(3, -1),
+                                                       np.array(SHAPES, np.int32))
     assert report.ok, str(report)
     assert "races in global memory that tma_A reaches by addresses" in str(report)
     assert close(As, Bs, Cs)
@@ -103,6 +107,122 @@ def test_a_map_that_an_earlier_launch_left():
     assert np.array_equal(out.reshape(COLUMNS, 16).T[:2], x[:2]) and not out.reshape(COLUMNS, 16).T[2:].any()
 
 
+@pytest.mark.parametrize("by", ["tensor", "address"])
+@pytest.mark.parametrize("seed", range(12))
+def test_arrays_by_chance(seed, by):
+    """Any order of modes, extents and strides; what lies outside reads as zero."""
+    begun, x, layout, at = drawn(seed)
+    tile = layout.shape
+    tma = mo.make_tma_copy(mo.TmaLoad(), begun, layout)
+    out, workspace = np.zeros(mo.size(layout), np.float32), np.zeros((1, 2, 16), np.int64)
+    given = mo.addresses([x])
+    workspace[0, 0, 0] = given[0]
+    report = mo.check(tile_kernel)[1, 32](out, tma, x, workspace, at, by)
+    assert report.ok, str(report)
+    assert np.array_equal(out, tile_of(x, tile, at))
+
+
+def test_rows_at_any_indices_of_an_array_behind_an_address():
+    @mo.kernel
+    def kernel(out, tma, workspace, addresses, picks):
+        smem, full, maps = mo.shared_array(tma.dtype, LAYOUT), mo.mbarrier_array(1), mo.tensormap_array(1)
+        tid = mo.thread_idx().x
+        if tid == 0:
+            mo.mbarrier_init(full, 0, 1)
+            mo.fence_mbarrier_init()
+            mo.copy_tensormap(maps[:, 0], tma)
+            mo.update_tensormap(tma, maps[:, 0], address=addresses[1], shape=(11, COLUMNS))
+        mo.sync_warp()
+        mo.release_tensormap(workspace[0, :], maps[:, 0])
+        mo.acquire_tensormap(workspace[0, :])
+        if tid == 0:
+            mapped = tma.at(workspace[0, :], (11, COLUMNS))
+            mo.mbarrier_arrive_expect_tx(full, 0, tma.bytes)
+            mo.copyto(mapped, smem, mapped.rows(tuple(picks[i] for i in range(16))), barrier=(full, 0))
+        mo.sync_warp()
+        mo.mbarrier_wait(full, 0, 0)
+        for i in range(tid, mo.size(smem), 32):
+            out[i] = smem[i]
+
+    found, picks, out = arrays(), np.arange(-2, 14, dtype=np.int32), np.zeros(16 * COLUMNS, np.float32)
+    given = mo.addresses(found[1:])
+    tma = mo.make_tma_copy(mo.TmaGather4(), found[0], LAYOUT)
+    report = mo.check(kernel)[1, 32](out, tma, np.zeros((1, 16), np.int64), given, picks)
+    assert report.ok, str(report)
+    rows = out.reshape(COLUMNS, 16).T
+    assert np.array_equal(rows[2:13], found[2]) and not rows[:2].any() and not rows[13:].any()
+    assert kernel.compile(out, tma, np.zeros((1, 16), np.int64), given, picks, block=32, arch="sm_100a").spills == 0
+
+
+# --- mo.TensorMaps ---------------------------------------------------------------------------------------------------
+
+
+@mo.kernel
+def taken_kernel(out, tma, x, firsts, workspace, how: mo.Constexpr):
+    """Sixteen rows of x from each of firsts on, one after the other, by one map; out is (elements, firsts)."""
+    smem, full = mo.shared_array(tma.dtype, LAYOUT), mo.mbarrier_array(1)
+    maps, tid, phase = mo.TensorMaps(workspace, tma), mo.thread_idx().x, 0
+    maps.init()
+    if tid == 0:
+        mo.mbarrier_init(full, 0, 1)
+        mo.fence_mbarrier_init()
+    mo.sync_threads()
+    for i in range(mo.size(firsts)):
+        left = mo.size(x, 0) - firsts[i]
+        if mo.warp_idx() == 0:
+            rows = maps.update(0, x[firsts[i], :].with_layout(mo.make_layout((left, COLUMNS), (COLUMNS, 1))))
+            if how == "" and tid == 0:
+                mo.mbarrier_arrive_expect_tx(full, 0, tma.bytes)
+                mo.copyto(rows, smem, mo.tile(rows.tensor, tma.tile, (0, 0)), barrier=(full, 0))
+        mo.sync_threads()
+        if how and tid == 33:
+            rows = tma.at(maps.workspace[0, :], (left, COLUMNS))
+            mo.mbarrier_arrive_expect_tx(full, 0, tma.bytes)
+            mo.copyto(rows, smem, mo.tile(rows.tensor, tma.tile, (0, 0)), barrier=(full, 0))
+        if how != "early" or mo.warp_idx() == 1:
+            mo.mbarrier_wait(full, 0, phase)
+        phase = 1 - phase
+        if mo.warp_idx() == 1:
+            for j in range(tid - 32, mo.size(smem), 32):
+                out[j, i] = smem[j]
+        if how != "early":
+            mo.sync_threads()
+
+
+def taken(how):
+    x, firsts = np.random.default_rng(5).random((40, COLUMNS), np.float32), np.array([3, 24, 0, 39], np.int32)
+    out, expected = np.zeros((4, 16 * COLUMNS), np.float32).T, np.zeros((4, COLUMNS, 16), np.float32)
+    for i, first in enumerate(firsts):
+        rows = x[first:first + 16].T
+        expected[i, :, :rows.shape[1]] = rows
+    report = mo.check(taken_kernel)[1, BLOCK](out, mo.make_tma_copy(mo.TmaLoad(), x, LAYOUT), x, firsts,
+                                              np.zeros((1, 16), np.int64), how)
+    return report, np.array_equal(out, expected.reshape(4, -1).T)
+
+
+@pytest.mark.parametrize("how", ["", "other thread"])
+def test_maps_of_a_warp(how):
+    report, right = taken(how)
+    assert report.ok and right, str(report)
+
+
+def test_a_map_that_is_changed_while_another_warp_copies():
+    report, _ = taken("early")
+    assert "D22" in {finding.code for finding in report.findings}, str(report)
+    assert "may still go by the one that was there" in str(report)
+
+
+@pytest.mark.parametrize(("make", "why"), [
+    (lambda t, w: mo.TensorMaps(w[0, :], t), r"is a tensor \(copies, 16\) in global memory, not"),
+    (lambda t, w: mo.TensorMaps(3, t), "not a int"),
+    (lambda t, w: mo.TensorMaps(w), "places for the maps of 0 copies"),
+    (lambda t, w: mo.TensorMaps(w, t).update(1, shape=(1, 1)), "1 is none of the 1 copies"),
+    (lambda t, w: mo.TensorMaps(w, t).update(0), "neither a tensor nor an address")])
+def test_maps_that_are_none(make, why):
+    with pytest.raises(TensorError, match=why):
+        traced(lambda tma, x, workspace, maps: make(tma, workspace))
+
+
 # --- addresses -------------------------------------------------------------------------------------------------------
 
 
@@ -139,7 +259,8 @@ def test_addresses_keep_arrays_alive():
     given = mo.addresses(arrays())
     gc.collect()
     call = gathered_call(found=arrays(), given=given)
-    assert codes(call) == []
+    none = mo.addresses([np.zeros((0, 4), np.float32)])
+    assert codes(call) == [] and len(none) == 1
     assert np.array_equal(call[0], gathered(arrays()))
 
 
@@ -168,7 +289,7 @@ def test_arrays_of_torch_whose_addresses_are_asked_for():
 
 
 def test_compiled():
-    found = grouped_kernel.compile(*grouped_copies(*grouped_arguments()), np.zeros((1, 3, 16), np.int64),
+    found = grouped_kernel.compile(*grouped_copies(*grouped_arguments()), np.zeros((1, 2, 2, 16), np.int64),
                                    np.zeros((3, 3), np.int64), np.zeros((3, 3), np.int32), block=THREADS, arch="sm_90a")
     assert found.spills == 0
     for text in ("tensormap.replace.tile.global_address.shared::cta.b1024.b64 [%0], %1;",

@@ -21,7 +21,7 @@ from moye.tensor.expr import Expr
 from moye.tensor.tensor import Tensor
 from moye.tensor.tma_boxes import AnyLayout, TmaBox, TmaTiling, tma_tiling
 
-_LINE = 128
+_ALIGN = 128
 
 
 def rows_tiling(op: TmaOp, dtype: DType, strides: tuple[int | None, ...], layout: AnyLayout,
@@ -37,8 +37,8 @@ def rows_tiling(op: TmaOp, dtype: DType, strides: tuple[int | None, ...], layout
     plain = tma_tiling(op, dtype, strides, layout, tile, 1)
     wide, together = plain.map.box[0], plain.map.box[1]
     part = ROWS * wide * dtype.bits // 8
-    if together % ROWS or part % _LINE:
-        raise LayoutError(f"{asked}: {ROWS} rows go together, as a run of shared memory that is a multiple of {_LINE} "
+    if together % ROWS or part % _ALIGN:
+        raise LayoutError(f"{asked}: {ROWS} rows go together, as a run of shared memory that is a multiple of {_ALIGN} "
                           f"bytes, and the tile has {together} rows of {wide * dtype.bits // 8} bytes one after the "
                           "other", code="B5", hint="let the rows of a tile be a multiple of 4, of 32 bytes or more")
     boxes = tuple(TmaBox((box.coordinates[0], box.coordinates[1] + i), box.offset + i * wide)

@@ -109,7 +109,7 @@ class TmaTensor:
         return self.tiling.layout
 
     def __repr__(self) -> str:
-        return f"{self.name}: {self.tiling}"
+        return f"{self.name}: {self.tiling}" + ("" if self.map is None else f", by a map in {self.map.buffer.name}")
 
 
 def prefetch_tensormap(tma: TmaTensor) -> None:

@@ -6,7 +6,21 @@ import numpy as np
 import pytest
 
 import moye as mo
-from device_maps import BLOCK, COLUMNS, LAYOUT, arrays, begin, gathered, gathered_call, gathered_kernel
+from device_maps import (
+    BLOCK,
+    COLUMNS,
+    LAYOUT,
+    THREADS,
+    arrays,
+    begin,
+    gathered,
+    gathered_call,
+    gathered_kernel,
+    grouped_arguments,
+    grouped_copies,
+    grouped_kernel,
+)
+from moye.pipelines import tensor_maps
 
 
 def first(report):
@@ -209,3 +223,137 @@ def test_copies_whose_map_may_be_changed():
     call = gathered_call(found=found)
     assert mo.check(gathered_kernel)[1, BLOCK](*call).ok
     assert np.array_equal(call[0], gathered(found))
+
+
+# --- clusters, stores ------------------------------------------------------------------------------------------------
+
+
+@mo.kernel
+def cluster_kernel(out, tma, workspace, acquires: mo.Constexpr):
+    """Block 0 of a cluster releases a map; both copy by it."""
+    smem, full, maps = mo.shared_array(tma.dtype, LAYOUT), mo.mbarrier_array(1), mo.tensormap_array(1)
+    tid, rank, slot = mo.thread_idx().x, mo.cluster_rank(), workspace[0, :]
+    begin(full)
+    if rank == 0:
+        if tid == 0:
+            mo.copy_tensormap(maps[:, 0], tma)
+        mo.sync_warp()
+        mo.release_tensormap(slot, maps[:, 0])
+    mo.cluster_sync()
+    if acquires == "both" or rank == 0:
+        mo.acquire_tensormap(slot)
+    if acquires == "first":
+        mo.cluster_sync()
+    if tid == 0:
+        mapped = tma.at(slot)
+        mo.mbarrier_arrive_expect_tx(full, 0, tma.bytes)
+        mo.copyto(mapped, smem, mo.tile(mapped.tensor, tma.tile, (0, 0)), barrier=(full, 0))
+    mo.sync_warp()
+    mo.mbarrier_wait(full, 0, 0)
+    for i in range(tid, mo.size(smem), 32):
+        out[i, rank] = smem[i]
+
+
+def test_each_block_of_a_cluster_acquires():
+    """A barrier of the cluster hands no acquire over to another block."""
+    x, out = arrays()[1], np.zeros((16 * COLUMNS, 2), np.float32, order="F")
+    tma = mo.make_tma_copy(mo.TmaLoad(), x, LAYOUT)
+    for acquires in ("both", "first"):
+        report = mo.check(cluster_kernel).launch(out, tma, np.zeros((1, 16), np.int64), acquires, grid=2, block=32,
+                                                 cluster=2)
+        found = first(report)
+        if acquires == "both":
+            assert found == [] and np.array_equal(out[:, 1].reshape(COLUMNS, 16).T, x)
+        else:
+            assert [code for code, _ in found] == ["D22"] and "thread 0 of block (1, 0, 0)" in found[0][1], found
+
+
+def test_a_map_for_a_multicast():
+    @mo.kernel
+    def kernel(out, tma, workspace):
+        smem, full, maps = mo.shared_array(tma.dtype, LAYOUT), mo.mbarrier_array(1), mo.tensormap_array(1)
+        tid, rank = mo.thread_idx().x, mo.cluster_rank()
+        slot = workspace[rank, :]
+        if tid == 0:
+            mo.mbarrier_init(full, 0, 1)
+            mo.fence_mbarrier_init()
+            mo.mbarrier_arrive_expect_tx(full, 0, tma.bytes)
+            mo.copy_tensormap(maps[:, 0], tma)
+            mo.update_tensormap(tma, maps[:, 0], shape=(9, COLUMNS))
+        mo.sync_warp()
+        mo.release_tensormap(slot, maps[:, 0])
+        mo.acquire_tensormap(slot)
+        mo.cluster_sync()
+        if tid == 0:
+            mapped = tma.at(slot, (9, COLUMNS))
+            mo.copyto(mapped, smem, mo.tile(mapped.tensor, tma.tile, (0, 0)), barrier=(full, 0), multicast=0b11)
+        mo.sync_warp()
+        mo.mbarrier_wait(full, 0, 0)
+        for i in range(tid, mo.size(smem), 32):
+            out[i, rank] = smem[i]
+        mo.cluster_sync()
+
+    x, out = arrays()[1], np.zeros((16 * COLUMNS, 2), np.float32, order="F")
+    tma = mo.make_tma_copy(mo.TmaLoad(), x, LAYOUT, multicast=2)
+    report = mo.check(kernel).launch(out, tma, np.zeros((2, 16), np.int64), grid=2, block=32, cluster=2)
+    assert report.ok, str(report)
+    for rank in range(2):
+        found = out[:, rank].reshape(COLUMNS, 16).T
+        assert np.array_equal(found[:9], x[:9]) and not found[9:].any()
+
+
+@mo.kernel
+def stored_kernel(tma, workspace, rows, columns):
+    """Ones by a map of so many rows and columns; each block has a map of its own."""
+    smem, maps = mo.shared_array(tma.dtype, LAYOUT), mo.tensormap_array(1)
+    tid, slot = mo.thread_idx().x, workspace[mo.block_idx().x, :]
+    for i in range(tid, mo.size(smem), 32):
+        smem[i] = 1.0
+    if tid == 0:
+        mo.copy_tensormap(maps[:, 0], tma)
+        mo.update_tensormap(tma, maps[:, 0], shape=(rows, columns))
+    mo.fence_proxy_async()
+    mo.sync_warp()
+    mo.release_tensormap(slot, maps[:, 0])
+    mo.acquire_tensormap(slot)
+    if tid == 0:
+        mapped = tma.at(slot, (rows, columns))
+        mo.copyto(mapped, mo.tile(mapped.tensor, tma.tile, (0, 0)), smem)
+        mo.tma_store_arrive()
+        mo.tma_store_wait(0)
+
+
+@pytest.mark.parametrize(("op", "blocks", "columns", "code"), [
+    (mo.TmaReduceAdd, 4, COLUMNS, None), (mo.TmaStore, 1, COLUMNS, None), (mo.TmaStore, 2, COLUMNS, "G1"),
+    (mo.TmaStore, 1, COLUMNS - 2, "B5")])
+def test_stores(op, blocks, columns, code):
+    """Reductions may meet; rows that are written are whole parts of 16 bytes."""
+    dst = np.zeros((16, COLUMNS), np.float32)
+    report = mo.check(stored_kernel)[blocks, 32](mo.make_tma_copy(op(), dst, LAYOUT), np.zeros((4, 16), np.int64), 9,
+                                                 columns)
+    found = dict(first(report))
+    assert found.keys() == ({code} if code else set()), found
+    if code is None:
+        assert (dst[:9] == blocks).all() and not dst[9:].any()
+    if code == "B5":
+        assert "rows have 120 bytes" in found["B5"]
+
+
+# --- the steps of mo.TensorMaps --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("step", "codes"), [
+    (None, set()), ("sync_warp", {"C3"}), ("tma_store_wait", {"D22"}), ("tma_store_arrive", {"D22"}),
+    ("release_tensormap", {"D22"}), ("acquire_tensormap", {"D22"})])
+def test_each_step_is_needed(monkeypatch, step, codes):
+    """A grouped product, with one step fewer."""
+    module = tensor_maps if hasattr(tensor_maps, step or "") else tensor_maps.device_maps
+    if step is not None:
+        monkeypatch.setattr(module, step, lambda *_: None)
+    kernel = mo.kernel(grouped_kernel.function)         # a kernel of its own, which is traced anew
+    As, Bs, Cs = grouped_arguments(shapes=((64, 64, 64), (72, 64, 72), (64, 64, 64)))
+    report = mo.check(kernel)[1, THREADS](*grouped_copies(As, Bs, Cs), np.zeros((1, 2, 2, 16), np.int64),
+                                          mo.addresses([*As, *Bs, *Cs]).reshape(3, -1),
+                                          np.array([(64, 64, 64), (72, 64, 72), (64, 64, 64)], np.int32))
+    assert {code for code, _ in first(report)} >= codes, str(report)
+    assert report.ok == (step is None), str(report)

@@ -103,6 +103,8 @@ B5   T/L/S a tensor map, tile or run that breaks the rules of TMA and bulk copie
   extent     {who} makes a tensor map of an array with extent {number}{op}, and TMA takes 1 to 2^31 - 1
   stride     {who} makes a tensor map of an array with a stride of {number} bytes{op}, and TMA takes multiples of
         {part} below 2^40
+  row        {who} writes by a tensor map of an array whose rows have {number} bytes{op}, and TMA writes whole parts of
+        {part}: what lies behind each row is overwritten
   twice      {who} writes row {row} of {tensor} from two rows of shared memory at once{op}, and nothing says which
         of the two stays
   > run        make strides and offsets multiples of {part} bytes

@@ -14,7 +14,7 @@ import numpy as np
 
 from moye.hardware import WARP
 from moye.ir import ops
-from moye.ir.nodes import Ref, TensorParam
+from moye.ir.nodes import TensorParam
 from moye.sim.operations.access import GlobalEnd, Operand, SharedEnd
 from moye.sim.operations.batch_state import BatchState
 from moye.sim.values.masks import Mask, lanes_of
@@ -167,8 +167,3 @@ def _first_of_warps(lanes: Array) -> Array:
         blocks = np.flatnonzero(here.any(axis=0))
         found[warp + here[:, blocks].argmax(axis=0), blocks] = True
     return found
-
-
-def place_of_map(ref: Ref, byte: int) -> str:
-    """The place of a map, for sentences: ``workspace[16]``."""
-    return f"{ref.buffer.name}[{byte // 8}]"

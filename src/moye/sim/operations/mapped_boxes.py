@@ -19,7 +19,7 @@ from moye.ir.nodes import TensorParam
 from moye.sim.operations.access import GlobalEnd, Operand
 from moye.sim.operations.batch_state import BatchState
 from moye.sim.operations.mbarriers import Cells
-from moye.sim.operations.tma import Issued, TmaBox
+from moye.sim.operations.tma import ROW_PART, Issued, TmaBox
 from moye.sim.values.memory import Array
 from moye.sim.values.tensor_maps import WORDS, Reach, Word, kind, on_device, words
 
@@ -77,6 +77,7 @@ class MappedBox(TmaBox):
     def watched(self, issued: Issued) -> None:
         """The checks of global memory learn of it, by the argument in which a box lies."""
         self._ordered(issued)
+        self._whole_parts(issued)
         index, inside = self.elements(issued)
         self._nowhere(issued, index, inside)
         assert self.batch.watch is not None, "checked"
@@ -108,6 +109,15 @@ class MappedBox(TmaBox):
         return [] if self.bad.any() else [
             watch.globals.maps.used(self.op, int(self.keys[n]), int(block[n]), int(thread[n]), int(group[n]),
                                     self.contents[n].tobytes()) for n in range(len(thread))]
+
+    def _whole_parts(self, issued: Issued) -> None:
+        """B5: rows that are written are multiples of 16 bytes, as the host demands of an array of the launch."""
+        row = np.asarray(self.along(issued)[0][0])[:, 0] * self.dtype.itemsize
+        bad = row % ROW_PART != 0
+        if self.op.kind != "load" and bad.any() and self.batch.watch is not None:
+            n = int(np.argmax(bad))
+            self.batch.watch.tell("B5", "row", self.op, (int(issued.thread[n]), int(issued.block[n])), int(bad.sum()),
+                                  tensor=self.op.tensor.name, number=int(row[n]), part=ROW_PART)
 
     def _nowhere(self, issued: Issued, index: Array, inside: Array) -> None:
         """B1: the array of a map ends before the map's extents do, or nobody knows of it."""

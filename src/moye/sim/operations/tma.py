@@ -35,7 +35,7 @@ from moye.sim.values.memory import Array, numpy_dtype
 from moye.sim.values.reductions import reduced
 from moye.sim.values.scalars import nearest_tf32
 
-_ALIGNMENT, _BLOCKS, _ROW_PART = 128, 16, 16
+_ALIGNMENT, _BLOCKS, ROW_PART = 128, 16, 16
 
 
 def swizzled(address: Any, span: int) -> Any:
@@ -217,12 +217,12 @@ class TmaBox:
         start = first[0].astype(np.int64) * self.dtype.itemsize
         writes = op.kind in ("store", "reduce")
         before = np.logical_or.reduce([x < 0 for x in first]) if writes else np.zeros(len(start), np.bool_)
-        for bad, case in ((start % _ROW_PART != 0, "box"), (before, "before")):
+        for bad, case in ((start % ROW_PART != 0, "box"), (before, "before")):
             if bad.any():
                 n = int(np.argmax(bad))
                 told = int(start[n]) if case == "box" else tuple(int(x[n]) for x in first)
                 watch.tell("B5", case, op, (int(thread[n]), int(block[n])), int(bad.sum()), tensor=op.tensor.name,
-                           start=told, part=_ROW_PART)
+                           start=told, part=ROW_PART)
 
     def _twice(self, issued: Issued) -> None:
         """B5: four rows that are written with one instruction are four, as far as the array has them."""

@@ -3,7 +3,7 @@
 In: the static part of a map; an array's address, extents and strides.  Out: words; ``Reach``, in which elements are
 counted from a parameter's first one, and may lie in any array that is known by its address.
 
->>> int(Word.EXTENTS), int(Word.STRIDES)
+>>> Word.EXTENTS.value, Word.STRIDES.value
 (2, 7)
 
 The words are the simulator's own: NVIDIA does not tell what a tensor map looks like.  Known are the arguments of the
@@ -91,7 +91,7 @@ class Reach(Global):
         super().__init__(arg, dtype)
         own = [Span(x.memory.ctypes.data, x.memory.ctypes.data + x.memory.nbytes, x.memory.flags.writeable)
                for x in others if x.memory.nbytes]
-        more = [span for spans in _known.values() for span in spans if span.device is None]
+        more = [span for spans in _known.values() for span in spans if span.device is None and span.first < span.end]
         self.parts = [(span, _bytes(span)) for span in _merged([*own, *more])]
 
     def known(self, index: Array) -> Array:
