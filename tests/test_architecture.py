@@ -78,7 +78,7 @@ ALONE = {
     "the home of public names": (
         "kernels.attention.dispatch", "kernels.attention.sequences", "kernels.gemm.tuned",
         "pipelines.tensor_maps", "runtime.addresses", "schedulers.quantisation",
-        "tensor.async_stores", "tensor.smem_atoms", "torch.operators.attention", "torch.operators.gated",
+        "tensor.async_stores", "tensor.smem_atoms", "torch.operators.gated",
         "torch.operators.linear", "torch.operators.moves", "torch.operators.norms", "testing.host_arrays",
         "kernels.rows.norm"),
 }

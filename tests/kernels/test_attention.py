@@ -178,6 +178,16 @@ def test_operands_of_8_bits_refused(monkeypatch):
         attention(*narrow())
 
 
+def test_operands_of_8_bits_have_no_gradients():
+    (out, q, k, v), ends = narrow(), np.array([0, 10], np.int32)
+    message = "q, k and v are float8_e4m3fn, and gradients are of bfloat16 or float16"
+    with pytest.raises(mo.ArgumentError, match=f"attention_backward: {message}"):
+        attention_backward(q, k, v, out, q, k, v, out, np.zeros((1, 2, 10), np.float32))
+    with pytest.raises(mo.ArgumentError, match=f"attention_varlen_backward: {message}"):
+        attention_varlen_backward(*(x[0] for x in (q, k, v, out, q, k, v, out)), np.zeros((2, 10), np.float32), ends,
+                                  np.array([0, 20], np.int32))
+
+
 # --- sequences of any lengths ----------------------------------------------------------------------------------------
 
 
@@ -233,7 +243,8 @@ def test_varlen_by_warpgroups(monkeypatch, seed, blocks):
         same(lse[:, rows], own_lse[0], atol=1e-5)
 
 
-@pytest.mark.parametrize(("seed", "blocks", "causal"), [(0, 1, True), (1, 3, False), (2, 132, True)])
+@pytest.mark.parametrize(("seed", "blocks", "causal"), [
+    (0, 1, True), *(pytest.param(*more, marks=pytest.mark.slow) for more in ((1, 3, False), (2, 132, True)))])
 def test_varlen_of_8_bits(monkeypatch, seed, blocks, causal):
     """Bit by bit what each sequence gives, also where values of no sequence are NaN."""
     monkeypatch.setattr(mo, "multiprocessors", lambda array: blocks)

@@ -21,6 +21,7 @@ from moye.kernels.attention.parts.arguments import (
     factors_of,
     like_q,
     problem_of,
+    require_wide,
 )
 from moye.kernels.attention.sm80.host import launch_gradients, launch_sm80
 from moye.kernels.attention.sm90.host import (
@@ -85,6 +86,7 @@ def attention_backward(dq: Any, dk: Any, dv: Any, dout: Any, q: Any, k: Any, v: 
     wait for each other if they have to.  ArgumentError for other arguments.
     """
     problem = problem_of(out, q, k, v, causal=causal, window=window, scale=scale, softcap=softcap, score=None)
+    require_wide("attention_backward", problem)
     for name, x, like in (("dout", dout, out), ("dq", dq, q), ("dk", dk, k), ("dv", dv, v)):
         like_q(name, x, q, tuple(like.shape))
     if lse is None:

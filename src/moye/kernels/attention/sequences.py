@@ -13,7 +13,16 @@ from dataclasses import replace
 from typing import Any
 
 import moye as mo
-from moye.kernels.attention.parts.arguments import Problem, Window, beside, described, factors_of, like_q, problem_of
+from moye.kernels.attention.parts.arguments import (
+    Problem,
+    Window,
+    beside,
+    described,
+    factors_of,
+    like_q,
+    problem_of,
+    require_wide,
+)
 from moye.kernels.attention.sm80.host import launch_gradients, launch_sm80
 from moye.kernels.attention.sm90.host import launch_sm90, require_suits, suits
 from moye.kernels.options import integer
@@ -61,6 +70,7 @@ def attention_varlen_backward(dq: Any, dk: Any, dv: Any, dout: Any, q: Any, k: A
     """The gradients of ``attention_varlen``, in place; returns (dq, dk, dv).  As ``attention_backward``."""
     problem, offsets = _problem(out, q, k, v, offsets_q, offsets_k, (longest_q, longest_k), causal, window, scale,
                                 softcap)
+    require_wide("attention_varlen_backward", problem)
     for name, x, like in (("dout", dout, out), ("dq", dq, q), ("dk", dk, k), ("dv", dv, v)):
         like_q(name, as_one(x), as_one(q), (1, *like.shape))
     if lse is None:

@@ -18,7 +18,7 @@ from typing import Any
 import moye as mo
 from moye.kernels.attention.decode.plan import KEYS, ROWS, WARPS
 from moye.kernels.attention.parts.scores import LOG2_E, Place, Scores, factor_of, modified, offset, row_offset
-from moye.kernels.attention.parts.softmax import finished, online, rescale, row_state
+from moye.kernels.attention.parts.softmax import finished, grew, online, rescale, row_state
 from moye.kernels.attention.sm80.tiles import (
     inside,
     multiply,
@@ -64,7 +64,8 @@ def decode_kernel(Q, K, V, table, lengths, results, log_sums, scale, softcap, le
         scores(plan, S, sQ, stages, own)
         judge(plan, how, mo.mn_view(S, plan.mma), where, n * KEYS)
         online(rows, mo.mn_view(S, plan.mma), how.fold, False, True)
-        rescale(mo.mn_view(acc, plan.mma_V), rows.shrink)
+        if grew(rows):
+            rescale(mo.mn_view(acc, plan.mma_V), rows.shrink)
         add_values(plan, acc, S, stages, own)
         stage = mo.where(stage == plan.stages - 1, 0, stage + 1)
     mo.cp_async_wait()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any
 
 import moye as mo
@@ -135,10 +136,13 @@ def beside(name: str, x: Any, q: Any, expected: tuple[int, ...]) -> None:
 
 def factors(name: str, x: Any, q: Any, *shapes: tuple[int, ...]) -> Any:
     """A number that is no array, None, or float32 of one of these shapes on the device of q; else ArgumentError."""
-    if x is None or (isinstance(x, (int, float)) and not isinstance(x, bool)):
-        if x is not None and not (math.isfinite(x) and x >= 0):
+    if x is None:
+        return None
+    if isinstance(x, Real) and not isinstance(x, bool):
+        number = float(x)
+        if not (math.isfinite(number) and number >= 0):
             raise mo.ArgumentError(f"attention: {name}={x} is no finite number of at least 0")
-        return None if x is None else float(x)
+        return number
     info, other = mo.describe(x), mo.describe(q)
     if info is None or other is None:
         raise mo.ArgumentError(f"attention: {name} is a {type(x).__name__}, no number and no array")
@@ -149,6 +153,12 @@ def factors(name: str, x: Any, q: Any, *shapes: tuple[int, ...]) -> Any:
         raise mo.ArgumentError(f"attention: {name} is {info.dtype}, not float32")
     same_place(name, info, other)
     return x
+
+
+def require_wide(what: str, problem: Problem) -> None:
+    """ArgumentError for operands of 8 bits, which have no gradients."""
+    if problem.narrow:
+        raise mo.ArgumentError(f"{what}: q, k and v are {problem.dtype}, and gradients are of bfloat16 or float16")
 
 
 def factors_of(problem: Problem, q: Any, q_scale: Any, k_scale: Any, v_scale: Any) -> tuple[Problem, tuple[Any, ...]]:

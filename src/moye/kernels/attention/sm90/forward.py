@@ -104,13 +104,33 @@ def rules_of(parts, batch):
 
 
 @mo.jit
-def scaled_rules(plan, parts, place):
-    """The same, with the scale of this head."""
-    how, (factor_Q, factor_K, _), (_, head, batch) = rules_of(parts, place[2]), parts.factors, place
+def scaled_rules(plan, parts, head, batch):
+    """The same, with the scale of a head."""
+    how, (factor_Q, factor_K, _) = rules_of(parts, batch), parts.factors
     if factor_Q is None and factor_K is None:
         return how
     return replace(how, scale=how.scale * factor_of(factor_Q, head, batch)
                    * factor_of(factor_K, head // plan.heads_of_a_key, batch))
+
+
+@mo.jit
+def fold_of(how, work):
+    """What exponents have of a score."""
+    return how.fold if work.fold is None else work.fold
+
+
+@mo.jit
+def factor_of_values(plan, parts, head, batch):
+    """What the results of a head are multiplied by, or None."""
+    factors = parts.factors[2]
+    return None if factors is None else factor_of(factors, head // plan.heads_of_a_key, batch)
+
+
+@mo.jit
+def scaled(factor, times):
+    """The factors of rows, each times a number."""
+    factor[...] = factor * times
+    return factor
 
 
 @mo.jit
@@ -230,7 +250,7 @@ def load(X, sX, gX, n, pipe, state):
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A warpgroup's operands, registers and pipelines."""
+    """A warpgroup's operands, registers and pipelines; ``fold`` is None where each head has its own."""
 
     pipes: Any
     tQ: Any
@@ -240,6 +260,7 @@ class Work:
     P: Any
     O: Any
     rows: Any
+    fold: Any
 
 
 @mo.jit
@@ -251,32 +272,36 @@ def consume(plan, parts, O, lse, sinks, stages, pipes, tiles):
     S = plan.scores.partition_fragment_C((64, config.bN))                           # ((2,2,bN/8), 1, 1)
     work = Work(pipes, thr_S.partition_fragment_A(mo.tile(sQ, (64, plan.dim), (group, 0))),
                 thr_S.partition_fragment_B(sK), thr_O.partition_fragment_B(sV),     # (MMA, 1, MMA_K, stages)
-                S, operand(plan, S), plan.output.partition_fragment_C((64, plan.dim_v)), row_state(2))
+                S, operand(plan, S), plan.output.partition_fragment_C((64, plan.dim_v)), row_state(2),
+                parts.how.fold if parts.factors[0] is None and parts.factors[1] is None else None)
     at = pipes.Q.consumer_start(), pipes.K.consumer_start(), pipes.V.consumer_start()
     first_turn(plan)
     tile, dealt = first_tile(plan, parts, tiles)
-    place = place_of(plan, tiles, tile)
+    m, head, batch = place_of(plan, tiles, tile)
     if config.q_stages > 1 and tile < tiles.tiles:
-        at = begin(plan, scaled_rules(plan, parts, place), work, at, place)
+        at = begin(plan, scaled_rules(plan, parts, head, batch), work, at, (m, head, batch))
     while tile < tiles.tiles:
-        how, here = scaled_rules(plan, parts, place), place
+        how, times = scaled_rules(plan, parts, head, batch), factor_of_values(plan, parts, head, batch)
         if config.q_stages == 1:
-            at = begin(plan, how, work, at, place)
-        at = steps(plan, how, work, at, place)
-        factor, log_sum = finished(work.rows, how.fold, None if sinks is None else sinks[place[1]] * LOG2_E, plan.lift)
+            at = begin(plan, how, work, at, (m, head, batch))
+        at = steps(plan, how, work, at, (m, head, batch))
+        factor, log_sum = finished(work.rows, fold_of(how, work), None if sinks is None else sinks[head] * LOG2_E,
+                                   plan.lift)
+        here = m, head, batch
         at_Q, at_K, at_V = at
         tile, dealt = next_tile(plan, parts, tiles, tile, dealt)
         if config.q_stages > 1 and tile < tiles.tiles:
-            place = place_of(plan, tiles, tile)
+            m, head, batch = place_of(plan, tiles, tile)
+            following = scaled_rules(plan, parts, head, batch)
             pipes.Q.consumer_wait(at_Q.next())
             multiply(plan, work, (at_Q.next(), at_K, at_V))
-            first_softmax(plan, scaled_rules(plan, parts, place), work, place)
+            first_softmax(plan, following, work, (m, head, batch))
             values_done(plan, work, at_V)
             at_K = at_K.next()
         else:
             last_product(plan, work, at_V)
-            place = place_of(plan, tiles, tile)
-        rescale(mo.mn_view(work.O, plan.output), times_values(plan, parts, factor, here))
+            m, head, batch = place_of(plan, tiles, tile)
+        rescale(mo.mn_view(work.O, plan.output), factor if times is None else scaled(factor, times))
         put(plan, parts, O, lse, (sQ[:, :, at_Q.stage], sO), work.O, log_sum, here)
         release(pipes.Q, at_Q)
         if config.q_stages > 1:
@@ -340,7 +365,7 @@ def first_softmax(plan, how, work, place):
     config = plan.config
     _, most, _, _ = key_tiles(how, place[0] * config.bM, config.bM, config.bN)
     judge(plan, how, work, place, most - 1, plan.rules.masks)
-    online(work.rows, mo.mn_view(work.S, plan.scores), how.fold, True, plan.rules.windowed or how.empties,
+    online(work.rows, mo.mn_view(work.S, plan.scores), fold_of(how, work), True, plan.rules.windowed or how.empties,
            plan.lift)
 
 
@@ -366,7 +391,7 @@ def step(plan, how, work, at, place, n, masked):
     at_Q, at_K, at_V = at
     multiply(plan, work, at)
     judge(plan, how, work, place, n, masked)
-    online(work.rows, mo.mn_view(work.S, plan.scores), how.fold, False, masked or how.empties, plan.lift)
+    online(work.rows, mo.mn_view(work.S, plan.scores), fold_of(how, work), False, masked or how.empties, plan.lift)
     values_done(plan, work, at_V)
     round_up(plan, work)
     if grew(work.rows):
@@ -440,15 +465,6 @@ def round_up(plan, work):
         work.P[...] = lined.to(plan.dtype)
     else:
         work.P[...] = mo.accumulators_as_A(work.S.to(plan.dtype), plan.scores, plan.output)
-
-
-@mo.jit
-def times_values(plan, parts, factor, place):
-    """The factors of rows times that of their values."""
-    _, head, batch = place
-    if parts.factors[2] is not None:
-        factor[...] = factor * factor_of(parts.factors[2], head // plan.heads_of_a_key, batch)
-    return factor
 
 
 @mo.jit
