@@ -200,7 +200,7 @@ void Machine::end_clusters() {
             continue;
         }
         // What its threads left to asynchronous units may name its memory: all of it is done now.
-        finish_engine(u32(engine.size()));
+        finish_engine(~0u);
         clusters.erase(clusters.begin() + long(i));
     }
 }
@@ -253,7 +253,7 @@ void Machine::run() {
         if (next->state == State::GONE) end_clusters();
         if (most && switches > most) throw Fault("it does not end: " + deadlock());
     }
-    finish_engine(u32(engine.size()));
+    finish_engine(~0u);                                 // also what these tasks leave to do
 }
 
 std::string Machine::deadlock() const {
