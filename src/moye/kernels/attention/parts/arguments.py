@@ -138,7 +138,7 @@ def factors(name: str, x: Any, q: Any, *shapes: tuple[int, ...]) -> Any:
     """A number that is no array, None, or float32 of one of these shapes on the device of q; else ArgumentError."""
     if x is None:
         return None
-    if isinstance(x, Real) and not isinstance(x, bool):
+    if not isinstance(x, bool) and isinstance(x, Real):
         number = float(x)
         if not (math.isfinite(number) and number >= 0):
             raise mo.ArgumentError(f"attention: {name}={x} is no finite number of at least 0")
