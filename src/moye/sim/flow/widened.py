@@ -11,6 +11,7 @@ byte of theirs.  C++ computes in int, so that there the two differ nowhere else.
 from __future__ import annotations
 
 from collections import defaultdict
+from typing import TypeGuard
 
 from moye.dtypes import DType
 from moye.ir import fold, ops
@@ -55,7 +56,7 @@ def wraps_unseen(op: ops.Op, among: frozenset[int]) -> bool:
     return lower is None or upper is None or lower < low or upper > high
 
 
-def is_narrow(operand: Operand) -> bool:
+def is_narrow(operand: Operand) -> TypeGuard[Value]:
     """Whether it is a value of an integer of 8 or 16 bits."""
     return isinstance(operand, Value) and _narrow(operand.dtype)
 
