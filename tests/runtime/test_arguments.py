@@ -294,3 +294,23 @@ def test_arrays_to_compile_for_are_checked(arguments, message):
     """Code for an alignment that elements do not have would be launched, and fail on the device."""
     with pytest.raises(mo.ArgumentError, match=message):
         mo.TensorLike(mo.float32, *arguments)
+
+
+class Scaled:
+    """Kernels in a class: they are no methods, and take the object as any other argument."""
+
+    def __init__(self, factor):
+        self.factor = factor
+
+    @mo.kernel
+    def fill(self: mo.Constexpr, out):
+        out[0] = mo.float32(self.factor)
+
+
+def test_a_kernel_in_a_class_takes_the_object():
+    out = np.zeros(1, np.float32)
+    for factor in (2.0, 3.0):
+        Scaled.fill[1, 1](Scaled(factor), out)
+        assert out[0] == factor
+    with pytest.raises(mo.ArgumentError, match="a kernel is no method: call it by its class"):
+        Scaled(2.0).fill[1, 1](out)

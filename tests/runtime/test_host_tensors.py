@@ -178,6 +178,7 @@ def test_torch_on_the_host() -> None:
     (lambda x: mo.zipped_divide(x, (4, 4)), mo.MoyeError, "no multiple of 4"),
     (lambda x: x[np.ones((6, 8), bool)], mo.TensorError, "a ndarray is no coordinate"),
     (lambda x: mo.tensor(np.zeros(0, np.float32)).reduce("max"), mo.TensorError, "there are no elements to fold"),
+    (lambda x: x.reduce("add", init="a"), mo.DTypeError, "'a' is no number to fold with"),
     (lambda x: bool(x == x), mo.TensorError, "48 elements, and no one truth value"),
     (lambda x: list(x), mo.TensorError, "cannot be iterated over"),
     (lambda x: len(x), mo.TensorError, "use mo.size"),

@@ -97,8 +97,8 @@ RAGGED = {
     "exits": (double(tail="\nexit(0)"), "error"),
     "no end of calls": (double(tail="\ndef solve(out, x): solve(out, x)"), "error"),
     "untraceable": (double("        out[i] = np.sin(x[i])"), "refused"),
-    "a snippet of PTX": (double("        out[i] = mo.inline_ptx('add.f32 %0, %1, %1;', x[i], result=mo.float32)"),
-                         ("unjudged", "error", "refused")),
+    "a snippet of PTX": (double("        out[i] = mo.inline_ptx('add.f32 %0, %1, %1;', x[i], results=mo.float32)"),
+                         "unjudged"),
     "an assertion": (double("        assert x[i] < 0.5\n        out[i] = 2 * x[i]"), "assertion"),
     "uncoalesced": (double(body="""\
         n = mo.size(x)
@@ -236,6 +236,10 @@ def solve(out, x):
                                  "sys.stdout = Out()"), "wrong"),
     "traces the simulator": (double(IDLE, tail=PEEK + "\nimport sys\n"
                                     "sys.setprofile(lambda *a: peek())"), "wrong"),
+    "computes in a snippet's place": (double("        out[i] = mo.inline_ptx('nonsense %0, %1;', x[i], "
+                                             "results=mo.float32, simulate=lambda a: 2 * a)"), "unjudged"),
+    "looks from a snippet": (double("        mo.inline_ptx('bar.warp.sync %0;', mo.uint32(i), memory=True, "
+                                    "simulate=lambda a: peek())\n" + IDLE, tail=PEEK), "unjudged"),
     "is called by a timer": (double(IDLE, tail=PEEK + TIMER), ("crash", "wrong")),
     "replaces how warnings are shown": (double(tail="\nimport warnings\nwarnings.showwarning = print"),
                                         "tampering"),

@@ -90,8 +90,10 @@ class Signature:
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
+            hint = "a kernel is no method: call it by its class, with self: mo.Constexpr, or write it outside" \
+                if next(iter(self.roles), "") == "self" else None
             raise self._unbound(kwargs) or ArgumentError(f"{self.function.__name__}{self.signature}: "
-                                                         f"{error}") from None
+                                                         f"{error}", hint=hint) from None
         bound.apply_defaults()
         return bound.arguments
 

@@ -449,10 +449,10 @@ def _weighed(case: Case, packed: Packed, pieces: Sequence[bytes], expected: Mapp
         ordered = sorted(findings, key=lambda f: list(verdicts.STATUSES).index(verdicts.status_of(f["code"])))
         first = ordered[0]
         return Result(case.name, verdicts.status_of(first["code"]), _sentence(first), tuple(ordered), numbers)
-    if (wrong := _wrong(case, packed, pieces, expected)) is not None:
-        return Result(case.name, "wrong", wrong, (), numbers)
     if unjudged := [text for report in reports for text in report["unsupported"]]:
         return Result(case.name, "unjudged", str(unjudged[0]), (), numbers)
+    if (wrong := _wrong(case, packed, pieces, expected)) is not None:
+        return Result(case.name, "wrong", wrong, (), numbers)
     if case.goals is not None and (missed := case.goals.missed(numbers)):
         status = verdicts.worst(status for status, _ in missed)
         return Result(case.name, status, "; ".join(text for _, text in missed), (), numbers)

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from moye.errors import MoyeError
+from moye.ir.inline import Inline, InlineEffect
 from moye.runtime import arguments, sessions
 from moye.runtime.check.checking import Refused, judged, options
 from moye.runtime.compile import Dim3, Specialised
@@ -175,6 +176,10 @@ def _traced(name: str, grid: Dim3, block: Dim3, prepared: sessions.Launch) -> tu
         call, spec = prepared()
         if type(call) is not arguments.Call or type(spec) is not Specialised:
             raise Ended("tampering", "it changed the launches that were noted")
+        for op in spec.func.body.walk():
+            if isinstance(op, Inline | InlineEffect) and op.snippet.meaning is not None:
+                raise Ended("unjudged", f"the source says itself what {op.snippet} means (simulate=), and none of its "
+                            "code runs beside the data")
         return call, spec
     except MoyeError as error:
         if not error.code:
