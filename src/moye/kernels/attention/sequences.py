@@ -25,6 +25,7 @@ from moye.kernels.attention.parts.arguments import (
 )
 from moye.kernels.attention.sm80.host import launch_gradients, launch_sm80
 from moye.kernels.attention.sm90.host import launch_sm90, require_suits, suits
+from moye.kernels.options import integer
 from moye.kernels.workspace import as_one, zeros
 
 
@@ -94,7 +95,7 @@ def _some(x: Any) -> Any:
 
 
 def _problem(out: Any, q: Any, k: Any, v: Any, offsets_q: Any, offsets_k: Any,
-             longest: tuple[int | None, int | None], causal: bool, window: Window, scale: float | None,
+             longest: tuple[int | None, ...], causal: bool, window: Window, scale: float | None,
              softcap: float) -> tuple[Problem, tuple[Any, Any]]:
     """The problem as if all sequences were the longest, and where they begin."""
     for name, x in (("q", q), ("k", k), ("v", v), ("out", out)):
@@ -107,9 +108,8 @@ def _problem(out: Any, q: Any, k: Any, v: Any, offsets_q: Any, offsets_k: Any,
         if info.dtype != mo.int32 or info.shape != (sequences + 1,) or sequences < 0 or info.device != there.device:
             raise mo.ArgumentError(f"attention_varlen: {name} is {info.dtype} {tuple(info.shape)}; offsets_q and "
                                    "offsets_k are int32 (sequences + 1), on the device of q")
-    for name, value in (("longest_q", longest[0]), ("longest_k", longest[1])):
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
-            raise mo.ArgumentError(f"attention_varlen: {name}={value!r} is no length")
+    longest = tuple(None if value is None else integer("attention_varlen", name, value, "no length", 0)
+                    for name, value in zip(("longest_q", "longest_k"), longest, strict=True))
     queries, keys = (total if most is None else min(most, total) for most, total in
                      zip(longest, (problem.queries, problem.keys), strict=True))
     return replace(problem, batch=sequences, queries=queries, keys=keys), (offsets_q, offsets_k)

@@ -13,6 +13,7 @@ from typing import Any
 
 import moye as mo
 from moye.kernels.attention.parts.scores import Rules
+from moye.kernels.options import integer, real, shown
 
 Window = tuple[int | None, int | None]
 DTYPES = (mo.bfloat16, mo.float16)
@@ -80,13 +81,25 @@ def problem_of(out: Any, q: Any, k: Any, v: Any, *, causal: bool, window: Window
     if not 0 < dim <= MOST_DIM or not 0 < dim_v <= MOST_DIM:
         raise mo.ArgumentError(f"attention: head dimensions are 1 to {MOST_DIM}, not {dim} and {dim_v}")
     left, right = limits(causal, window)
-    for name, value in (("scale", scale), ("softcap", softcap)):
-        if value is not None and not (math.isfinite(value) and value >= 0):
-            raise mo.ArgumentError(f"attention: {name}={value} is no finite number of at least 0")
+    scale, softcap = None if scale is None else factor("attention", "scale", scale), \
+        factor("attention", "softcap", softcap)
     rules = Rules(left is not None, right is not None, False, softcap=softcap != 0, score=score)
     return Problem(a.dtype, o.dtype, batch, queries, keys, heads, heads_K, dim, dim_v, rules,
-                   1 / math.sqrt(dim) if scale is None else float(scale), float(softcap),
+                   1 / math.sqrt(dim) if scale is None else max(scale, _LEAST), softcap,
                    0 if left is None else left, 0 if right is None else right)
+
+
+_LEAST = 2.0**-126
+"""In place of a scale of 0, which makes no number of -inf: scores times it are 0 beside any other."""
+_MOST = 2.0**126
+
+
+def factor(who: str, name: str, x: Any) -> float:
+    """A number that float32 has, of at least 0; ArgumentError for anything else."""
+    found = real(who, name, x)
+    if not 0 <= found <= _MOST:
+        raise mo.ArgumentError(f"{who}: {name}={shown(x)} is no finite number of at least 0")
+    return found
 
 
 def described(name: str, x: Any, rank: int) -> Any:
@@ -125,9 +138,14 @@ def factors(name: str, x: Any, q: Any, *shapes: tuple[int, ...]) -> Any:
     """A number that is no array, None, or float32 of one of these shapes on the device of q; else ArgumentError."""
     if x is None:
         return None
+    if not isinstance(x, bool) and isinstance(x, Real):
+        number = float(x)
+        if not (math.isfinite(number) and number >= 0):
+            raise mo.ArgumentError(f"attention: {name}={x} is no finite number of at least 0")
+        return number
     info, other = mo.describe(x), mo.describe(q)
     if info is None or other is None:
-        return _number(name, x)
+        raise mo.ArgumentError(f"attention: {name} is a {type(x).__name__}, no number and no array")
     if tuple(info.shape) not in shapes:
         raise mo.ArgumentError(f"attention: {name} is {tuple(info.shape)}, and not one of "
                                f"{', '.join(map(str, shapes))}")
@@ -135,17 +153,6 @@ def factors(name: str, x: Any, q: Any, *shapes: tuple[int, ...]) -> Any:
         raise mo.ArgumentError(f"attention: {name} is {info.dtype}, not float32")
     same_place(name, info, other)
     return x
-
-
-def _number(name: str, x: Any) -> float:
-    """The number, or ArgumentError for what is none."""
-    real = issubclass(type(x), Real) and type(x) is not bool
-    if not real:
-        raise mo.ArgumentError(f"attention: {name} is a {type(x).__name__}, no number and no array")
-    number = float(x)
-    if not (math.isfinite(number) and number >= 0):
-        raise mo.ArgumentError(f"attention: {name}={x} is no finite number of at least 0")
-    return number
 
 
 def require_wide(what: str, problem: Problem) -> None:
@@ -187,11 +194,11 @@ def same_place(name: str, info: Any, first: Any) -> None:
 
 def limits(causal: bool, window: Window) -> Window:
     """How many keys a query sees behind and before it; None: all."""
-    if not (isinstance(window, tuple) and len(window) == 2
-            and all(x is None or (isinstance(x, int) and not isinstance(x, bool) and x >= 0) for x in window)):
-        raise mo.ArgumentError(f"attention: window={window!r} is no pair (keys behind, keys before) of numbers of at "
-                               "least 0, or None for all")
-    left, right = window
+    try:
+        left, right = (None if x is None else integer("attention", "window", x, least=0) for x in window)
+    except (mo.ArgumentError, TypeError, ValueError):
+        raise mo.ArgumentError(f"attention: window={shown(window)} is no pair (keys behind, keys before) of numbers of "
+                               "at least 0, or None for all") from None
     return left, (0 if causal else right)
 
 

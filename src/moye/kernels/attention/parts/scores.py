@@ -72,6 +72,11 @@ class Scores:
         return self.rules.softcap or self.rules.score is not None or self.bias is not None or self.slopes is not None
 
     @property
+    def empties(self) -> bool:
+        """Whether what modifies scores may leave a row of which none counts: by -inf."""
+        return self.rules.score is not None or self.bias is not None
+
+    @property
     def fold(self) -> Any:
         """What exponents of 2 have of a score: the scale of those that are changed is in them."""
         return LOG2_E if self.modified else self.scale * LOG2_E
