@@ -11,6 +11,7 @@ Folds over registers are ``Tensor.reduce``, those over threads ``moye.lang.colle
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from moye.dtypes import DType, Kind, int32, uint32
 from moye.errors import DTypeError, TraceError
@@ -48,8 +49,12 @@ def folds_pairs(kind: object) -> bool:
 
 
 def fold(kind: str, a: Scalar, b: Scalar) -> Scalar:
-    """Two values folded."""
-    return expr.bitwise(kind, a, b) if kind in BITS else expr.arithmetic(kind, a, b)
+    """Two values folded; DTypeError for what is no number."""
+    found: Any = expr.bitwise(kind, a, b) if kind in BITS else expr.arithmetic(kind, a, b)
+    if found is NotImplemented:
+        raise DTypeError(f"{b!r} is no number to fold with", locs=(locate(),))
+    folded: Scalar = found
+    return folded
 
 
 def neutral(kind: str, dtype: DType) -> Scalar:

@@ -281,6 +281,8 @@ class Tensor(Elementwise, WrappedLayout):
         def folded(part: Tensor) -> Scalar:
             value, space = Value(self.dtype), merged(common_space([part.layout]))
             points = _static(space, self)
+            if 0 in points:
+                raise TensorError(f"{self.label}.reduce: there are no elements to fold", locs=(locate(),))
             builder().emit(ops.Reduce(result=value, kind=kind, src=part.tile_ref(space.strides[0]), extents=points,
                                       chains=folds.chains(math.prod(points))))
             return Expr(value) if init is None else folds.fold(kind, Expr(value), init)

@@ -17,7 +17,8 @@ from moye.runtime import arrays
 from moye.runtime.check import checking
 from moye.runtime.check.sampling import sampled
 from moye.sim.checks.dependent_launches import _owner
-from moye.sim.findings.codes import CODES, GROUPS, chosen
+from moye.sim.findings.codes import CODES
+from moye.sim.findings.groups import GROUPS, chosen
 from moye.sim.values.memory import TensorArg
 
 BLOCK = 64

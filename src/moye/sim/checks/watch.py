@@ -119,7 +119,8 @@ class Watch:
             index, mask = index[::width], _per_access(mask, width)
         if not index.size:
             return
-        if self.meter is not None:                      # as on a device: an allocation starts at a whole sector
+        if self.meter is not None and not isinstance(op, ops.AnyMap):
+            # as on a device: an allocation starts at a whole sector
             self.meter.count(op, ref, index * memory.itemsize + memory.address % 16, width * memory.itemsize, mask,
                              "read" if verb == "reads" else "write", self.threads, len(self.block_ids))
         high = memory.high - (width - 1)
@@ -185,7 +186,7 @@ class Watch:
         size = width * itemsize
         if size > itemsize and (skew := address & (size - 1)).any():
             self._misaligned(op, ref, address, skew != 0, size, mask, how == "async_write")
-        if self.meter is not None:
+        if self.meter is not None and not isinstance(op, ops.AnyMap):
             self.meter.count(op, ref, address, size, mask, how, self.threads, len(self.block_ids))
         if how != "read" and (clear := self._clear(op, ref, address, size, mask)) is not None:
             mask = clear

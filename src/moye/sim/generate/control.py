@@ -226,8 +226,12 @@ class Emitter(Writer):
 
     def record(self, item: Item) -> None:
         """Tell the tape of the batch, if it has one, that the op runs now."""
-        if self.statements is not None and isinstance(item, ops.Op) and (told := note(self, self.statements, item)):
+        if self.statements is None or not isinstance(item, ops.Op):
+            return
+        if told := note(self, self.statements, item):
             self.line(told)
+        if (computed := self.statements.sum_of(item)) is not None:
+            self.line(f"if B.tape: B.tape.computed({computed.number}, {self.mask})")
 
     # --- control flow ------------------------------------------------------------------------------------------------
 
