@@ -58,12 +58,12 @@ ALONE = {
         "sim.checks.unwritten_global", "sim.costs.mixed_swizzles", "sim.costs.wgmma_waits",
         "sim.machine.register_budgets"),
     "one family of instructions each": (
-        "cuda.printing.async_stores", "cuda.printing.atomics", "cuda.printing.bulk_copies", "cuda.printing.inline",
-        "cuda.printing.matrix_copies", "cuda.printing.pins", "cuda.printing.reductions", "sim.operations.async_stores",
-        "sim.operations.inline", "tensor.matrix_copy"),
+        "cuda.printing.async_stores", "cuda.printing.atomics", "cuda.printing.bulk_copies",
+        "cuda.printing.device_maps", "cuda.printing.inline", "cuda.printing.matrix_copies", "cuda.printing.pins",
+        "cuda.printing.reductions", "sim.operations.async_stores", "sim.operations.inline", "tensor.matrix_copy"),
     "of another room than its importer": (
         "ir.text", "sim.costs.table", "sim.costs.tma_boxes", "sim.flow.choices",
-        "sim.flow.spins"),
+        "sim.flow.spins", "sim.flow.widened"),
     "words for users, which no other code of the importer needs": (
         "puzzles.notebook", "runtime.check.report_html", "runtime.host_text",
         "runtime.snapshots"),
@@ -76,10 +76,11 @@ ALONE = {
     "what a launch is, and what a kernel is compiled for": (
         "kernels.attention.sm80.forward",),
     "the home of public names": (
-        "kernels.attention.dispatch", "kernels.attention.sequences", "kernels.gemm.tuned", "schedulers.quantisation",
-        "tensor.async_stores", "tensor.smem_atoms", "torch.operators.attention", "torch.operators.gated",
+        "kernels.attention.dispatch", "kernels.attention.sequences", "kernels.gemm.tuned",
+        "pipelines.tensor_maps", "runtime.addresses", "schedulers.quantisation",
+        "tensor.async_stores", "tensor.smem_atoms", "torch.operators.gated",
         "torch.operators.linear", "torch.operators.moves", "torch.operators.norms", "testing.host_arrays",
-        "kernels.rows.norm", "kernels.attention.decode.host"),
+        "kernels.rows.norm"),
 }
 
 TOP = {".ci", ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "NOTICE", "README.md",

@@ -12,7 +12,8 @@ import pytest
 
 from moye import cli, env
 from moye.runtime.cache import DiskCache
-from moye.sim.findings.codes import CODES, explanation
+from moye.sim.findings.codes import CODES
+from moye.sim.findings.groups import explanation
 
 
 @pytest.fixture

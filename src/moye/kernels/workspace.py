@@ -37,10 +37,16 @@ def empty(like: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
         order = range(len(shape))[::-1]
         return module.empty(shape[::-1], dtype=getattr(module, dtype.name), device=like.device).permute(*order)
     if package in ("numpy", "cupy") and module is not None:
-        return module.empty(shape, dtype=dtype.numpy, order="F")
+        known = dtype.numpy if hasattr(module, dtype.numpy) else getattr(_ml_dtypes(), dtype.numpy)
+        return module.empty(shape, dtype=known, order="F")
     whose = _WITHOUT.get(package, f"{package} arrays")
     raise mo.ArgumentError(f"this call needs an array beside its arguments, which moye cannot make for {whose}",
                            hint="pass torch, CuPy or NumPy arrays")
+
+
+def _ml_dtypes() -> Any:
+    """The library of the dtypes that NumPy does not have."""
+    return importlib.import_module("ml_dtypes")
 
 
 def library_of(cls: type) -> str:

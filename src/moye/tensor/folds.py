@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from moye.dtypes import DType, Kind
+from moye.dtypes import DType, Kind, int32, uint32
 from moye.errors import DTypeError, TraceError
 from moye.tensor import expr
 from moye.tensor.context import locate
@@ -34,6 +34,13 @@ def fold_kind(what: str, kind: object, dtype: DType | None = None, more: tuple[s
     if found in BITS and dtype is not None and dtype.is_float:
         raise DTypeError(f'{what}: kind "{found}" is for integers and bools, not {dtype}', locs=(locate(),))
     return found
+
+
+def fold_dtype(kind: str, dtype: DType) -> DType:
+    """The dtype of a fold: sums and products of bools and of integers below 32 bits have 32, as in NumPy and Triton."""
+    if kind not in ("add", "mul") or not (dtype.kind is Kind.BOOL or (dtype.is_integer and dtype.bits < 32)):
+        return dtype
+    return uint32 if dtype.kind is Kind.UINT else int32
 
 
 def folds_pairs(kind: object) -> bool:

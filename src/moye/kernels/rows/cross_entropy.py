@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 
 import moye as mo
 from moye.kernels.options import integer, real, shown
-from moye.kernels.rows.arrays import FLOATS, Rows, described, in_memory
+from moye.kernels.rows.arrays import Rows, in_memory
 from moye.kernels.rows.entropy import THREADS, cross_entropy_backward_kernel, cross_entropy_kernel, total_kernel
 from moye.kernels.rows.plan import RowPlan
 from moye.kernels.rows.softmax import wider
 from moye.kernels.rows.views import dtype_of, launched, plan_of, repeated, separate, shape_of, viewed
+from moye.kernels.views import FLOATS, described
 from moye.kernels.workspace import empty
 
 IGNORED = -100

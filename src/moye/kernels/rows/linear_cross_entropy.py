@@ -17,7 +17,6 @@ import moye as mo
 from moye.kernels.gemm.dispatch import gemm
 from moye.kernels.memory import apart
 from moye.kernels.options import integer
-from moye.kernels.rows.arrays import FLOATS, described
 from moye.kernels.rows.cross_entropy import (
     IGNORED,
     LABELS,
@@ -34,6 +33,7 @@ from moye.kernels.rows.cross_entropy import (
 from moye.kernels.rows.linear_sums import launch_sums, suits
 from moye.kernels.rows.softmax import wider
 from moye.kernels.rows.views import dtype_of, repeated, some_rows
+from moye.kernels.views import FLOATS, described
 from moye.kernels.workspace import columns, empty, swapped
 
 TILE = 128

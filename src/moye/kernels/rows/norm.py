@@ -14,9 +14,10 @@ from typing import Any
 
 import moye as mo
 from moye.kernels.options import real
-from moye.kernels.rows.arrays import FLOATS, Rows, described, in_memory
+from moye.kernels.rows.arrays import Rows, in_memory
 from moye.kernels.rows.norm_kernels import BLOCK, norm_kernel, norm_streamed_kernel
 from moye.kernels.rows.plan import RowPlan
+from moye.kernels.views import FLOATS, described
 
 RESULTS = (*FLOATS, mo.float8_e4m3fn)
 

@@ -86,7 +86,7 @@ def norm_backward_kernel(dx, dout, x, weight, rstd, mean, dsummed, partial, offs
     held = ahead(plan, where, (gX, gG), where.first)
     for turn in mo.range(where.first, where.rows, where.step):
         following = ahead(plan, where, (gX, gG), turn + where.step)
-        added = ahead(plan, where, (gS,), turn)
+        added = [] if plan.shifted else ahead(plan, where, (gS,), turn)
         rD = parts.row(plan, where, gD, turn)
         scale, middle = number(rstd, where, rD, turn), number(mean, where, rD, turn)
         along, across = acc(0), acc(0)
@@ -96,6 +96,10 @@ def norm_backward_kernel(dx, dout, x, weight, rstd, mean, dsummed, partial, offs
             along, across = along + (hat * weighted).reduce("add"), across + weighted.reduce("add")
         found = parts.fold(plan, [along] if middle is None else [along, across], "add", room)
         means = [*(total / where.columns for total in found), None][:2]
+        for values in (*held[0], *held[1], *(gain for gain in gains if gain is not None)):
+            mo.pin(values)                              # converted and weighted again: kept from above, it would spill
+        if plan.shifted:
+            added = ahead(plan, where, (gS,), turn)
         for i in mo.static_range(count):
             gain = gains[i] if kept else affine(where.pieces[i], weight, None)[0]
             hat, plain, weighted = terms(held[0][i], held[1][i], scale, middle, gain, offset)

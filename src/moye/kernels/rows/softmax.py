@@ -15,10 +15,11 @@ from typing import Any
 
 import moye as mo
 from moye.kernels.options import integer, real, shown
-from moye.kernels.rows.arrays import FLOATS, Rows
+from moye.kernels.rows.arrays import Rows
 from moye.kernels.rows.parts import as_rows, fold, place, read, row, scratch, swept, write
 from moye.kernels.rows.plan import RowPlan
 from moye.kernels.rows.views import dtype_of, last, launched, plan_of, repeated, separate, shape_of
+from moye.kernels.views import FLOATS
 
 LOG2E, LN2 = 1.4426950408889634, 0.6931471805599453
 LOWEST = -float("inf")
