@@ -13,7 +13,7 @@ from typing import Any
 
 import moye as mo
 from moye.kernels.attention.decode.kernel import combine_kernel, decode_kernel
-from moye.kernels.attention.decode.plan import KEYS, WARPS, make_plan
+from moye.kernels.attention.decode.plan import BLOCKS, KEYS, WARPS, make_plan
 from moye.kernels.attention.parts.arguments import (
     DTYPES,
     MOST_DIM,
@@ -31,8 +31,6 @@ from moye.kernels.workspace import empty, ordered
 
 MOST_QUERIES = 16
 _PAGES = (16, 32, 64, 128, 256)
-_BLOCKS = 2
-"""Blocks that a multiprocessor holds at a time."""
 
 
 @mo.replayed
@@ -86,7 +84,7 @@ def paged_attention(out: Any, q: Any, k_cache: Any, v_cache: Any, page_table: An
 
 def splits_of(multiprocessors: int, problems: int, keys: int) -> int:
     """Blocks that share the keys of a sequence: as many as are there at a time, with four tiles at least of a warp."""
-    return max(1, min(multiprocessors * _BLOCKS // max(problems, 1), keys // (4 * KEYS * WARPS)))
+    return max(1, min(multiprocessors * BLOCKS // max(problems, 1), keys // (4 * KEYS * WARPS)))
 
 
 def _rank(x: Any) -> int:

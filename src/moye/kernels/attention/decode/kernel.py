@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import moye as mo
-from moye.kernels.attention.decode.plan import KEYS, ROWS, WARPS
+from moye.kernels.attention.decode.plan import BLOCKS, KEYS, ROWS, WARPS
 from moye.kernels.attention.parts.scores import (
     LOG2_E,
     Place,
@@ -41,6 +41,8 @@ from moye.kernels.attention.sm80.tiles import (
 def decode_kernel(Q, K, V, table, lengths, results, log_sums, scale, softcap, left, bias, slopes, tensors, k_scale,
                   v_scale, plan: mo.Constexpr):
     """Parts of the keys of one sequence and head: a warp has tiles number part, part + parts, ..."""
+    if plan.narrow:
+        mo.min_blocks(BLOCKS)                           # ptxas spills for more of them otherwise
     x, head_K, batch = mo.block_idx()
     splits = mo.grid_dim().x // plan.row_tiles
     mo.assume(splits > 0)

@@ -21,6 +21,8 @@ from moye.kernels.gemm.sm80.config import instruction
 
 ROWS, KEYS, WARPS = 16, 16, 4
 """Rows of an MMA, keys of a tile (the smallest page), warps of a block: each has tiles of its own."""
+BLOCKS = 2
+"""Blocks that a multiprocessor holds at a time."""
 _MOST_SHARED = 96 * 1024
 
 
