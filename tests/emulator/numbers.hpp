@@ -17,6 +17,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -121,11 +122,34 @@ inline int64_t integer_of(Type type, uint64_t bits) {
     }
 }
 
+// The formats that half of a float holds, without its ldexp: most numbers of a product are of these.
+inline double half_to_double(uint32_t bits) {
+    const uint32_t sign = (bits & 0x8000) << 16, magnitude = bits & 0x7fff;
+    if (magnitude >= 0x7c00) return float_of(sign | 0x7f800000 | (magnitude & 0x3ff) << 13);
+    if (magnitude < 0x400) return (sign ? -1.0 : 1.0) * magnitude * 0x1p-24;
+    return float_of(sign | ((magnitude << 13) + (112u << 23)));
+}
+
+inline double e4m3_to_double(uint32_t bits) {
+    static const auto table = [] {
+        std::array<double, 256> found;
+        for (uint32_t i = 0; i < 256; ++i) found[i] = decode(format_of(Type::e4m3), i);
+        return found;
+    }();
+    return table[bits & 0xff];
+}
+
 inline double to_double(Type type, uint64_t bits) {
-    if (type == Type::f64) return double_of(bits);
-    if (type == Type::f32) return float_of(uint32_t(bits));
-    if (type == Type::tf32) return float_of(uint32_t(bits) & ~0x1fffu);
-    return is_float(type) ? decode(format_of(type), uint32_t(bits)) : double(integer_of(type, bits));
+    switch (type) {
+        case Type::f64: return double_of(bits);
+        case Type::f32: return float_of(uint32_t(bits));
+        case Type::tf32: return float_of(uint32_t(bits) & ~0x1fffu);
+        case Type::bf16: return float_of(uint32_t(bits) << 16);
+        case Type::f16: return half_to_double(uint32_t(bits));
+        case Type::e5m2: return half_to_double(uint32_t(bits) << 8);
+        case Type::e4m3: return e4m3_to_double(uint32_t(bits));
+        default: return double(integer_of(type, bits));
+    }
 }
 
 // The whole number of units in the last place that a scaled magnitude rounds to.
