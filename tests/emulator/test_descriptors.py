@@ -7,6 +7,7 @@ its descriptor must be what the layout puts there, and so must what the boxes of
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 from typing import Any
 
@@ -214,14 +215,26 @@ def _array(rng: np.random.Generator, dtype: Any, shape: tuple[int, ...], unit: i
 
 def _loaded(tensor: Library, map_: Any, tiling: Any, at: list[tuple[tuple[int, ...], tuple[int, ...] | None]],
             shared: Any) -> None:
-    """The boxes of a tile into shared memory; ``at``: coordinates and offsets of each."""
+    """The boxes of a tile into shared memory, part after part of a multicast; ``at``: coordinates and offsets of each.
+    """
     size, bytes_, count = tiling.map.dtype.bits // 8, np.zeros(1, np.uint32), 0
-    for box, (coordinates, offsets) in zip(tiling.boxes, at, strict=True):
-        tensor("tma_load", map_, len(coordinates), np.array(coordinates, np.int32),
-               None if offsets is None else np.array(offsets, np.uint16), shared, BASE, len(shared), 1,
-               BASE + box.offset * size, bytes_)
+    dimension, apart, elements = tiling.part
+    for part, (box, (coordinates, offsets)) in itertools.product(range(tiling.multicast),
+                                                                 zip(tiling.boxes, at, strict=True)):
+        first = np.array(coordinates, np.int32)
+        first[dimension] += part * apart
+        tensor("tma_load", map_, len(first), first, None if offsets is None else np.array(offsets, np.uint16), shared,
+               BASE, len(shared), 1, BASE + (box.offset + part * elements) * size, bytes_)
         count += int(bytes_[0])
     assert count == tiling.bytes, "what the mbarrier waits for"
+
+
+def _tiling(dtype: Any, known: tuple[int | None, ...], layout: Any, tile: tuple[int, ...]) -> Any:
+    """Boxes in as many parts as they have, up to four."""
+    for multicast in (4, 2):
+        with contextlib.suppress(mo.LayoutError):
+            return tma_tiling(mo.TmaLoad(), dtype, known, layout, tile, multicast)
+    return tma_tiling(mo.TmaLoad(), dtype, known, layout, tile, 1)
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -239,7 +252,7 @@ def test_boxes_of_drawn_tiles(tensor: Library, encode: Any, seed: int) -> None:
     shape = (*(int(rng.integers(1, 3 * extent)) for extent in tile), *(int(n) for n in rng.integers(1, 4, rank - 2)))
     array, strides, _memory = _array(rng, dtype, shape, unit)
     known = tuple(1 if mode == unit else None for mode in range(rank))
-    tiling = tma_tiling(mo.TmaLoad(), dtype, known, layout, (*tile, *(1,) * (rank - 2)), 1)
+    tiling = _tiling(dtype, known, layout, (*tile, *(1,) * (rank - 2)))
     map_ = encode(tiling.map, shape, strides, array.ctypes.data)
     extents = (*tile, *(1,) * (rank - 2))
     places = np.array([tiling.layout(i) for i in range(int(np.prod(extents)))])
