@@ -2,7 +2,7 @@
 
 In: the arguments of cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col.  Out: (error, map), as cuda.bindings answers.
 
-Source: CUDA driver API, Tensor Map Object Management.  ``Map`` of bulk.cpp has the same fields.
+Source: CUDA driver API, Tensor Map Object Management.  ``TensorMap`` of tensor_maps.hpp has the same fields.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
-FORM = "<QQ5Q4Q5H5B3h3hBBBBBB"
-MAGIC = 0x70616d726f736e65
+FORM, MADE = "<Q4Q5I5H3h3h2H5B7B2xI", 0x70617374
 BYTES = {"UINT8": 1, "UINT16": 2, "UINT32": 4, "INT32": 4, "UINT64": 8, "INT64": 8, "FLOAT16": 2, "FLOAT32": 4,
          "FLOAT64": 8, "BFLOAT16": 2, "FLOAT32_FTZ": 4, "TFLOAT32": 4, "TFLOAT32_FTZ": 4}
 SWIZZLES = {"NONE": 0, "32B": 1, "64B": 2, "128B": 3}
@@ -67,8 +66,10 @@ def _encoded(shared: tuple[Any, ...], box: Sequence[int], steps: Sequence[int], 
             or any(s % 16 or not 0 <= s < 1 << 40 for s in apart) or not all(1 <= n <= 8 for n in steps):
         return _INVALID, None
     kinds = list(BYTES)
-    data = struct.pack(FORM, MAGIC, address, *_padded(sizes, 5, 1), *_padded(apart, 4, 0), *_padded(box, 5, 1),
-                       *_padded(steps, 5, 1), *_padded(lower, 3, 0), *_padded(upper, 3, 0),
-                       kinds.index(_name(dtype, "DATA_TYPE")), rank, SWIZZLES[_name(swizzle, "SWIZZLE")],
-                       _name(interleave, "INTERLEAVE") != "NONE", _name(fill, "FLOAT_OOB_FILL") != "NONE", bool(lower))
+    window = bool(lower)
+    data = struct.pack(FORM, address, *_padded(apart, 4, 0), *(n - 1 for n in _padded(sizes, 5, 1)),
+                       *_padded([] if window else box, 5, 0), *_padded(lower, 3, 0), *_padded(upper, 3, 0),
+                       *(box if window else (0, 0)), *_padded(steps, 5, 0), kinds.index(_name(dtype, "DATA_TYPE")),
+                       rank, ["NONE", "16B", "32B"].index(_name(interleave, "INTERLEAVE")),
+                       SWIZZLES[_name(swizzle, "SWIZZLE")], 0, _name(fill, "FLOAT_OOB_FILL") != "NONE", window, MADE)
     return 0, Encoded(data)
