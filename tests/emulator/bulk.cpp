@@ -236,3 +236,38 @@ void map_replace(Thread&, int line, u8* where, const char* field, u32 ord, u64 v
     told(line, [&] { ptx::tensormap_replace(where, field, ord, value); });
 }
 }  // namespace emu
+
+// ---- the door for Python: cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col; 0, or the reason in ``error`` ---------
+
+namespace {
+int encoded(void* out, char* error, const std::function<ptx::TensorMap()>& make) {
+    try {
+        const ptx::TensorMap map = make();
+        std::memcpy(out, &map, sizeof map);
+        return 0;
+    } catch (const std::exception& refused) {
+        std::snprintf(error, 512, "%s", refused.what());
+        return 1;
+    }
+}
+}  // namespace
+
+struct EmuMap {
+    uint64_t address, sizes[5], strides[5];
+    uint32_t type, rank, box[5], steps[5], interleave, swizzle, promotion, fill;
+    int32_t lower[5], upper[5];
+};
+
+extern "C" int emu_encode_tiled(const EmuMap* m, void* out, char* error) {
+    return encoded(out, error, [m] {
+        return ptx::encode_tiled(m->type, m->rank, m->address, m->sizes, m->strides, m->box, m->steps, m->interleave,
+                                 m->swizzle, m->promotion, m->fill);
+    });
+}
+
+extern "C" int emu_encode_im2col(const EmuMap* m, void* out, char* error) {
+    return encoded(out, error, [m] {
+        return ptx::encode_im2col(m->type, m->rank, m->address, m->sizes, m->strides, m->lower, m->upper, m->box[0],
+                                  m->box[1], m->steps, m->interleave, m->swizzle, m->promotion, m->fill);
+    });
+}

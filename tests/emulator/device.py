@@ -174,10 +174,13 @@ class Device:
     # --- tensor maps -------------------------------------------------------------------------------------------------
 
     def cuTensorMapEncodeTiled(self, *args: Any) -> tuple[int, Any]:
-        return maps.tiled(*args)
+        return self._map(maps.tiled(*args))
 
     def cuTensorMapEncodeIm2col(self, *args: Any) -> tuple[int, Any]:
-        return maps.im2col(*args)
+        return self._map(maps.im2col(*args))
+
+    def _map(self, answer: tuple[int, Any]) -> tuple[int, Any]:
+        return self.CUresult(answer[0]) if answer[0] else 0, answer[1]
 
     # --- launches ----------------------------------------------------------------------------------------------------
 

@@ -1,75 +1,72 @@
-"""Tensor maps of the emulator: 128 bytes with all that the driver is given; refused where the driver refuses.
+"""Tensor maps of the emulator: what cuda.bindings is given, encoded by ``tensor_maps.hpp``, which refuses what is wrong.
 
 In: the arguments of cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col.  Out: (error, map), as cuda.bindings answers.
 
-Source: CUDA driver API, Tensor Map Object Management.  ``TensorMap`` of tensor_maps.hpp has the same fields.
+Source: CUDA driver API, Tensor Map Object Management.
 """
 
 from __future__ import annotations
 
 import ctypes
-import struct
 from collections.abc import Sequence
 from typing import Any
 
-FORM, MADE = "<Q4Q5I5H3h3h2H5B7B2xI", 0x70617374
-BYTES = {"UINT8": 1, "UINT16": 2, "UINT32": 4, "INT32": 4, "UINT64": 8, "INT64": 8, "FLOAT16": 2, "FLOAT32": 4,
-         "FLOAT64": 8, "BFLOAT16": 2, "FLOAT32_FTZ": 4, "TFLOAT32": 4, "TFLOAT32_FTZ": 4}
-SWIZZLES = {"NONE": 0, "32B": 1, "64B": 2, "128B": 3}
-_INVALID = 1
+import build
+
+TYPES = ("UINT8", "UINT16", "UINT32", "INT32", "UINT64", "INT64", "FLOAT16", "FLOAT32", "FLOAT64", "BFLOAT16",
+         "FLOAT32_FTZ", "TFLOAT32", "TFLOAT32_FTZ")
+SWIZZLES, PROMOTIONS = ("NONE", "32B", "64B", "128B"), ("NONE", "L2_64B", "L2_128B", "L2_256B")
+INTERLEAVES, FILLS = ("NONE", "16B", "32B"), ("NONE", "NAN_REQUEST_ZERO_FMA")
+
+
+class _Map(ctypes.Structure):
+    """``EmuMap`` of bulk.cpp."""
+
+    _fields_ = [("address", ctypes.c_uint64), ("sizes", ctypes.c_uint64 * 5), ("strides", ctypes.c_uint64 * 5),
+                ("type", ctypes.c_uint32), ("rank", ctypes.c_uint32), ("box", ctypes.c_uint32 * 5),
+                ("steps", ctypes.c_uint32 * 5), *((name, ctypes.c_uint32) for name in
+                                                  ("interleave", "swizzle", "promotion", "fill")),
+                ("lower", ctypes.c_int32 * 5), ("upper", ctypes.c_int32 * 5)]
 
 
 class Encoded:
     """CUtensorMap."""
 
-    def __init__(self, data: bytes) -> None:
-        self._held = ctypes.create_string_buffer(data, 128)
+    def __init__(self) -> None:
+        self.data = ctypes.create_string_buffer(128)
 
     def getPtr(self) -> int:
-        return ctypes.addressof(self._held)
+        return ctypes.addressof(self.data)
 
 
-def _name(value: str, prefix: str) -> str:
-    return value.removeprefix(f"CU_TENSOR_MAP_{prefix}_")
+def _number(value: str, names: Sequence[str], prefix: str) -> int:
+    return names.index(value.removeprefix(f"CU_TENSOR_MAP_{prefix}_"))
 
 
-def _padded(values: Sequence[int], count: int, filler: int) -> list[int]:
-    return [*map(int, values), *[filler] * (count - len(values))]
+def _encoded(function: str, dtype: str, rank: int, address: int, sizes: Sequence[int], strides: Sequence[int],
+             steps: Sequence[int], kinds: Sequence[str], **more: Sequence[int]) -> tuple[int, Any]:
+    interleave, swizzle, promotion, fill = kinds
+    given = _Map(address=address, rank=rank, type=_number(dtype, TYPES, "DATA_TYPE"),
+                 interleave=_number(interleave, INTERLEAVES, "INTERLEAVE"),
+                 swizzle=_number(swizzle, SWIZZLES, "SWIZZLE"),
+                 promotion=_number(promotion, PROMOTIONS, "L2_PROMOTION"), fill=_number(fill, FILLS, "FLOAT_OOB_FILL"))
+    for name, values in {"sizes": sizes, "strides": strides[:rank - 1], "steps": steps, **more}.items():
+        target = getattr(given, name)
+        for i, value in enumerate(values):
+            target[i] = value
+    made, error = Encoded(), ctypes.create_string_buffer(512)
+    refused = getattr(build.machine(), function)(ctypes.byref(given), made.data, error)
+    return (1, None) if refused else (0, made)
 
 
 def tiled(dtype: str, rank: int, address: int, sizes: Sequence[int], strides: Sequence[int], box: Sequence[int],
-          steps: Sequence[int], interleave: str, swizzle: str, promotion: str, fill: str) -> tuple[int, Any]:
+          steps: Sequence[int], *kinds: str) -> tuple[int, Any]:
     """A map of tiles; ``strides`` in bytes of all dimensions but the first."""
-    size = BYTES[_name(dtype, "DATA_TYPE")]
-    inner = box[0] * size
-    width = {"NONE": 1 << 30, "32B": 32, "64B": 64, "128B": 128}[_name(swizzle, "SWIZZLE")]
-    if not all(1 <= n <= 256 for n in box) or inner % 16 or inner > width or len(box) != rank:
-        return _INVALID, None
-    return _encoded((dtype, rank, address, sizes, strides, interleave, swizzle, fill), box, steps)
+    return _encoded("emu_encode_tiled", dtype, rank, address, sizes, strides, steps, kinds, box=box)
 
 
 def im2col(dtype: str, rank: int, address: int, sizes: Sequence[int], strides: Sequence[int], lower: Sequence[int],
-           upper: Sequence[int], channels: int, pixels: int, steps: Sequence[int], interleave: str, swizzle: str,
-           promotion: str, fill: str) -> tuple[int, Any]:
+           upper: Sequence[int], channels: int, pixels: int, steps: Sequence[int], *kinds: str) -> tuple[int, Any]:
     """A map of places of a filter: so many channels of so many pixels."""
-    if rank < 3 or len(lower) != rank - 2 or not 1 <= channels <= 256 or not 1 <= pixels <= 1024:
-        return _INVALID, None
-    return _encoded((dtype, rank, address, sizes, strides, interleave, swizzle, fill), [channels, pixels], steps, lower,
-                    upper)
-
-
-def _encoded(shared: tuple[Any, ...], box: Sequence[int], steps: Sequence[int], lower: Sequence[int] = (),
-             upper: Sequence[int] = ()) -> tuple[int, Any]:
-    dtype, rank, address, sizes, strides, interleave, swizzle, fill = shared
-    apart = strides[:rank - 1]
-    if address % 16 or not 1 <= rank <= 5 or len(sizes) != rank or not all(1 <= n <= 1 << 32 for n in sizes) \
-            or any(s % 16 or not 0 <= s < 1 << 40 for s in apart) or not all(1 <= n <= 8 for n in steps):
-        return _INVALID, None
-    kinds = list(BYTES)
-    window = bool(lower)
-    data = struct.pack(FORM, address, *_padded(apart, 4, 0), *(n - 1 for n in _padded(sizes, 5, 1)),
-                       *_padded([] if window else box, 5, 0), *_padded(lower, 3, 0), *_padded(upper, 3, 0),
-                       *(box if window else (0, 0)), *_padded(steps, 5, 0), kinds.index(_name(dtype, "DATA_TYPE")),
-                       rank, ["NONE", "16B", "32B"].index(_name(interleave, "INTERLEAVE")),
-                       SWIZZLES[_name(swizzle, "SWIZZLE")], 0, _name(fill, "FLOAT_OOB_FILL") != "NONE", window, MADE)
-    return 0, Encoded(data)
+    return _encoded("emu_encode_im2col", dtype, rank, address, sizes, strides, steps, kinds, box=(channels, pixels),
+                    lower=lower, upper=upper)

@@ -55,6 +55,7 @@ template <class T> inline T opaque(T x) {
 }
 
 inline f32 flush(f32 x) { return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.f, x) : x; }
+inline f64 flush(f64 x) { return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0., x) : x; }
 inline f32 nan_of(f32 x) { return std::isnan(x) ? F(0x7fffffff) : x; }
 inline f64 nan_of(f64 x) { return x; }
 
@@ -107,9 +108,9 @@ template <class T> inline T fmax_nan(T a, T b) {
 inline f32 ex2(f32 x) { return nan_of(f32(std::exp2(f64(x)))); }
 inline f32 lg2(f32 x) { return nan_of(f32(std::log2(f64(x)))); }
 inline f32 rcp(f32 x) { return nan_of(f32(1.0 / f64(x))); }
-inline f64 rcp(f64 x) { return 1.0 / x; }
+inline f64 rcp(f64 x) { return D(R(1.0 / x) >> 32 << 32); }      // of .f64 the upper half of the bits
 inline f32 rsqrt(f32 x) { return nan_of(f32(1.0 / std::sqrt(f64(x)))); }
-inline f64 rsqrt(f64 x) { return 1.0 / std::sqrt(x); }
+inline f64 rsqrt(f64 x) { return D(R(1.0 / std::sqrt(x)) >> 32 << 32); }
 inline f32 fsin(f32 x) { return nan_of(f32(std::sin(f64(x)))); }
 inline f32 fcos(f32 x) { return nan_of(f32(std::cos(f64(x)))); }
 inline f32 ftanh(f32 x) { return nan_of(f32(std::tanh(f64(x)))); }

@@ -1,4 +1,4 @@
-"""What asynchronous units do in the emulator: maps as the driver's double packs them, and stores that end late."""
+"""What asynchronous units do in the emulator: stores that end after the last block."""
 
 from __future__ import annotations
 
@@ -6,25 +6,8 @@ import numpy as np
 import pytest
 
 import moye as mo
-from emulator import maps
 from emulator.emulated import emulated
-from emulator.tensor_library import Library
-from emulator.test_tensor_copies import Tensor
-
-
-def test_maps_are_packed_as_the_headers_pack_them(tensor: Library) -> None:
-    of = Tensor("f16", (100, 20, 3))
-    error, found = maps.tiled("CU_TENSOR_MAP_DATA_TYPE_FLOAT16", 3, of.memory.ctypes.data, of.sizes, of.strides,
-                              (32, 5, 2), (1, 2, 1), "CU_TENSOR_MAP_INTERLEAVE_NONE", "CU_TENSOR_MAP_SWIZZLE_64B",
-                              "CU_TENSOR_MAP_L2_PROMOTION_NONE", "CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA")
-    assert error == 0 and found._held.raw == of.tiled(tensor, (32, 5, 2), (1, 2, 1), swizzle=2, fill=1).tobytes()
-    images = Tensor("f32", (24, 9, 7, 3))
-    error, found = maps.im2col("CU_TENSOR_MAP_DATA_TYPE_FLOAT32", 4, images.memory.ctypes.data, images.sizes,
-                               images.strides, (-1, -2), (0, -3), 8, 40, (1, 2, 3, 1), "CU_TENSOR_MAP_INTERLEAVE_NONE",
-                               "CU_TENSOR_MAP_SWIZZLE_32B", "CU_TENSOR_MAP_L2_PROMOTION_NONE",
-                               "CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE")
-    assert error == 0 and found._held.raw == images.im2col(tensor, (-1, -2), (0, -3), 8, 40, (1, 2, 3, 1),
-                                                           swizzle=1).tobytes()
+from emulator.tensor_library import compiler
 
 
 @mo.kernel
@@ -43,8 +26,9 @@ def copied(out: mo.Static, x: mo.Static):
         mo.tma_store_wait(0)
 
 
+@pytest.mark.skipif(compiler() is None, reason="no g++")
 @pytest.mark.parametrize("seed", range(1, 3))
-def test_stores_of_the_last_blocks_are_made(tensor: Library, seed: int) -> None:
+def test_stores_of_the_last_blocks_are_made(seed: int) -> None:
     x, out = np.arange(256, dtype=np.float32), np.full(256, np.nan, np.float32)
     with emulated(seed=seed):
         copied[4, 32](out, x)
