@@ -87,7 +87,9 @@ def floating(w: Writer, i: Instruction, root: str, dtype: str) -> str:
     if root in _FLOAT:
         text = f"{_FLOAT[root]}{f'<{mode}>' if mode else ''}({', '.join(values)})"
     elif root in _SINGLE:
-        text = f"xdiv<{mode}>({TYPES[dtype]}(1), {values[0]})" if mode else f"{_SINGLE[root]}({values[0]})"
+        exact = root == "rcp" and "approx" not in i.parts
+        text = f"xdiv{f'<{mode}>' if mode else ''}({TYPES[dtype]}(1), {values[0]})" if exact else \
+            f"{_SINGLE[root]}({values[0]})"
     elif root in ("min", "max"):
         suffix = "_nan" if "NaN" in i.parts else "2"
         text = values[0]

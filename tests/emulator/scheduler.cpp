@@ -199,8 +199,8 @@ void Machine::end_clusters() {
             ++i;
             continue;
         }
-        // What its threads left to asynchronous units may name its memory: all of it is done now, and what follows it.
-        while (!engine.empty()) finish_engine(u32(engine.size()));
+        // What its threads left to asynchronous units may name its memory: all of it is done now.
+        finish_engine(~0u);
         clusters.erase(clusters.begin() + long(i));
     }
 }
@@ -253,7 +253,7 @@ void Machine::run() {
         if (next->state == State::GONE) end_clusters();
         if (most && switches > most) throw Fault("it does not end: " + deadlock());
     }
-    while (!engine.empty()) finish_engine(u32(engine.size()));      // a store has two steps, one after the other
+    finish_engine(~0u);                                 // also what these tasks leave to do
 }
 
 std::string Machine::deadlock() const {
