@@ -4,8 +4,10 @@
 //   uint64_t from_double(Type, double, Rounding, bool satfinite, bool relu);     one rounding
 //   Type type_named(const char*); int bits_of(Type); bool is_float(Type);
 //   uint32_t cvt(Type to, Type from, uint64_t bits, Rounding, bool satfinite, bool relu);   f16 bf16 tf32 e4m3 e5m2 f32
-//   uint32_t cvt_pair_f32(Type to, float upper, float lower, Rounding, bool satfinite, bool relu);   cvt.rn.f16x2.f32 d, upper, lower
-//   uint32_t cvt_pair(Type to, Type from, uint32_t pair, Rounding, bool satfinite, bool relu);       cvt.rn.f16x2.e4m3x2 d, pair
+//   uint32_t cvt_pair_f32(Type to, float upper, float lower, Rounding, bool satfinite, bool relu);
+//       cvt.rn.f16x2.f32 d, upper, lower
+//   uint32_t cvt_pair(Type to, Type from, uint32_t pair, Rounding, bool satfinite, bool relu);
+//       cvt.rn.f16x2.e4m3x2 d, pair
 //   uint32_t cvt_pack(Type to, int32_t a, int32_t b, uint32_t c);     cvt.pack.sat.<to>.s32.b32 d, a, b, c
 //   enum class Half { add, sub, mul, fma, min, max, min_nan, max_nan, neg, abs };
 //   uint16_t half(Half, Type, uint16_t a, uint16_t b, uint16_t c, bool sat, bool relu);    f16 or bf16, rounded once

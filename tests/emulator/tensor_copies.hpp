@@ -15,7 +15,8 @@
 //   void reduce_element(Reduction, Type, uint8_t* memory, const uint8_t* operand);
 //
 // Coordinates are signed.  Elements outside of the tensor are filled on loads (zero, or the NaN of all ones), and left
-// out of stores and reductions, whose boxes must not begin before the tensor.  A tfloat32 map rounds to nearest even on loads.  Sums of floats keep subnormals.
+// out of stores and reductions, whose boxes must not begin before the tensor.  A tfloat32 map rounds to nearest even on
+// loads.  Sums of floats keep subnormals.
 // Source: PTX ISA, cp.async.bulk, cp.reduce.async.bulk and their .tensor forms; "Tensors"; CUDA C++ Programming Guide,
 // "Tensor Memory Access".
 #pragma once

@@ -171,7 +171,8 @@ __attribute__((optimize("O3"), target_clones("arch=haswell", "default")))
 #else
 __attribute__((optimize("O3")))
 #endif
-inline void multiply(int n, int k, const double* __restrict__ a, const double* __restrict__ b, double* __restrict__ sum) {
+inline void multiply(int n, int k, const double* __restrict__ a, const double* __restrict__ b,
+                     double* __restrict__ sum) {
     for (int row = 0; row < 64; ++row)
         for (int i = 0; i < k; i += 4) {
             const double* const left = a + row * k + i;
