@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -32,8 +31,7 @@ def _emulated(request: pytest.FixtureRequest) -> Iterator[None]:
     if seed is None:
         yield
         return
-    sys.path.insert(0, str(Path(__file__).parent / "emulator"))
-    from emulated import emulated
+    from emulator.emulated import emulated
 
     with emulated(seed):
         yield

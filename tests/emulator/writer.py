@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ptx import WIDTHS, Instruction, Kernel, PtxError, Variable
+from emulator.ptx import WIDTHS, Instruction, Kernel, PtxError, Variable
 
 TYPES = {"pred": "bool", "b8": "u8", "u8": "u8", "s8": "s8", "b16": "u16", "u16": "u16", "s16": "s16", "f16": "u16",
          "bf16": "u16", "b32": "u32", "u32": "u32", "s32": "s32", "f32": "f32", "f16x2": "u32", "bf16x2": "u32",
