@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import longest
 import tools
 
 GPU = Path(__file__).parent / "gpu"
@@ -49,6 +50,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     return True if collection_path == GPU and not _asked_for_gpu(config) else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    longest.mark(items)
 
 
 def pytest_collection_finish() -> None:

@@ -140,7 +140,7 @@ x8, w8, i4, one = np.zeros((4, 8), np.float32), np.zeros((5, 8), np.float32), np
     (lambda: linear_cross_entropy(one, x8, w8, i4, dloss=one), "there is no dx or dW to multiply by it"),
     (lambda: linear_cross_entropy(one, x8, w8, i4, chunk=0), "chunk=0 is no positive number of tokens"),
     (lambda: linear_cross_entropy(one, x8, w8, i4, label_smoothing=3), "label_smoothing=3 is not between 0 and 1"),
-    (lambda: linear_cross_entropy(i4, x8, w8, i4), "loss holds int64, and may hold float32"),
+    (lambda: linear_cross_entropy(i4, x8, w8, i4), "loss holds int64; it may hold bfloat16"),
 ])
 def test_refused(call, words):
     with pytest.raises(mo.ArgumentError, match=re.escape(words)):

@@ -133,8 +133,8 @@ x8, i4, one = np.zeros((4, 8), np.float32), np.zeros(4, np.int64), np.zeros((), 
 
 @pytest.mark.parametrize("call, words", [
     (lambda: cross_entropy(one, x8, i4[:3]), "labels has shape (3,), and must have (4,)"),
-    (lambda: cross_entropy(one, x8, i4.astype(np.float32)), "labels holds float32, and may hold int32, int64"),
-    (lambda: cross_entropy(one, x8.astype(np.int32), i4), "logits holds int32, and may hold float32"),
+    (lambda: cross_entropy(one, x8, i4.astype(np.float32)), "labels holds float32; it may hold int32, int64"),
+    (lambda: cross_entropy(one, x8.astype(np.int32), i4), "logits holds int32; it may hold bfloat16"),
     (lambda: cross_entropy(np.zeros(4, np.float32), x8, i4), "must have one element, as reduction is 'mean'"),
     (lambda: cross_entropy(one, x8, i4, reduction="none"), "loss has shape (), and must have (4,), one for each row"),
     (lambda: cross_entropy(one, x8, i4, reduction="max"), "reduction='max' is none of none, mean, sum"),

@@ -214,8 +214,8 @@ def test_nothing_to_do(shape):
 
 X = np.zeros((4, 8), np.float32)
 REFUSED = {
-    "rms_norm: x is a list, and must be an array": lambda: rms_norm(X, [1.0]),
-    "rms_norm: x holds int32, and may hold float32, bfloat16, float16, float64":
+    "rms_norm: x is a list, and no array": lambda: rms_norm(X, [1.0]),
+    "rms_norm: x holds int32; it may hold bfloat16, float16, float32, float64":
         lambda: rms_norm(X, X.astype(np.int32)),
     "rms_norm: x is a single number, and must have rows": lambda: rms_norm(X, np.zeros((), np.float32)),
     "layer_norm: out has shape (4, 7), and must have (4, 8), as x has (4, 8)": lambda: layer_norm(X[:, 1:], X),

@@ -111,12 +111,12 @@ x8 = np.zeros((4, 8), np.float32)
 
 @pytest.mark.parametrize("call, words", [
     (lambda: softmax(np.zeros((4, 7), np.float32), x8), "out has shape (4, 7), and must have (4, 8), as x has (4, 8)"),
-    (lambda: softmax(x8, [1.0]), "x is a list, and must be an array"),
-    (lambda: softmax(x8, np.zeros((4, 8), np.int32)), "x holds int32, and may hold float32, bfloat16"),
+    (lambda: softmax(x8, [1.0]), "x is a list, and no array"),
+    (lambda: softmax(x8, np.zeros((4, 8), np.int32)), "x holds int32; it may hold bfloat16, float16"),
     (lambda: softmax(x8, x8, axis=2), "axis=2 is none of the 2 modes of x"),
     (lambda: softmax(x8, x8, scale=-1.0), "scale=-1.0, and must be a number above 0"),
     (lambda: softmax(x8, x8, mask=np.ones(7, bool)), "mask has shape (7,), which is not repeated to (4, 8)"),
-    (lambda: softmax(x8, x8, mask=np.ones(8, np.int32)), "mask holds int32, and may hold bool"),
+    (lambda: softmax(x8, x8, mask=np.ones(8, np.int32)), "mask holds int32; it may hold bool"),
     (lambda: softmax(x8, x8, axis=0, causal=0), "needs a mode of queries before the last"),
     (lambda: softmax(x8[1:], x8[:3]), "out shares memory with x, which is read while out is written"),
     (lambda: softmax_backward(x8, np.zeros(8, np.float32), x8), "dout has shape (8,), and must have (4, 8), as out"),

@@ -12,15 +12,32 @@ from collections.abc import Callable
 from typing import Any
 
 import moye as mo
-from moye.kernels.attention.parts.arguments import Problem, Window, agree, beside, described, like_q, problem_of
+from moye.kernels.attention.parts.arguments import (
+    Problem,
+    Window,
+    agree,
+    beside,
+    described,
+    factors_of,
+    like_q,
+    problem_of,
+    require_wide,
+)
 from moye.kernels.attention.sm80.host import launch_gradients, launch_sm80
-from moye.kernels.attention.sm90.host import launch_gradients_sm90, launch_sm90, suits, suits_gradients
+from moye.kernels.attention.sm90.host import (
+    launch_gradients_sm90,
+    launch_sm90,
+    require_suits,
+    suits,
+    suits_gradients,
+)
 
 
 @mo.replayed
 def attention(out: Any, q: Any, k: Any, v: Any, *, causal: bool = False, window: Window = (None, None),
               scale: float | None = None, softcap: float = 0.0, bias: Any = None, alibi: Any = None, sinks: Any = None,
-              score: Callable[..., Any] | None = None, tensors: tuple[Any, ...] = (), lse: Any = None) -> Any:
+              score: Callable[..., Any] | None = None, tensors: tuple[Any, ...] = (), q_scale: Any = None,
+              k_scale: Any = None, v_scale: Any = None, lse: Any = None) -> Any:
     """out = softmax(scale * q k^T + bias) v for each head, in place; returns out.
 
     ``q`` is (batch, queries, heads, dim), ``k`` (batch, keys, heads_k, dim), ``v`` (batch, keys, heads_k, dim_v) and
@@ -32,16 +49,27 @@ def attention(out: Any, q: Any, k: Any, v: Any, *, causal: bool = False, window:
     ``score`` is a traced function (score, query, key, head, batch, *tensors) of what the score becomes.  ``sinks``
     (heads), float32, are scores without a value.  A query that sees no key gives 0, and -inf in ``lse`` (batch, heads,
     queries), float32: the logarithms of the sums of exponentials.  ArgumentError for other arguments.
+
+    On sm_90a, q, k and v may be float8_e4m3fn beside an ``out`` of 16 bits: they are then what is stored times
+    ``q_scale``, ``k_scale`` and ``v_scale``, numbers or float32 (heads) or (batch, heads), of keys and values (heads_k)
+    or (batch, heads_k).  Exponentials are rounded to e4m3, too, and sums of products have 14 bits.  UnsupportedError
+    where there is no kernel for them.
     """
     problem = problem_of(out, q, k, v, causal=causal, window=window, scale=scale, softcap=softcap, score=score)
+    problem, factors = factors_of(problem, q, q_scale, k_scale, v_scale)
     if tensors and score is None:
         raise mo.ArgumentError("attention: tensors are handed to a score function, and there is none")
     _check_more(problem, q, bias, alibi, lse)
     beside("sinks", sinks, q, (problem.heads,))
     if 0 in (problem.batch, problem.heads, problem.queries):
         return out
-    launch = launch_sm90 if suits(problem, out, q, k, v) else launch_sm80
-    launch(problem, out, q, k, v, bias=bias, slopes=alibi, sinks=sinks, tensors=tensors, lse=lse)
+    given = {"bias": bias, "slopes": alibi, "sinks": sinks, "tensors": tensors, "lse": lse}
+    if problem.narrow:
+        require_suits(problem, out, q, k, v)
+        launch_sm90(problem, out, q, k, v, factors=factors, **given)
+    else:
+        launch = launch_sm90 if suits(problem, out, q, k, v) else launch_sm80
+        launch(problem, out, q, k, v, **given)
     return out
 
 
@@ -58,6 +86,7 @@ def attention_backward(dq: Any, dk: Any, dv: Any, dout: Any, q: Any, k: Any, v: 
     wait for each other if they have to.  ArgumentError for other arguments.
     """
     problem = problem_of(out, q, k, v, causal=causal, window=window, scale=scale, softcap=softcap, score=None)
+    require_wide("attention_backward", problem)
     for name, x, like in (("dout", dout, out), ("dq", dq, q), ("dk", dk, k), ("dv", dv, v)):
         like_q(name, x, q, tuple(like.shape))
     if lse is None:

@@ -17,21 +17,10 @@ from typing import Any
 
 import moye as mo
 from moye.kernels.rows.plan import RowPlan, Shape, row_plan, widest
-from moye.kernels.views import outputs
+from moye.kernels.views import FLOATS, described, outputs
 
-FLOATS = (mo.float32, mo.bfloat16, mo.float16, mo.float64)
 VIEWED = ("numpy", "torch", "cupy", "spec")
 """The kinds of arrays whose modes are merged here; of others the kernel groups them."""
-
-
-def described(what: str, name: str, x: Any, dtypes: Sequence[Any] = FLOATS) -> Any:
-    """What ``x`` is; ArgumentError unless it is an array of one of these dtypes."""
-    info = mo.describe(x)
-    if info is None:
-        raise mo.ArgumentError(f"{what}: {name} is a {type(x).__name__}, and must be an array")
-    if info.dtype not in dtypes:
-        raise mo.ArgumentError(f"{what}: {name} holds {info.dtype}, and may hold {', '.join(map(str, dtypes))}")
-    return info
 
 
 def one_stride(shape: Sequence[int], strides: Sequence[int]) -> int | None:
@@ -99,9 +88,9 @@ class Rows:
         """``x`` as (rows, columns) if its strides allow it."""
         return merged(self.x, self.info)
 
-    def alike(self, name: str, x: Any, dtypes: Sequence[Any] = FLOATS) -> Any:
-        """An array of the shape of ``x``, as a matrix; None stays None."""
-        if x is None:
+    def alike(self, name: str, x: Any, dtypes: Sequence[Any] = FLOATS, *, needed: bool = False) -> Any:
+        """An array of the shape of ``x``, as a matrix; None stays None, or is refused."""
+        if x is None and not needed:
             return None
         info = self._checked(name, x, dtypes, self.info.shape)
         self.infos.append(info)

@@ -20,6 +20,8 @@ from moye.kernels.rows.softmax import LOG2E, LOWEST, each, exponentials, first_c
 
 THREADS = 1024
 """Of the one block that adds up losses, always in the same order."""
+KEPT = 16
+"""Registers of a thread at most in which what was computed of a row waits to be used again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,7 @@ def mean_of(plan, where, held, fetch, there, room, dtype):
     if plan.streamed:
         total = swept(plan, where, lambda p, so_far: plus(p, so_far, fetch(p)), total)
     for p, r in zip(where.pieces, held, strict=True):
+        keep_narrow(plan, [r], dtype)
         total = plus(p, total, r)
     total, = fold(plan, [total], "add", room)
     return total / where.columns
@@ -119,14 +122,14 @@ def cross_entropy_kernel(loss, lse, dlogits, dloss, logits, labels, weight, coun
     mo.min_blocks(plan.resident)
     room, where = scratch(plan, wide), place(plan, gX)
     of = Loss(weight, dloss, count, ignored, wide(smoothing), wide(z))
-    for first in mo.range(where.first, where.rows, where.step):
-        number, rX = first + where.slot, row(plan, where, gX, first)
-        target = target_of(wide, gI, weight, number, rX.there, ignored, where.columns)
-        rD = None if dlogits is None else row(plan, where, gD, first)
-        value, whole = entropy_row(plan, where, rX, rD, target, of, gradient_of(of, target, number, rX.there), room,
-                                   smoothed)
-        if rX.there & where.leader:
-            gL[number], gS[number] = gL.dtype(value), gS.dtype(whole)
+    first = where.first                                 # blocks have one turn
+    number, rX = first + where.slot, row(plan, where, gX, first)
+    target = target_of(wide, gI, weight, number, rX.there, ignored, where.columns)
+    rD = None if dlogits is None else row(plan, where, gD, first)
+    value, whole = entropy_row(plan, where, rX, rD, target, of, gradient_of(of, target, number, rX.there), room,
+                               smoothed)
+    if rX.there & where.leader:
+        gL[number], gS[number] = gL.dtype(value), gS.dtype(whole)
 
 
 @mo.jit
@@ -141,16 +144,27 @@ def entropy_row(plan, where, rX, rD, target, of, upper, room, smoothed):
     top, total = exponentials(plan, where, held, fetch, factor, room)
     rest = mo.log(total)
     mean = mean_of(plan, where, held, fetch, rX.there, room, of.z.dtype) if smoothed else None
-    for r in held if smoothed else []:
-        mo.pin(r)                                       # converted again: kept as float32, rows of 16 bits would spill
     part, (less, at_label) = upper * (1 + 2 * of.z * (top + rest)) / total, least(of, upper, where.columns)
 
     def put(p, r):
+        if smoothed:
+            keep_narrow(plan, [r], of.z.dtype)
         put_gradient(p, rD, shares(r, factor, top) * part, target, less, at_label)
 
     if rD is not None:
         each(plan, where, held, fetch, put)
     return row_loss(target, top, own, rest, mean, of.smooth, of.z), top + rest
+
+
+@mo.jit
+def keep_narrow(plan, held, wide):
+    """What is computed of a row from here on is computed anew: results from above, kept, would spill.
+
+    A few registers of them may stay.
+    """
+    if plan.rounds * plan.width * wide.bits > 32 * KEPT:
+        for r in held:
+            mo.pin(r)
 
 
 @mo.jit

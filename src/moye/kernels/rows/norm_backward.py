@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 import moye as mo
+from moye.kernels.options import real
 from moye.kernels.rows import parts
 from moye.kernels.rows.arrays import Rows, in_memory
 from moye.kernels.rows.norm_kernels import affine, optional_row, stays, sums
@@ -85,7 +86,7 @@ def norm_backward_kernel(dx, dout, x, weight, rstd, mean, dsummed, partial, offs
     held = ahead(plan, where, (gX, gG), where.first)
     for turn in mo.range(where.first, where.rows, where.step):
         following = ahead(plan, where, (gX, gG), turn + where.step)
-        added = ahead(plan, where, (gS,), turn)
+        added = [] if plan.shifted else ahead(plan, where, (gS,), turn)
         rD = parts.row(plan, where, gD, turn)
         scale, middle = number(rstd, where, rD, turn), number(mean, where, rD, turn)
         along, across = acc(0), acc(0)
@@ -95,6 +96,10 @@ def norm_backward_kernel(dx, dout, x, weight, rstd, mean, dsummed, partial, offs
             along, across = along + (hat * weighted).reduce("add"), across + weighted.reduce("add")
         found = parts.fold(plan, [along] if middle is None else [along, across], "add", room)
         means = [*(total / where.columns for total in found), None][:2]
+        for values in (*held[0], *held[1], *(gain for gain in gains if gain is not None)):
+            mo.pin(values)                              # converted and weighted again: kept from above, it would spill
+        if plan.shifted:
+            added = ahead(plan, where, (gS,), turn)
         for i in mo.static_range(count):
             gain = gains[i] if kept else affine(where.pieces[i], weight, None)[0]
             hat, plain, weighted = terms(held[0][i], held[1][i], scale, middle, gain, offset)
@@ -224,7 +229,9 @@ def norm_backward(what: str, dx: Any, dout: Any, x: Any, weight: Any, rstd: Any,
                   dsummed: Any, offset: float, plan: RowPlan | None, *, centred: bool) -> None:
     """Check the arguments, and launch."""
     given = Rows(what, x)
-    dx, dout, dsummed = (given.alike(name, t) for name, t in (("dx", dx), ("dout", dout), ("dsummed", dsummed)))
+    offset = real(what, "offset", offset)
+    dx, dout, dsummed = (given.alike(name, t, needed=name != "dsummed") for name, t in
+                         (("dx", dx), ("dout", dout), ("dsummed", dsummed)))
     weight, dweight, dbias = (given.of_columns(name, t) for name, t in
                               (("weight", weight), ("dweight", dweight), ("dbias", dbias)))
     in_memory(what, {"dx": dx, "dweight": dweight, "dbias": dbias},
@@ -244,10 +251,10 @@ def norm_backward(what: str, dx: Any, dout: Any, x: Any, weight: Any, rstd: Any,
     if grid and plan.streamed:
         if any(wanted):                                 # first: dx may take the place of what it reads
             columns_kernel[(-(-given.columns // 256), slices), 256](dout, given.matrix, rstd, mean, partial, wanted)
-        norm_backward_streamed_kernel.launch(dx, dout, given.matrix, weight, rstd, mean, dsummed, float(offset), plan,
+        norm_backward_streamed_kernel.launch(dx, dout, given.matrix, weight, rstd, mean, dsummed, offset, plan,
                                              **where)
     elif grid:
-        norm_backward_kernel.launch(dx, dout, given.matrix, weight, rstd, mean, dsummed, partial, float(offset), plan,
+        norm_backward_kernel.launch(dx, dout, given.matrix, weight, rstd, mean, dsummed, partial, offset, plan,
                                     wanted, **where)
     if any(wanted):
         first, second = [*(t for t in (dweight, dbias) if t is not None), None][:2]

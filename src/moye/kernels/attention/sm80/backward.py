@@ -9,6 +9,8 @@ Source: Dao: FlashAttention-2 (2023), section 3.1, but for the two kernels in th
 
 from __future__ import annotations
 
+import math
+
 import moye as mo
 from moye.kernels.attention.parts.scores import (
     LOG2_E,
@@ -63,6 +65,7 @@ def fetch_rows(smem, lse, products, m, queries):
         row, log_sum, product = m * rows + tid, mo.float32(0), mo.float32(0)
         if row < queries:
             log_sum, product = lse[row] * LOG2_E, products[row]
+            log_sum = mo.where(log_sum == -math.inf, math.inf, log_sum)     # of a row in which nothing counts
         smem[tid, 0], smem[tid, 1] = log_sum, product
 
 
