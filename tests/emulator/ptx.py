@@ -83,8 +83,8 @@ class Module:
 _LABEL = re.compile(r"([$%\w]+)\s*:(?!:)")
 _BLANK = re.compile(r"\s+")
 _NAME = re.compile(r"[%$A-Za-z_][$\w]*")
-_VARIABLE = re.compile(r"\.(?P<type>[bsuf]\d+|pred)\s+(?P<name>[%$\w]+)\s*(?P<extents>(?:\[\d*\])*)\s*(?:=\s*(?P<init>.*))?$",
-                       re.S)
+_VARIABLE = re.compile(r"\.(?P<type>[bsuf]\d+|pred)\s+(?P<name>[%$\w]+)\s*(?P<extents>(?:\[\d*\])*)\s*"
+                       r"(?:=\s*(?P<init>.*))?$", re.S)
 
 
 def parse(text: str) -> Module:

@@ -11,12 +11,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import accesses
-import meetings
-import scalar
-import tensors
-from ptx import WIDTHS, Instruction, Kernel, Label, Module, PtxError, Variable, parse
-from writer import SHARED_START, TABLE, WORDS, Place, Writer
+from emulator import accesses, meetings, scalar, tensors
+from emulator.ptx import WIDTHS, Instruction, Kernel, Label, Module, PtxError, Variable, parse
+from emulator.writer import SHARED_START, TABLE, WORDS, Place, Writer
 
 ROOMS = (accesses, meetings, scalar, tensors)
 """What knows the instructions; each fills the table when it is imported."""
@@ -67,7 +64,8 @@ def module_variables(module: Module) -> tuple[list[str], dict[str, Place]]:
         if v.space in ("global", "const") and not v.extern:
             word, each = WORDS[WIDTHS[v.dtype]], WIDTHS[v.dtype] // 8
             initial = f" = {{{', '.join(v.initial)}}}" if v.initial else ""
-            storage.append(f"alignas({max(16, v.align)}) static {word} {cpp(v.name)}[{max(1, v.size // each)}]{initial};")
+            extent = max(1, v.size // each)
+            storage.append(f"alignas({max(16, v.align)}) static {word} {cpp(v.name)}[{extent}]{initial};")
             places[v.name] = Place(v, storage=cpp(v.name))
     return storage, places
 
