@@ -85,11 +85,11 @@ def problem_of(out: Any, q: Any, k: Any, v: Any, *, causal: bool, window: Window
         factor("attention", "softcap", softcap)
     rules = Rules(left is not None, right is not None, False, softcap=softcap != 0, score=score)
     return Problem(a.dtype, o.dtype, batch, queries, keys, heads, heads_K, dim, dim_v, rules,
-                   1 / math.sqrt(dim) if scale is None else max(scale, _LEAST), softcap,
+                   1 / math.sqrt(dim) if scale is None else max(scale, LEAST), softcap,
                    0 if left is None else left, 0 if right is None else right)
 
 
-_LEAST = 2.0**-126
+LEAST = 2.0**-126
 """In place of a scale of 0, which makes no number of -inf: scores times it are 0 beside any other."""
 _MOST = 2.0**126
 
