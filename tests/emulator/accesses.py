@@ -153,6 +153,11 @@ def createpolicy(w: Writer, i: Instruction) -> str:
 
 @translates("call")
 def call(w: Writer, i: Instruction) -> str:
+    own = [name for name in w.functions if name in i.operands]
+    if own:
+        names = [name.strip() for x in i.operands if x.startswith("(") for name in x.strip("() ").split(",")]
+        given = [f"reinterpret_cast<u8*>({w.address_of(name)})" for name in names if name]
+        return f"v_{own[0].replace('$', 'S')}({', '.join(['t', *given])});"
     names = [name for name in ("vprintf", "__assertfail") if name in i.operands]
     if not names:
         raise w.refuse(i)

@@ -211,10 +211,10 @@ class Device:
         facts = function.library.facts(function.name)
         held = _packed(facts, params)
         at = (ctypes.addressof(held) + 127) // 128 * 128
-        ranges = [*self.arrays.ranges(), (at, at + facts.param_size, False),
+        workspace = (ctypes.addressof(self._workspace) + 15) // 16 * 16
+        ranges = [*self.arrays.ranges(), (at, at + facts.param_size, False), (workspace, workspace + 16, True),
                   *((start, start + size, True) for start, size in function.library.variables())]
         ctypes.memset(self._workspace, 0, 64)
-        workspace = (ctypes.addressof(self._workspace) + 15) // 16 * 16
         each = self.cuOccupancyMaxActiveBlocksPerMultiprocessor(function, math.prod(block), smem)[1]
         error = ctypes.create_string_buffer(4096)
         launch = _Launch(function.library.function(function.name), tuple(grid), tuple(block), tuple(cluster), smem,

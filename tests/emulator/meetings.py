@@ -20,9 +20,14 @@ def bra(w: Writer, i: Instruction) -> str:
     return f"{back}goto {w.label(target)};"
 
 
-@translates("ret", "exit")
+@translates("ret")
 def ret(w: Writer, i: Instruction) -> str:
     return f"t.line = {i.line}; return;"
+
+
+@translates("exit")
+def exit_(w: Writer, i: Instruction) -> str:
+    return f"t.line = {i.line}; leave(t);"
 
 
 @translates("trap")

@@ -90,7 +90,7 @@ def floating(w: Writer, i: Instruction, root: str, dtype: str) -> str:
     elif root in _SINGLE:
         exact = root == "rcp" and "approx" not in i.parts
         text = f"xdiv{f'<{mode}>' if mode else ''}({TYPES[dtype]}(1), {values[0]})" if exact else \
-            f"{_SINGLE[root]}({values[0]})"
+            f"{_SINGLE[root]}{'_gross' if dtype == 'f64' and 'ftz' in i.parts else ''}({values[0]})"
     elif root in ("min", "max"):
         suffix = "_nan" if "NaN" in i.parts else "2"
         text = values[0]

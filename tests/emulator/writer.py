@@ -55,6 +55,7 @@ class Writer:
 
     kernel: Kernel
     places: dict[str, Place]
+    functions: tuple[str, ...] = ()
     labels: dict[str, int] = field(default_factory=dict)
     sites: list[str] = field(default_factory=list)
     line: int = 0

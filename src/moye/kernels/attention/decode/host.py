@@ -16,7 +16,6 @@ from moye.kernels.attention.decode.kernel import combine_kernel, decode_kernel
 from moye.kernels.attention.decode.plan import KEYS, WARPS, make_plan
 from moye.kernels.attention.parts.arguments import (
     DTYPES,
-    LEAST,
     MOST_DIM,
     NARROW,
     agree,
@@ -27,7 +26,7 @@ from moye.kernels.attention.parts.arguments import (
     factors,
     same_place,
 )
-from moye.kernels.attention.parts.scores import Rules
+from moye.kernels.attention.parts.scores import LEAST_SCALE, Rules
 from moye.kernels.options import integer
 from moye.kernels.workspace import empty, ordered
 
@@ -110,7 +109,8 @@ def _numbers(window: Any, scale: Any, softcap: Any, score: Callable[..., Any] | 
     who = "paged_attention"
     if window is not None:
         window = integer(who, "window", window, "no number of keys of at least 0", 0)
-    scale, softcap = None if scale is None else max(factor(who, "scale", scale), LEAST), factor(who, "softcap", softcap)
+    scale = None if scale is None else max(factor(who, "scale", scale), LEAST_SCALE)
+    softcap = factor(who, "softcap", softcap)
     if tensors and score is None:
         raise mo.ArgumentError("paged_attention: tensors are handed to a score function, and there is none")
     return window, scale, softcap
