@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import moye as mo
-from moye.kernels import attention, attention_backward
+from moye.kernels import attention, attention_backward, paged_attention
 
 
 def arrays(queries, keys, seed=0):
@@ -59,6 +59,16 @@ def test_a_scale_of_0_weighs_all_keys_alike():
     attention(out, q, k, v, scale=0.0, lse=lse)
     assert np.allclose(out.astype(float), v.astype(float).mean(1, keepdims=True), atol=2e-3)
     assert np.allclose(lse, np.log(5))
+
+
+def test_pages_with_a_scale_of_0_and_a_row_that_counts_nothing():
+    q, pages = arrays(1, 1)[0], arrays(1, 16)[1:]
+    table, lengths = np.zeros((1, 1), np.int32), np.array([5], np.int32)
+    out, bias = np.full_like(q, np.nan), np.zeros((1, 2, 1, 16), np.float16)
+    bias[:, 1] = -np.inf
+    paged_attention(out, q, *pages, table, lengths, scale=np.float32(0), window=np.int64(9), bias=bias)
+    assert np.allclose(out[0, 0, 0].astype(float), pages[1][0, :5, 0].astype(float).mean(0), atol=2e-3)
+    assert (out[0, 0, 1] == 0).all()
 
 
 def test_a_score_function_that_leaves_nothing():

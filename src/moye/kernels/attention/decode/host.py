@@ -27,6 +27,7 @@ from moye.kernels.attention.parts.arguments import (
     same_place,
 )
 from moye.kernels.attention.parts.scores import LEAST_SCALE, Rules
+from moye.kernels.options import integer
 from moye.kernels.workspace import empty, ordered
 
 MOST_QUERIES = 16
@@ -55,7 +56,7 @@ def paged_attention(out: Any, q: Any, k_cache: Any, v_cache: Any, page_table: An
     batch, queries, heads, dim = described("q", q, 4).shape
     _, page_size, heads_K, dim_v = described("v_cache", v_cache, 4).shape
     _check(out, q, k_cache, v_cache, page_table, lengths)
-    _check_options(window, scale, softcap, score, tensors)
+    window, scale, softcap = _numbers(window, scale, softcap, score, tensors)
     stored, shape = described("v_cache", v_cache, 4).dtype, (batch, heads, queries)
     beside("lse", lse, q, shape)
     beside("sinks", sinks, q, (heads,))
@@ -73,9 +74,8 @@ def paged_attention(out: Any, q: Any, k_cache: Any, v_cache: Any, page_table: An
     log_sums = empty(q, mo.float32, (heads, queries, batch, splits * WARPS))
     decode_kernel[(splits * plan.row_tiles, heads_K, batch), WARPS * 32](
         ordered(q, (3, 2, 1, 0)), ordered(k_cache, (1, 3, 2, 0)), ordered(v_cache, (1, 3, 2, 0)),
-        ordered(page_table, (1, 0)), lengths, results, log_sums,
-        1 / math.sqrt(dim) if scale is None else max(float(scale), LEAST_SCALE),
-        float(softcap) if softcap else None, window, None if bias is None else ordered(bias, (2, 3, 1, 0)), alibi,
+        ordered(page_table, (1, 0)), lengths, results, log_sums, 1 / math.sqrt(dim) if scale is None else scale,
+        softcap or None, window, None if bias is None else ordered(bias, (2, 3, 1, 0)), alibi,
         tensors, *(ordered(x, (1, 2, 0)) if _rank(x) == 3 else x for x in (k_scale, v_scale)), plan)
     combine_kernel[(heads, queries, batch), WARPS * 32](
         ordered(out, (3, 2, 1, 0)), None if lse is None else ordered(lse, (2, 1, 0)), results, log_sums, sinks)
@@ -101,16 +101,17 @@ def _factors(name: str, x: Any, q: Any, v_cache: Any) -> Any:
     return factors(name, x, q, (heads_K,), (batch, heads_K), (*info.shape[:2], heads_K))
 
 
-def _check_options(window: int | None, scale: float | None, softcap: float, score: Callable[..., Any] | None,
-                   tensors: tuple[Any, ...]) -> None:
-    """ArgumentError for numbers that are none."""
-    for name, value in (("scale", scale), ("softcap", softcap)):
-        if value is not None:
-            factor("paged_attention", name, value)
-    if window is not None and (not isinstance(window, int) or isinstance(window, bool) or window < 0):
-        raise mo.ArgumentError(f"paged_attention: window={window!r} is no number of keys of at least 0")
+def _numbers(window: Any, scale: Any, softcap: Any, score: Callable[..., Any] | None,
+             tensors: tuple[Any, ...]) -> tuple[int | None, float | None, float]:
+    """The options as Python's numbers; ArgumentError for what is none."""
+    who = "paged_attention"
+    if window is not None:
+        window = integer(who, "window", window, "no number of keys of at least 0", 0)
+    scale = None if scale is None else max(factor(who, "scale", scale), LEAST_SCALE)
+    softcap = factor(who, "softcap", softcap)
     if tensors and score is None:
         raise mo.ArgumentError("paged_attention: tensors are handed to a score function, and there is none")
+    return window, scale, softcap
 
 
 def _check(out: Any, q: Any, k_cache: Any, v_cache: Any, page_table: Any, lengths: Any) -> None:
