@@ -13,7 +13,17 @@ from typing import Any
 import moye as mo
 from moye.kernels.attention.decode.kernel import combine_kernel, decode_kernel
 from moye.kernels.attention.decode.plan import KEYS, WARPS, make_plan
-from moye.kernels.attention.parts.arguments import DTYPES, MOST_DIM, agree, beside, by_16_bytes, described, same_place
+from moye.kernels.attention.parts.arguments import (
+    HALVES,
+    MOST_DIM,
+    agree,
+    beside,
+    by_16_bytes,
+    check_numbers,
+    described,
+    in_memory,
+    same_place,
+)
 from moye.kernels.workspace import empty, ordered
 
 MOST_QUERIES = 16
@@ -40,12 +50,12 @@ def paged_attention(out: Any, q: Any, k_cache: Any, v_cache: Any, page_table: An
     batch, queries, heads, dim = described("q", q, 4).shape
     _, page_size, heads_K, dim_v = described("v_cache", v_cache, 4).shape
     _check(out, q, k_cache, v_cache, page_table, lengths)
-    for name, value in (("scale", scale), ("softcap", softcap)):
-        if value is not None and not (math.isfinite(value) and value >= 0):
-            raise mo.ArgumentError(f"paged_attention: {name}={value} is no finite number of at least 0")
+    check_numbers("paged_attention", scale, softcap)
     if window is not None and (not isinstance(window, int) or isinstance(window, bool) or window < 0):
         raise mo.ArgumentError(f"paged_attention: window={window!r} is no number of keys of at least 0")
     beside("lse", lse, q, (batch, heads, queries))
+    in_memory("paged_attention", {"out": out, "lse": lse}, {
+        "q": q, "k_cache": k_cache, "v_cache": v_cache, "page_table": page_table, "lengths": lengths})
     if 0 in (batch, heads):
         return out
     dtype = described("q", q, 4).dtype
@@ -73,7 +83,7 @@ def _check(out: Any, q: Any, k_cache: Any, v_cache: Any, page_table: Any, length
     infos = {name: described(name, x, 4) for name, x in arrays.items()}
     first = infos["q"]
     for name, info in infos.items():
-        if info.dtype != first.dtype or first.dtype not in DTYPES:
+        if info.dtype != first.dtype or first.dtype not in HALVES:
             raise mo.ArgumentError("paged_attention: q, k_cache, v_cache and out are all bfloat16 or all float16, not "
                                    f"q {first.dtype} and {name} {info.dtype}")
         same_place(name, info, first)

@@ -12,9 +12,12 @@ from typing import Any
 
 import moye as mo
 from moye.kernels.attention.parts.scores import Rules
+from moye.kernels.views import FLOATS, outputs
 
 Window = tuple[int | None, int | None]
-DTYPES = (mo.bfloat16, mo.float16)
+HALVES = (mo.bfloat16, mo.float16)
+"""What tensor cores multiply."""
+DTYPES = (*HALVES, mo.float32, mo.float64)
 MOST_DIM = 256
 _QUAD = 8
 
@@ -58,8 +61,8 @@ def problem_of(out: Any, q: Any, k: Any, v: Any, *, causal: bool, window: Window
     a, b, c, o = infos.values()
     for name, x in infos.items():
         if x.dtype != a.dtype or a.dtype not in DTYPES:
-            raise mo.ArgumentError(f"attention: q, k, v and out are all bfloat16 or all float16, not q {a.dtype} and "
-                                   f"{name} {x.dtype}")
+            raise mo.ArgumentError("attention: q, k, v and out are all bfloat16, all float16, all float32 or all "
+                                   f"float64, not q {a.dtype} and {name} {x.dtype}")
         same_place(name, x, a)
     batch, queries, heads, dim = a.shape
     _, keys, heads_K, dim_v = c.shape
@@ -71,13 +74,19 @@ def problem_of(out: Any, q: Any, k: Any, v: Any, *, causal: bool, window: Window
     if not 0 < dim <= MOST_DIM or not 0 < dim_v <= MOST_DIM:
         raise mo.ArgumentError(f"attention: head dimensions are 1 to {MOST_DIM}, not {dim} and {dim_v}")
     left, right = limits(causal, window)
-    for name, value in (("scale", scale), ("softcap", softcap)):
-        if value is not None and not (math.isfinite(value) and value >= 0):
-            raise mo.ArgumentError(f"attention: {name}={value} is no finite number of at least 0")
+    check_numbers("attention", scale, softcap)
     rules = Rules(left is not None, right is not None, False, softcap=softcap != 0, score=score)
     return Problem(a.dtype, batch, queries, keys, heads, heads_K, dim, dim_v, rules,
                    1 / math.sqrt(dim) if scale is None else float(scale), float(softcap),
                    0 if left is None else left, 0 if right is None else right)
+
+
+def check_numbers(who: str, scale: float | None, softcap: float) -> None:
+    """ArgumentError for a scale that is not above 0, of which scores that do not count would be NaN; or such a cap."""
+    if scale is not None and not (math.isfinite(scale) and scale > 0):
+        raise mo.ArgumentError(f"{who}: scale={scale} is no finite number above 0")
+    if not (math.isfinite(softcap) and softcap >= 0):
+        raise mo.ArgumentError(f"{who}: softcap={softcap} is no finite number of at least 0")
 
 
 def described(name: str, x: Any, rank: int) -> Any:
@@ -101,15 +110,37 @@ def agree(name: str, shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
 
 
 def beside(name: str, x: Any, q: Any, expected: tuple[int, ...]) -> None:
-    """ArgumentError for anything but None, or float32 of this shape on the device of q."""
+    """ArgumentError for anything but None, or float32 (of float64 float64) of this shape on the device of q."""
     if x is None:
         return
     info, other = described(name, x, len(expected)), mo.describe(q)
     agree(name, info.shape, expected)
-    if info.dtype != mo.float32:
-        raise mo.ArgumentError(f"attention: {name} is {info.dtype}, not float32")
     if other is not None:
+        if info.dtype != sums_of(other.dtype):
+            raise mo.ArgumentError(f"attention: {name} is {info.dtype}, not {sums_of(other.dtype)}")
         same_place(name, info, other)
+
+
+def sums_of(dtype: Any) -> Any:
+    """What is summed in, and what numbers beside the operands hold: float64 for float64, else float32."""
+    return mo.float64 if dtype == mo.float64 else mo.float32
+
+
+def bias_of(bias: Any, q: Any, expected: tuple[int, ...]) -> None:
+    """ArgumentError for anything but None, or floats of this shape on the device of q."""
+    if bias is None:
+        return
+    info = described("bias", bias, 4)
+    agree("bias", info.shape, expected)
+    if info.dtype not in FLOATS:
+        raise mo.ArgumentError(f"attention: bias is {info.dtype}; it may be {', '.join(map(str, FLOATS))}")
+    same_place("bias", info, described("q", q, 4))
+
+
+def in_memory(who: str, written: dict[str, Any], read: dict[str, Any]) -> None:
+    """ArgumentError for outputs that cannot be written, or share memory with another array; None is not there."""
+    outputs(who, *({name: mo.describe(x) for name, x in arrays.items() if x is not None}
+                   for arrays in (written, read)))
 
 
 def like_q(name: str, x: Any, q: Any, expected: tuple[int, ...]) -> None:

@@ -9,6 +9,8 @@ Source: Dao: FlashAttention-2 (2023), section 3.1, but for the two kernels in th
 
 from __future__ import annotations
 
+import math
+
 import moye as mo
 from moye.kernels.attention.parts.scores import (
     LOG2_E,
@@ -46,10 +48,10 @@ def row_products_kernel(out, O, dO):
     """
     tid, head, batch = mo.thread_idx().x, mo.block_idx().y, mo.block_idx().z
     row = mo.block_idx().x * (mo.block_dim().x // 32) + tid // 32
-    total = mo.float32(0)
+    total = out.dtype(0)
     if row < mo.size(O, 0):
         for d in range(tid % 32, mo.size(O, 1), 32):
-            total += O[row, d, head, batch].to(mo.float32) * dO[row, d, head, batch].to(mo.float32)
+            total += O[row, d, head, batch].to(out.dtype) * dO[row, d, head, batch].to(out.dtype)
     total = mo.warp_reduce(total)
     if (row < mo.size(O, 0)) & (tid % 32 == 0):
         out[row, head, batch] = total
@@ -62,7 +64,8 @@ def fetch_rows(smem, lse, products, m, queries):
     if tid < rows:
         row, log_sum, product = m * rows + tid, mo.float32(0), mo.float32(0)
         if row < queries:
-            log_sum, product = lse[row] * LOG2_E, products[row]
+            found, product = lse[row] * LOG2_E, products[row]
+            log_sum = mo.where(found == -math.inf, math.inf, found)         # no score counts, and no weight is above 0
         smem[tid, 0], smem[tid, 1] = log_sum, product
 
 

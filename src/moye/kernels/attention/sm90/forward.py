@@ -312,7 +312,8 @@ def first_softmax(plan, how, work, place):
     config = plan.config
     _, most, _, _ = key_tiles(how, place[0] * config.bM, config.bM, config.bN)
     judge(plan, how, work, place, most - 1, plan.rules.masks)
-    online(work.rows, mo.mn_view(work.S, plan.scores), work.fold, True, plan.rules.windowed)
+    online(work.rows, mo.mn_view(work.S, plan.scores), work.fold, True,
+           plan.rules.windowed or how.lowered)
 
 
 @mo.jit
@@ -337,7 +338,7 @@ def step(plan, how, work, at, place, n, masked):
     at_Q, at_K, at_V = at
     multiply(plan, work, at)
     judge(plan, how, work, place, n, masked)
-    online(work.rows, mo.mn_view(work.S, plan.scores), work.fold, False, masked)
+    online(work.rows, mo.mn_view(work.S, plan.scores), work.fold, False, masked or how.lowered)
     values_done(plan, work, at_V)
     round_up(plan, work)
     if grew(work.rows):
