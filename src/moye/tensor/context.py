@@ -122,13 +122,15 @@ _LOOKING = frozenset({"IPython", "_pytest", "bdb", "code", "debugpy", "executing
                       "pluggy", "pprint", "pydevd", "_pydevd_bundle", "pytest", "reprlib", "rich", "stack_data",
                       "traceback"})
 """Packages that show objects to people while the program is stopped."""
+_OF_DATACLASSES = ("reprlib", "wrapper")
+"""The function around the repr of each dataclass, from Python 3.13 on: it shows objects to nobody by itself."""
 
 
 def text_is_asked_for(frame: FrameType | None) -> bool:
     """Whether code of the kernel asks for an object's text, and not moye's own code or a debugger's."""
     while _state.builders and frame is not None and not is_internal(frame.f_code.co_filename):
         module = str(frame.f_globals.get("__name__", "")).partition(".")[0]
-        if module in _LOOKING:
+        if module in _LOOKING and (module, frame.f_code.co_name) != _OF_DATACLASSES:
             return False
         if module == "__main__" or (module not in sys.stdlib_module_names and frame.f_code.co_name != "__repr__"):
             return True

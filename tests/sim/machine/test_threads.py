@@ -40,6 +40,17 @@ def test_a_missing_barrier_is_a_race():
     assert codes(reverse(False).run(np.zeros(T, np.float32))) == ["C1"]
 
 
+def test_a_missing_block_barrier_is_told_before_a_missing_warp_barrier():
+    """Two exchanges lack one barrier: the first stays within the warps, and its hint alone would mend half of it."""
+    k = K(T)
+    A, near, far = k.tensor("A"), k.shared(T), k.shared(T)
+    k.store(near, k.tid, k.load(A, k.tid))
+    k.store(far, k.tid, k.load(A, k.tid))
+    neighbour = k.xor(k.tid, 1)
+    k.store(A, k.tid, k.add(k.load(near, neighbour), k.load(far, k.sub(T - 1, k.tid))))
+    assert codes(k.run(np.zeros(T, np.float32))) == ["C1", "C3"]
+
+
 @pytest.mark.parametrize("split", [64, 48], ids=["whole warps", "half a warp"])
 def test_barrier_in_a_condition(split):
     """C4, though hardware since Volta counts arrivals at barrier 0 wherever they come from, and goes on here.

@@ -70,8 +70,8 @@ def simulate(func: Func, arguments: Sequence[Argument], grid: tuple[int, int, in
                 others.without_locks(program_of(func, check=True), again.bytes if again is not None else 0)
     except StopSimulation:
         pass
-    outcome = Outcome(reporter.findings, launch.printed, launch.inspections, launch.done, launch.steps, reporter,
-                      launch.tape, launch.unsupported, launch.meter, prior=prior)
+    outcome = Outcome(sorted(reporter.findings, key=_of_lanes), launch.printed, launch.inspections, launch.done,
+                      launch.steps, reporter, launch.tape, launch.unsupported, launch.meter, prior=prior)
     if again is not None:
         outcome.unsupported += [*launch.globals.unsupported, *again.unsupported]
         outcome.not_judged = [*launch.globals.plan.not_judged,
@@ -151,6 +151,14 @@ class _Others:
         launch.globals.conflicts.tell()
         first.unsupported += [text for text in (*launch.unsupported, *launch.globals.unsupported)
                               if text not in (*first.unsupported, *first.globals.unsupported)]
+
+
+def _of_lanes(finding: Finding) -> bool:
+    """The order of a report: what a barrier of the block mends stands before what only the lanes of a warp miss.
+
+    Where both are missing, one sync_threads() mends both, and the hint to write sync_warp() would be the wrong one.
+    """
+    return finding.code == "C3"
 
 
 def _repeat(program: Program, launch: Launch, stale: Stale) -> None:
