@@ -75,7 +75,7 @@ ALONE = {
     "what a launch is, and what a kernel is compiled for": (
         "kernels.attention.sm80.forward", "kernels.attention.sm90.host"),
     "the home of public names": (
-        "kernels.attention.dispatch", "kernels.attention.sequences", "kernels.gemm.tuned", "schedulers.quantisation",
+        "kernels.attention.sequences", "kernels.gemm.tuned", "schedulers.quantisation",
         "tensor.async_stores", "tensor.smem_atoms", "torch.operators.attention", "torch.operators.gated",
         "torch.operators.linear", "torch.operators.moves", "torch.operators.norms", "testing.host_arrays",
         "kernels.rows.norm", "kernels.attention.decode.host"),
