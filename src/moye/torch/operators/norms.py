@@ -135,7 +135,7 @@ def _norm_fp8(x: Tensor, weight: Tensor | None, bias: Tensor | None, residual: T
     with torch.no_grad():
         function(out, x, weight, bias, eps=eps, offset=offset, residual=residual,
                  summed=None if residual is None else summed, scale=scale)
-    return out, scale, summed
+    return out, scale if x.shape[-1] else scale.zero_(), summed
 
 
 @_norm_fp8.fake
