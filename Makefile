@@ -4,7 +4,7 @@
 # make check     ruff, mypy, and the tests that are not marked slow: what to run before each commit
 # make gpu-test  the tests that need a GPU, GPU_JOBS at a time; then, one by one, those that time it
 # make bench     the benchmarks that this machine can run
-# make pictures  draw docs/images and write docs/checker.md anew
+# make pictures  draw docs/images and write docs/checker.md and the steps of docs/attention.md anew
 # make docs      serve the site of docs/ at http://127.0.0.1:8000, built anew when a page changes
 # make site      build it into site/; a warning is an error
 # make browser  fetch Pyodide into build/pyodide, so that the site has its own and the tests of the browser run; needs npm
@@ -85,6 +85,7 @@ pictures: $(DEMO_STAMP)
 	$(PY) docs/make_pictures.py
 	$(PY) docs/make_architecture.py
 	$(PY) docs/make_checker.py
+	$(PY) docs/make_attention.py
 
 docs: $(SITE_STAMP)
 	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs serve

@@ -2,7 +2,8 @@
 
 cuDNN and FlashAttention 2 are those of torch.  All run interleaved in one process, in an order shuffled for each case,
 on random-normal bfloat16 (batch, seqlen, heads, dim); medians.  The clock and the power of the GPU are told.  Every
-result is compared with cuDNN's, as the norm of the difference over the norm.
+result is compared with cuDNN's, as the norm of the difference over the norm.  Rows with "fp8" have operands,
+or caches, of float8_e4m3fn: beside them are moye and cuDNN with the same numbers in bfloat16.
 
     python benchmarks/attention.py [--rounds 30] [--only backward] [--csv attention.csv]
 
@@ -75,6 +76,22 @@ def forward(dim: int = 128, seqlen: int = 4096, causal: bool = False, count: int
                 None if window is not None else lambda: ((runs["moye"](),), (runs["cuDNN"](),)))
 
 
+def forward_fp8(dim: int = 128, seqlen: int = 4096, causal: bool = False, count: int = 16, count_k: int = 0) -> Case:
+    """q, k and v of float8_e4m3fn with a factor for each head, beside the same in bfloat16."""
+    batch, shared = max(1, TOKENS // seqlen), count_k or count
+    q, k, v = (heads(batch, seqlen, each, dim).to(torch.float8_e4m3fn) for each in (count, shared, shared))
+    wide, out, wide_out = [x.bfloat16() for x in (q, k, v)], *(heads(batch, seqlen, count, dim) for _ in range(2))
+    scales = {f"{name}_scale": torch.ones(batch, each, device="cuda")
+              for name, each in zip("qkv", (count, shared, shared), strict=True)}
+    runs: dict[str, Callable[[], Any]] = {
+        "moye": lambda: kernels.attention(out, q, k, v, causal=causal, **scales),
+        "bf16": lambda: kernels.attention(wide_out, *wide, causal=causal),
+        "cuDNN": partial(_peer, PEERS["cuDNN"], causal, shared != count, *wide)}
+    work = FORWARD * batch * count * seqlen * seqlen * (0.5 if causal else 1.0) * dim
+    return Case(f"forward fp8 {'causal' if causal else 'full'} {dim} {seqlen} {count}/{shared}", work, "TFLOP/s", runs,
+                lambda: ((runs["moye"](),), (runs["cuDNN"](),)))
+
+
 def backward(dim: int = 128, seqlen: int = 4096, causal: bool = False, count: int = 16) -> Case:
     batch = max(1, TOKENS // seqlen)
     q, k, v, dout = (heads(batch, seqlen, count, dim) for _ in range(4))
@@ -98,20 +115,27 @@ def backward(dim: int = 128, seqlen: int = 4096, causal: bool = False, count: in
 
 
 def decode(batch: int = 16, keys: int = 8192, count: int = 64, count_k: int = 8, dim: int = 128, queries: int = 1,
-           page: int = 64) -> Case:
+           page: int = 64, stored: str = "bf16", by_token: bool = False) -> Case:
+    """``stored`` = "fp8": caches of float8_e4m3fn, with a factor for each head or for each token."""
     pages = -(-keys // page)
-    q, k, v = heads(batch, queries, count, dim), *(heads(batch * pages, page, count_k, dim) for _ in range(2))
+    q, *whole = heads(batch, queries, count, dim), *(heads(batch * pages, page, count_k, dim) for _ in range(2))
     out, table = torch.empty_like(q), torch.randperm(batch * pages, device="cuda").int().reshape(batch, pages)
-    lengths = torch.full((batch,), keys, dtype=torch.int32, device="cuda")
+    lengths, given, (k, v) = torch.full((batch,), keys, dtype=torch.int32, device="cuda"), {}, whole
+    if stored == "fp8":
+        k, v = (x.to(torch.float8_e4m3fn) for x in whole)
+        scale = torch.ones((batch * pages, page, count_k) if by_token else (batch, count_k), device="cuda")
+        whole, given = [x.bfloat16() for x in (k, v)], {"k_scale": scale, "v_scale": scale}
     target, work = torch.empty_like(k), 2 * k.numel() * k.element_size()
     runs: dict[str, Callable[[], Any]] = {
-        "moye": lambda: kernels.paged_attention(out, q, k, v, table, lengths), "copy": lambda: target.copy_(k)}
+        "moye": lambda: kernels.paged_attention(out, q, k, v, table, lengths, **given),
+        "copy": lambda: target.copy_(k)}
 
     def results() -> tuple[Any, Any]:
-        whole = (x[table.long()].reshape(batch, pages * page, count_k, dim)[:, :keys].transpose(1, 2) for x in (k, v))
-        exact = scaled_dot_product_attention(q.transpose(1, 2), *whole, enable_gqa=True).transpose(1, 2)
+        lined = (x[table.long()].reshape(batch, pages * page, count_k, dim)[:, :keys].transpose(1, 2) for x in whole)
+        exact = scaled_dot_product_attention(q.transpose(1, 2), *lined, enable_gqa=True).transpose(1, 2)
         return (runs["moye"](),), (exact,)
-    return Case(f"decode {batch} x {keys} {count}/{count_k} {dim} pages of {page}", work, "GB/s", runs,
+    kind = "" if stored == "bf16" else f" {stored} factors of {'tokens' if by_token else 'heads'}"
+    return Case(f"decode {batch} x {keys} {count}/{count_k} {dim} pages of {page}{kind}", work, "GB/s", runs,
                 results if queries == 1 else None)
 
 
@@ -120,9 +144,13 @@ CASES: list[Callable[[], Case]] = [
     *(partial(forward, *kind) for kind in KINDS),
     *(partial(forward, 128, seqlen, causal, 64, 8) for causal in (False, True) for seqlen in (8192, 16384)),
     partial(forward, 128, 16384, True, window=1024),
+    *(partial(forward_fp8, *kind) for kind in KINDS),
+    *(partial(forward_fp8, 128, 16384, causal, 64, 8) for causal in (False, True)),
     *(partial(backward, *kind) for kind in KINDS),
     decode, partial(decode, page=16), partial(decode, page=256), partial(decode, 1, 65536), partial(decode, 64, 2048),
-    partial(decode, queries=4)]
+    partial(decode, queries=4),
+    *(partial(decode, *kind, stored="fp8", by_token=each) for kind in ((), (1, 65536), (64, 2048))
+      for each in (False, True))]
 
 
 def measured(case: Case, rounds: int, sampler: Sampler) -> dict[str, Any]:
@@ -161,7 +189,7 @@ def rows(only: str, rounds: int, sampler: Sampler) -> Iterator[dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument("--only", default="", help="forward, backward or decode")
+    parser.add_argument("--only", default="", help="forward, backward, decode or fp8")
     parser.add_argument("--csv")
     options = parser.parse_args()
     if not torch.cuda.is_available():

@@ -1,10 +1,11 @@
 """What a first launch pays: cold compile, and a kernel that is on disk; every figure from fresh processes.
 
-For the double-buffered matmul, the fastest ``gemm_simt``, ``gemm_sm80`` on each dtype, and ``gemm_sm90``.  Cold:
-trace, print and NVRTC with --no-cache and no disk cache; a literal of the kernel differs in each process, as NVRTC and
-the driver cache by content.  Disk hit: another fresh process whose kernel the first one left on disk: trace and print,
-then what comes beyond them, the look-up (key, reading, checking the digest) and, where there is a GPU, the driver's
-module load.  Imports are excluded, loading the NVRTC library is not.
+For the double-buffered matmul, the fastest ``gemm_simt``, ``gemm_sm80`` on each dtype, ``gemm_sm90``, and attention
+forward and backward on sm_90a (all three launches of the gradients together). Cold: trace, print and NVRTC with
+--no-cache and no disk cache; a literal of the kernel differs in each process, as NVRTC and the driver cache by
+content. Disk hit: another fresh process whose kernel the first one left on disk: trace and print, then what comes
+beyond them, the look-up (key, reading, checking the digest) and, where there is a GPU, the driver's module load.
+Imports are excluded, loading the NVRTC library is not.
 
     python benchmarks/compile.py [processes] [arch] [--only NAME]
 
@@ -24,6 +25,7 @@ import tempfile
 import time
 import types
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -39,7 +41,7 @@ class Case:
     """A kernel: its file, the call written once in it whose 0 becomes a literal, the host function, its operands.
 
     ``out``: the dtype of C where it is not that of A and B.  ``integer``: the literal is one.  ``kernel``: its name,
-    where the host function is in a module of its own, which has the same name.
+    where the host function is in a module of its own, ``host``, which has the same name.  ``keywords``: for the call.
     """
 
     path: Path
@@ -51,6 +53,8 @@ class Case:
     out: str | None = None
     integer: bool = False
     kernel: str = ""
+    host: str = "moye.kernels.gemm.sm90.host"
+    keywords: tuple[tuple[str, bool], ...] = ()
 
     def literal(self):
         """Another one each time, of the type that it stands for."""
@@ -61,6 +65,19 @@ class Case:
         M, N, K = self.sizes
         dtype, out = numpy_dtype(self.dtype), numpy_dtype(self.out or self.dtype)
         return tuple(np.empty(shape, of, self.order) for shape, of in (((M, K), dtype), ((N, K), dtype), ((M, N), out)))
+
+
+class AttentionCase(Case):
+    """``sizes``: queries and keys, heads, dim.  The gradients' host function takes nine arrays."""
+
+    def arrays(self):
+        seqlen, heads, dim = self.sizes
+        of = numpy_dtype(self.dtype)
+        out, q, k, v = (np.empty((4, seqlen, heads, dim), of) for _ in range(4))
+        if self.function == "attention":
+            return out, q, k, v
+        gradients = [np.empty_like(x) for x in (q, k, v, out)]
+        return *gradients, q, k, v, out, np.empty((4, heads, seqlen), np.float32)
 
 
 def numpy_dtype(name):
@@ -78,6 +95,18 @@ def sm90(dtype, out=None, sizes=(4096, 4096, 4096)):
                 "gemm_sm90_kernel")                     # the first k tile
 
 
+def attention(dim, causal):
+    return AttentionCase(KERNELS / "attention/sm90/forward.py", "(m, 0, head, own)", "attention", (4096, 16, dim),
+                         "C", "bfloat16", None, True, "attention_sm90_kernel", "moye.kernels.attention.sm90.host",
+                         (("causal", causal),))
+
+
+def gradients(dim, causal):
+    return AttentionCase(KERNELS / "attention/sm90/backward.py", "gQ = mo.tile(copies.Q.tensor, (plan.config.bM, "
+                         "plan.width, 1, 1), (m, 0", "attention_backward", (4096, 16, dim), "C", "bfloat16", None, True,
+                         "attention_backward_sm90_kernel", "moye.kernels.attention.sm90.host", (("causal", causal),))
+
+
 CASES = {
     "double-buffered": Case(ROOT / "examples" / "09_matmul_double_buffered.py", "tCrC.fill(0)", "matmul",
                             (2048, 2048, 256), "F"),
@@ -90,6 +119,10 @@ CASES = {
     "gemm_sm90 bfloat16": sm90("bfloat16"),
     "gemm_sm90 e4m3": sm90("float8_e4m3fn", "bfloat16"),
     "gemm_sm90 bfloat16 decode": sm90("bfloat16", sizes=(16, 8192, 8192)),
+    **{f"attention {dim} {'causal' if causal else 'full'}": attention(dim, causal)
+       for dim in (64, 128, 256) for causal in (False, True)},
+    **{f"attention backward {dim} {'causal' if causal else 'full'}": gradients(dim, causal)
+       for dim in (64, 128) for causal in (False, True)},
 }
 IMPORTED = ("moye.cuda.compiler.nvrtc", "moye.cuda.printing.printer", "moye.lang.builtins", "moye.runtime.cache",
             "moye.runtime.toolchain", "cuda.bindings.nvrtc", "cuda.bindings.driver", "moye.cuda.device.driver")
@@ -120,9 +153,9 @@ def host_function(case, module):
     """The function that launches the module's kernel."""
     if not case.kernel:
         return getattr(module, case.function)
-    host = importlib.import_module("moye.kernels.gemm.sm90.host")
+    host = importlib.import_module(case.host)
     setattr(host, case.kernel, getattr(module, case.kernel))
-    return getattr(host, case.function)
+    return partial(getattr(importlib.import_module("moye.kernels"), case.function), **dict(case.keywords))
 
 
 def measure(name, literal, arch):
@@ -145,27 +178,29 @@ def measure(name, literal, arch):
     with compile_only(arch, trace_only=True) as gathered:
         function(*arrays)
     traced = time.perf_counter()
-    job, = gathered.jobs
-    program = job.compile()
+    programs = [job.compile() for job in gathered.jobs]
     done = time.perf_counter()
-    nvrtc = program.compiled.seconds
+    nvrtc = sum(program.compiled.seconds for program in programs)
     phases = {"trace": traced - start, "print": sum(printing), "nvrtc": nvrtc,
               "rest": done - traced - sum(printing) - nvrtc, "total": done - start}
-    if (seconds := load_seconds(program)) is not None:
+    if (seconds := load_seconds(programs)) is not None:
         phases["load"] = seconds
-    return {**phases, "registers": program.registers, "spills": program.spills, "bytes": len(program.cubin)}
+    return {**phases, "registers": max(program.registers for program in programs),
+            "spills": sum(program.spills for program in programs),
+            "bytes": sum(len(program.cubin) for program in programs)}
 
 
-def load_seconds(program):
-    """Loading the module on GPU 0, whose context exists by then; None where there is no GPU of the architecture."""
+def load_seconds(programs):
+    """Loading the modules on GPU 0, whose context exists by then; None where there is no GPU of the architecture."""
     from moye.cuda.device import driver
     from moye.runtime.launch import load
-    if not driver.available() or driver.device_arch(0) != program.arch:
+    if not driver.available() or driver.device_arch(0) != programs[0].arch:
         return None
     with driver.current_device(0):
         driver.synchronize(0)
         start = time.perf_counter()
-        load(program, 0)
+        for program in programs:
+            load(program, 0)
         return time.perf_counter() - start
 
 

@@ -51,7 +51,7 @@ def imports(house: Any) -> Graph:
     """
     edges: Graph = {FACE: set()}
     for module in house.trees:
-        if not module:
+        if module in ("", "__main__"):
             continue
         mine = edges.setdefault(box_of(module), set())
         for name, _ in house.imports(module):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -17,6 +18,25 @@ GPU = Path(__file__).parent / "gpu"
 def _asked_for_gpu(config: pytest.Config) -> bool:
     paths = [(config.invocation_params.dir / str(arg).split("::")[0]).resolve() for arg in config.args]
     return any(path == GPU or GPU in path.parents for path in paths)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--emulate", metavar="SEED", type=int, default=None,
+                     help="run launches in the emulator of PTX (tests/emulator), and not in the simulator")
+
+
+@pytest.fixture(autouse=True)
+def _emulated(request: pytest.FixtureRequest) -> Iterator[None]:
+    """With --emulate, launches of a test go the way of a device, to the emulator."""
+    seed = request.config.getoption("--emulate")
+    if seed is None:
+        yield
+        return
+    sys.path.insert(0, str(Path(__file__).parent / "emulator"))
+    from emulated import emulated
+
+    with emulated(seed):
+        yield
 
 
 def pytest_configure(config: pytest.Config) -> None:

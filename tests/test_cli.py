@@ -12,7 +12,8 @@ import pytest
 
 from moye import cli, env
 from moye.runtime.cache import DiskCache
-from moye.sim.findings.codes import CODES, explanation
+from moye.sim.findings.codes import CODES
+from moye.sim.findings.groups import explanation
 
 
 @pytest.fixture
@@ -283,3 +284,8 @@ def test_check_fails_on_what_is_not_judged_if_asked_to(check, tmp_path):
     status, out, _ = check("--blocks", "2", "chain.py")
     assert status == 0 and "unsupported: block" in out and "1 not judged completely" in out
     assert check("--blocks", "2", "--fail-on-unsupported", "chain.py")[0] == 1
+
+
+def test_python_m_moye_is_the_command():
+    done = subprocess.run([sys.executable, "-m", "moye", "explain", "C7"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("C7: a shuffle that reads an inactive lane")

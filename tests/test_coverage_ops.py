@@ -20,6 +20,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import device_maps
+import gathered_rows
 import matrix_kernels
 import moye as mo
 import tma_kernels
@@ -166,11 +168,13 @@ def occurring():
 
 @cache
 def elsewhere():
-    """Tensor copies and wgmma: kernels that tests/sim/operations/test_hopper.py runs."""
+    """Tensor copies and wgmma: kernels that tests/sim/operations/test_hopper.py and tests/tensor run."""
     case = tma_kernels.CASES["float32-k-128-1"]
     source, out = case.array(lambda shape: np.zeros(shape, np.float32)), np.zeros((128, 1), np.float32, order="F")
     load = case.copy(mo.TmaLoad(), source)
     shared = mo.make_tma_copy(mo.TmaLoad(), source, case.layout, multicast=2)
+    rows = gathered_rows.CASES["float32-128"]
+    target, matrix, picks, places = rows.arguments(0)
     products = [wgmma_kernels.CASES[f"SM90_64x8x16_F32F16F16_{source}-128"] for source in ("SS", "RS")]
     block = tma_kernels.BLOCK
     return [
@@ -178,6 +182,10 @@ def elsewhere():
         tma_kernels.write_kernel.trace(case.copy(mo.TmaReduceAdd(), source), out, block=block),
         tma_kernels.stages_kernel.trace(load, out, 2, block=block),
         tma_kernels.multicast_kernel.trace(shared, out, block=block, cluster=2),
+        gathered_rows.moved_kernel.trace(*rows.copies(target, matrix), picks, places, 0, rows.rows,
+                                         block=gathered_rows.BLOCK),
+        device_maps.gathered_kernel.trace(*device_maps.gathered_call(), block=device_maps.BLOCK),
+        device_maps.clipped_kernel.trace(*device_maps.clipped_call(), block=device_maps.BLOCK),
         *(wgmma_kernels.wgmma_kernel.trace(*each.arguments(np.random.default_rng(0)), block=each.threads)
           for each in products)]
 

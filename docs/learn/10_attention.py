@@ -199,6 +199,9 @@ sheet("tensor cores", report, O)
 # * On Hopper, `wgmma` computes the next tile's scores while the softmax of this one runs.
 # * A causal mask skips the tiles above the diagonal, and compares indices in the tile on it.
 #
+# [Attention](../attention.md#built-in-steps) goes on from here: six more steps, to a kernel with roles that is built
+# like the library's, with pictures of what runs beside what.
+#
 # ## What you have now
 #
 # * A running maximum and sum: the softmax without its row.

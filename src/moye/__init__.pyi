@@ -13,10 +13,12 @@ from moye.atoms.matrix import (
     StMatrix as StMatrix,
 )
 from moye.atoms.tma import (
+    TmaGather4 as TmaGather4,
     TmaLoad as TmaLoad,
     TmaLoadIm2col as TmaLoadIm2col,
     TmaReduce as TmaReduce,
     TmaReduceAdd as TmaReduceAdd,
+    TmaScatter4 as TmaScatter4,
     TmaStore as TmaStore,
 )
 from moye.atoms.universal import (
@@ -307,6 +309,9 @@ from moye.pictures import (
 from moye.pipelines.multistage import (
     Pipeline as Pipeline,
 )
+from moye.pipelines.tensor_maps import (
+    TensorMaps as TensorMaps,
+)
 from moye.pipelines.threads import (
     PipelineAsync as PipelineAsync,
     PipelineCpAsync as PipelineCpAsync,
@@ -314,6 +319,9 @@ from moye.pipelines.threads import (
 )
 from moye.pipelines.tma import (
     PipelineTma as PipelineTma,
+)
+from moye.runtime.addresses import (
+    addresses as addresses,
 )
 from moye.runtime.arrays import (
     TensorLike as TensorLike,
@@ -405,6 +413,13 @@ from moye.tensor.bulk_copy import (
 from moye.tensor.coords import (
     identity_tensor as identity_tensor,
     make_coord_tensor as make_coord_tensor,
+)
+from moye.tensor.device_maps import (
+    acquire_tensormap as acquire_tensormap,
+    copy_tensormap as copy_tensormap,
+    release_tensormap as release_tensormap,
+    tensormap_array as tensormap_array,
+    update_tensormap as update_tensormap,
 )
 from moye.tensor.predicates import (
     elem_less as elem_less,
@@ -509,14 +524,17 @@ __all__ = [
     "Tensor",
     "TensorError",
     "TensorLike",
+    "TensorMaps",
     "TiledCopy",
     "TiledMMA",
     "Timeline",
     "TmaCopy",
+    "TmaGather4",
     "TmaLoad",
     "TmaLoadIm2col",
     "TmaReduce",
     "TmaReduceAdd",
+    "TmaScatter4",
     "TmaStore",
     "TraceError",
     "UniversalCopy",
@@ -526,6 +544,8 @@ __all__ = [
     "accumulators_as_A",
     "acos",
     "acosh",
+    "acquire_tensormap",
+    "addresses",
     "append",
     "arch_of",
     "asin",
@@ -574,6 +594,7 @@ __all__ = [
     "complement",
     "composition",
     "congruent",
+    "copy_tensormap",
     "copysign",
     "copyto",
     "cos",
@@ -720,6 +741,7 @@ __all__ = [
     "recast",
     "red",
     "red_async",
+    "release_tensormap",
     "relu",
     "remainder",
     "replace",
@@ -757,6 +779,7 @@ __all__ = [
     "tan",
     "tanh",
     "tensor",
+    "tensormap_array",
     "tfloat32",
     "tgamma",
     "thread_idx",
@@ -779,6 +802,7 @@ __all__ = [
     "unflatten",
     "unpack",
     "upcast",
+    "update_tensormap",
     "vote_all",
     "vote_any",
     "warp_idx",

@@ -96,7 +96,7 @@ def environment() -> None:
 
 def explain(code: str) -> None:
     """What a code of a finding or an error means, such as D3: when it is found, and what mends it."""
-    from moye.sim.findings.codes import explanation
+    from moye.sim.findings.groups import explanation
 
     print(explanation(code))
 

@@ -7,30 +7,39 @@ In: a seed, a library of arrays (see ``random_products``).  Out: a ``Case``; ``r
 All memory around and between the elements is NaN, and stays so around the results, which are NaN before.  With p the
 exact weights of a row and u the unit roundoff of the dtype, an element of the result may be off by u (p |v|) for the
 weights, which are rounded, u |result| for the result, and what rounding of the scores to float32 makes of both.
+
+Operands of 8 bits are stored exactly. Their weights have 4 bits, down to 2^-17 of the largest: roundings of many are
+independent of each other, so that few deviations bound their sum, but that of equal weights is one. Sums of products
+have 14 bits, cut off once for 32 keys or dimensions.
 """
 
 from __future__ import annotations
 
 import math
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import moye as mo
 from moye.kernels import attention, attention_backward
 from random_products import NumPy, Place, _Array, _filled, _made
 
-UNIT = {"bf16": 2.0 ** -8, "f16": 2.0 ** -11, "f32": 2.0 ** -24, "f64": 2.0 ** -53}
+UNIT = {"bf16": 2.0 ** -8, "f16": 2.0 ** -11, "f32": 2.0 ** -24, "f64": 2.0 ** -53, "e4m3": 2.0 ** -4}
 LEAST = 2.0 ** -25
 """Half of the least float16: what rounding of a number that is smaller than all normal ones may cost."""
 DIMS = ((64, 64), (64, 64), (128, 128), (128, 128), (96, 96), (192, 128), (192, 192), (256, 256), (80, 80), (32, 16),
         (40, 72), (50, 33), (1, 1), (64, 128), (96, 64))
+NARROW_DIMS = ((64, 64), (64, 64), (128, 128), (128, 128), (256, 256), (96, 96), (32, 32), (192, 128), (160, 64))
 BATCH_FIRST, HEADS_FIRST = (3, 2, 1, 0), (3, 1, 2, 0)
 
 
 @dataclass(frozen=True)
 class Case:
-    """One call: extents, what its scores go through, where the arrays lie (q, k, v, out, bias)."""
+    """One call: extents, what its scores go through, where the arrays lie (q, k, v, out, bias).
+
+    ``out``: the dtype of the result, if it is another; ``factors`` of q, k and v: "one" number, of a "head", of the
+    heads of a "batch", or "".
+    """
 
     seed: int
     dtype: str
@@ -55,6 +64,8 @@ class Case:
     arch: str = "sm_90a"
     blocks: int = 132
     deterministic: bool = False
+    out: str = ""
+    factors: tuple[str, str, str] = ("", "", "")
 
     @property
     def numbers(self) -> str:
@@ -98,7 +109,7 @@ def draw(rng: random.Random, *, most: int, archs: tuple[str, ...] = ("sm_90a",),
     if rng.random() < 0.35:
         window = tuple(rng.choice((None, 0, 1, rng.randint(0, most))) for _ in range(2))
     modified = rng.random() < 0.4
-    return Case(rng.randrange(1 << 30), rng.choice(("bf16", "f16")), batch, queries, keys, heads, heads_K, dim, dim_v,
+    case = Case(rng.randrange(1 << 30), rng.choice(("bf16", "f16")), batch, queries, keys, heads, heads_K, dim, dim_v,
                 (*(_place(rng) for _ in range(4)), _bias_place(rng)), causal=rng.random() < 0.5, window=window,
                 scale=rng.choice((None, None, 0.25)), softcap=rng.choice((0.0, 0.0, 3.0, 30.0)) if modified else 0.0,
                 bias=rng.choice(("", "", "f32", "bf16")) if modified else "",
@@ -106,6 +117,17 @@ def draw(rng: random.Random, *, most: int, archs: tuple[str, ...] = ("sm_90a",),
                 score=modified and rng.random() < 0.25, lse=rng.random() < 0.8, peak=rng.choice((1.0, 1.0, 1.0, 8.0)),
                 arch=rng.choice(archs), blocks=rng.choice((132, 132, 3, 1)),
                 deterministic=rng.random() < 0.3)
+    return _narrowed(rng, case) if "sm_90a" in archs and rng.random() < 0.25 else case
+
+
+def _narrowed(rng: random.Random, case: Case) -> Case:
+    """The same in 8 bits, which only TMA and wgmma take, with factors."""
+    dim, dim_v = rng.choice(NARROW_DIMS)
+    places = tuple(Place(rng.choice((BATCH_FIRST, HEADS_FIRST)), part=part, slack=part * rng.choice((0, 0, 1)),
+                         first=part * rng.choice((0, 1))) for part in (16, 16, 16, 8))
+    factors = tuple(rng.choice(("", "one", "head", "batch", "batch")) for _ in range(3))
+    return replace(case, dtype="e4m3", out=case.dtype, dim=dim, dim_v=dim_v, places=(*places, case.places[4]),
+                   arch="sm_90a", factors=factors)
 
 
 def _length(rng: random.Random, most: int) -> int:
@@ -139,8 +161,9 @@ def run(case: Case, library: Any) -> None:
     library.start(case.seed)
     dense = [Place(tuple(reversed(range(rank)))) for rank in range(4)]
     q, k, v = (_filled(library, case.dtype, case.shapes[i], case.places[i]) for i in range(3))
-    library.fill(q.x, q.x * case.peak)
-    arrays = {"q": q, "k": k, "v": v, "out": _made(library, case.dtype, case.shapes[3], case.places[3])}
+    library.fill(q.x, _wide(library, q.x) * case.peak)
+    arrays = {"q": q, "k": k, "v": v, "out": _made(library, case.out or case.dtype, case.shapes[3], case.places[3])}
+    factors = _factors(case, library)
     if case.bias:
         arrays["bias"] = _filled(library, case.bias, case.shapes[4], case.places[4])
     if case.alibi:
@@ -156,15 +179,37 @@ def run(case: Case, library: Any) -> None:
     if case.score:
         given |= {"score": relative, "tensors": (table.x,)}
     attention(arrays["out"].x, arrays["q"].x, arrays["k"].x, arrays["v"].x, causal=case.causal, window=case.window,
-              scale=case.scale, softcap=case.softcap, **given)
+              scale=case.scale, softcap=case.softcap, **given, **factors)
     for name in arrays.keys() - {"out", "lse"}:
         assert library.same(arrays[name].memory, before[name]), f"{case}: {name} has changed"
-    found = _compare(case, library, arrays, table)
-    if case.lse and not case.score:
+    found = _compare(case, library, arrays, table, factors)
+    if case.lse and not case.score and not case.out:
         _backward(case, library, arrays, found)
     for name in ("out", "lse"):
         if name in arrays:
             _untouched(case, library, name, arrays[name], before[name])
+
+
+def _factors(case: Case, library: Any) -> dict[str, Any]:
+    """The factors of q, k and v by name."""
+    found: dict[str, Any] = {}
+    for name, kind, heads in zip("qkv", case.factors, (case.heads, case.heads_K, case.heads_K), strict=True):
+        if kind == "one":
+            found[f"{name}_scale"] = 0.75
+        elif kind:
+            shape = (case.batch, heads)[kind == "head":]
+            x = found[f"{name}_scale"] = _filled(library, "f32", shape, Place(tuple(reversed(range(len(shape)))))).x
+            library.fill(x, 0.5 + abs(x))
+    return found
+
+
+def _scaled(library: Any, name: str, arrays: dict[str, _Array], factors: dict[str, Any]) -> Any:
+    """q, k or v in float64, times its factors."""
+    x, factor = _wide(library, arrays[name].x), factors.get(f"{name}_scale", 1.0)
+    if isinstance(factor, float):
+        return x * factor
+    wide = _wide(library, factor)
+    return x * (wide if wide.ndim == 1 else wide[:, None])[..., None]
 
 
 def _untouched(case: Case, library: Any, name: str, array: _Array, before: Any) -> None:
@@ -223,10 +268,11 @@ def _backward(case: Case, library: Any, arrays: dict[str, _Array], found: dict[s
         _untouched(case, library, name, arrays[name], before[name])
 
 
-def _compare(case: Case, library: Any, arrays: dict[str, _Array], table: _Array) -> dict[str, Any]:
+def _compare(case: Case, library: Any, arrays: dict[str, _Array], table: _Array,
+             factors: dict[str, Any]) -> dict[str, Any]:
     """Results against float64, within what the rounding of weights, results and scores allows; what gradients need."""
     f = library.functions
-    q, k, v = (_wide(library, arrays[name].x) for name in "qkv")
+    q, k, v = (_scaled(library, name, arrays, factors) for name in "qkv")
     k, v = (x[:, :, [h // (case.heads // case.heads_K) for h in range(case.heads)]] for x in (k, v))
     s, size, seen, slope = _scores(case, library, arrays, table, q, k)
     sink = None
@@ -239,10 +285,10 @@ def _compare(case: Case, library: Any, arrays: dict[str, _Array], table: _Array)
     empty = total == 0
     p = weights / f.where(empty, 1.0, total)
     exact, spread = (f.einsum("bhqk,bkhd->bqhd", p, x) for x in (v, abs(v)))
-    u, largest = UNIT[case.dtype], f.where(seen, size, 0.0)
-    largest = f.moveaxis(largest.max(-1) if isinstance(library, NumPy) else largest.amax(-1), 1, 2)[..., None]
-    off = (largest * 2.0 ** -22 + 2.0 ** -20) * case.fine
-    bound = (u + 2 * off) * spread + u * abs(exact) + (case.keys * LEAST * abs(v).max() + 1e-6) * case.fine
+    cut = 2.0 ** -13 * (case.dim / 32 + 1) if case.out else 2.0 ** -22
+    off = case.fine * (f.moveaxis(f.amax(f.where(seen, size, 0.0) * cut, -1), 1, 2)[..., None] + 2.0 ** -20)
+    bound = 2 * off * spread + UNIT[case.out or case.dtype] * abs(exact) + 1e-6 * case.fine + _rounded_weights(
+        case, library, p, v, exact, spread)
     out = _wide(library, arrays["out"].x)
     wrong = ~(abs(out - exact) <= 1.05 * bound)
     assert not wrong.any(), f"{case}: {int(wrong.sum())} results are off by up to {abs(out - exact).max()}"
@@ -254,6 +300,16 @@ def _compare(case: Case, library: Any, arrays: dict[str, _Array], table: _Array)
         limit = 1e-5 * case.fine + 2.0 ** -21 * case.fine * abs(ref) + 2 * f.moveaxis(off[..., 0], 1, 2)
         assert bool((apart <= limit).all()), f"{case}: lse is off by {apart.max()}"
     return {"p": p, "q": q, "k": k, "v": v, "off": off, "slope": slope}
+
+
+def _rounded_weights(case: Case, library: Any, p: Any, v: Any, exact: Any, spread: Any) -> Any:
+    """What rounding of weights, and of sums of products of 8 bits, may cost results."""
+    f, u = library.functions, UNIT[case.dtype]
+    if not case.out:
+        return u * spread + case.keys * LEAST * case.fine * abs(v).max()
+    deviation = f.einsum("bhqk,bkhd->bqhd", p ** 2, v ** 2) ** 0.5
+    weights = f.minimum(u * spread, 4 * u * deviation + u * abs(exact))
+    return weights + 2.0 ** -13 * (case.keys / 32 + 4) * spread + case.keys * 2.0 ** -18 * abs(v).max()
 
 
 def _scores(case: Case, library: Any, arrays: dict[str, _Array], table: _Array, q: Any, k: Any) -> tuple[Any, ...]:

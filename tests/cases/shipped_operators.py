@@ -127,6 +127,21 @@ def layer_norm_fp8(p: Place) -> Case:
     return lambda x: mt.layer_norm_fp8(x)[1], (p.numbers(3, 9 * p.times).detach(),), largest
 
 
+def paged_attention(p: Place) -> Case:
+    """One query over a page of 16 keys: all of them count."""
+    p = p if p.dtype.itemsize == 2 else p._replace(dtype=torch.bfloat16)       # it takes 16 bits alone
+    q, k, v = p.numbers(p.times, 1, 2, 16), p.numbers(p.times, 16, 1, 16), p.numbers(p.times, 16, 1, 16)
+    operands = tuple(x.detach() for x in (q, k, v))
+    table = torch.arange(p.times, dtype=torch.int32, device=q.device)[:, None]
+    lengths = torch.full((p.times,), 16, dtype=torch.int32, device=q.device)
+
+    def exact(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *_: torch.Tensor) -> torch.Tensor:
+        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+        return F.scaled_dot_product_attention(q, k, v, enable_gqa=True).transpose(1, 2)
+    return mt.paged_attention, (*operands, table, lengths), exact
+
+
 CASES: dict[str, Callable[[Place], Case]] = {made.__name__: made for made in (
     attention, cross_entropy, cumsum, embedding, geglu, layer_norm, layer_norm_fp8, linear, linear_cross_entropy,
-    log_softmax, permute, reduce, rms_norm, rms_norm_fp8, rope, softmax, swiglu, top_k) if made.__name__ in mt.__all__}
+    log_softmax, paged_attention, permute, reduce, rms_norm, rms_norm_fp8, rope, softmax, swiglu,
+    top_k) if made.__name__ in mt.__all__}

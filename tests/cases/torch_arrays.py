@@ -45,6 +45,8 @@ class Torch:
         return torch.arange(count, device=self.device)
 
     def fill(self, x: Any, values: Any) -> None:
+        if isinstance(values, torch.Tensor) and x.element_size() == 1:
+            values = values.float()
         x.copy_(values if isinstance(values, torch.Tensor) else
                 torch.tensor(values, dtype=torch.float32, device=self.device).expand(x.shape))
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import linecache
 import math
 import pickle
+import re
 import traceback
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +28,7 @@ from fuzz.programs import Program, arguments
 from fuzz.scalars import EXACT, SCRAMBLED, Num, Unclear
 from moye.errors import MoyeError
 
+_LOST = re.compile("does not fit (8|16) bits")
 EXPECTED = {"A11": {"A11"}, "B1": {"B1", "B2", "A4"}}
 
 
@@ -124,15 +126,17 @@ def against(program: Program, items: list[Any], codes: set[str], memories: list[
     except Exception as error:
         last = traceback.extract_tb(error.__traceback__)[-1]
         return Verdict("crash", f"{type(error).__name__} in {last.filename.rpartition('/')[2]}: {error}"[:300])
-    found = {f.code for f in report.findings}
+    # Bits of narrow integers that are lost and would matter are told too (tests/sim/test_lost_bits.py): here they wrap.
+    findings = [f for f in report.findings if not _LOST.search(f.message)]
+    found = {f.code for f in findings}
     if codes:
         if codes == {"A11"} and not found and unread(program, items, memories):
             return Verdict("overflow", "of what nobody reads")
         if codes == {"A11"} and not found and exact(program, items, passed):
             return Verdict("overflow", "of what folding leaves out: what is left computes with exact integers")
         return _of_a_fault(codes, found, report)
-    if found or not report.ok:
-        return Verdict("alarm", f"{sorted(found)} {report.findings[0] if found else report.unsupported}"[:600])
+    if found or report.unsupported:
+        return Verdict("alarm", f"{sorted(found)} {findings[0] if found else report.unsupported}"[:600])
     told = differences(items, memories, passed, program.parameters)
     if told:
         return Verdict("values", f"{len(told)} elements: {'; '.join(told[:3])}")

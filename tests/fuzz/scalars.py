@@ -347,6 +347,8 @@ def binary(kind: str, a: Any, b: Any) -> Any:
     if isinstance(a, Elementwise) or isinstance(b, Elementwise) or not _scalars(a, b):
         return NotImplemented
     t, maybe = common(a, b)
+    if kind in _COMPARE and _of_numbers(kind, a, b):
+        return Num("bool", bool(_COMPARE[kind](*(x.v if isinstance(x, Num) else x for x in (a, b)))))
     if kind in _COMPARE:
         work = "f32" if t in ("f16", "bf16") else t
         return Num("bool", bool(_COMPARE[kind](operand(a, work), operand(b, work))))
@@ -368,6 +370,14 @@ def binary(kind: str, a: Any, b: Any) -> Any:
     if kind in ("floordiv", "mod") and y == 0:
         raise Unclear("division by zero")
     return Num(t, checked(_INTEGER[kind](x, y), t), maybe)
+
+
+def _of_numbers(kind: str, a: Any, b: Any) -> bool:
+    """Whether the numbers are compared as they are: integers of two signs, and an order with a Python integer."""
+    families = [family(x.t) if isinstance(x, Num) else "python" if type(x) is int else "" for x in (a, b)]
+    if sorted(families) == ["i", "u"]:
+        return True
+    return kind not in ("eq", "ne") and "python" in families and bool({"i", "u"} & set(families))
 
 
 class Elementwise:

@@ -67,6 +67,49 @@ def test_many_tiles(dim, causal):
     assert torch.equal(again, out)
 
 
+def small(*shape):
+    return torch.randn(shape, device="cuda").to(torch.float8_e4m3fn)
+
+
+def factors(batch, heads, heads_k):
+    shapes = {"q_scale": (batch, heads), "k_scale": (batch, heads_k), "v_scale": (batch, heads_k)}
+    return {name: torch.rand(shape, device="cuda") + 0.5 for name, shape in shapes.items()}
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("dim", [64, 96, 128, 192, 256])
+def test_many_tiles_of_8_bits(dim, causal):
+    """More tiles than multiprocessors, many keys, twice, so that the second call is a replayed one."""
+    torch.manual_seed(0)
+    for _ in range(2):
+        q, k, v, scales = small(2, 1100, 16, dim), small(2, 1100, 4, dim), small(2, 1100, 4, dim), factors(2, 16, 4)
+        out, again = (torch.full(q.shape, torch.nan, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+        attention(out, q, k, v, causal=causal, **scales)
+        wide = [x.double() * scale[:, None, :, None] for x, scale in zip((q, k, v), scales.values(), strict=True)]
+        exact = torch.nn.functional.scaled_dot_product_attention(
+            *(x.transpose(1, 2) for x in wide), is_causal=causal, enable_gqa=True).transpose(1, 2)
+        assert (out.double() - exact).norm() < 0.05 * exact.norm()
+        attention(again, q, k, v, causal=causal, **scales)
+        assert torch.equal(again, out)
+
+
+def test_sequences_of_8_bits():
+    """Bit by bit as each sequence by itself."""
+    torch.manual_seed(0)
+    lengths = [300, 0, 1, 513, 64]
+    q, k, v = (small(sum(lengths), heads, 128) for heads in (4, 2, 2))
+    scales = factors(len(lengths), 4, 2)
+    ends = torch.tensor([0, *lengths], device="cuda").cumsum(0).int()
+    out = torch.full(q.shape, torch.nan, device="cuda", dtype=torch.float16)
+    attention_varlen(out, q, k, v, ends, ends, longest_q=513, longest_k=513, causal=True, **scales)
+    for s, (begin, end) in enumerate(zip(ends.tolist(), ends.tolist()[1:], strict=False)):
+        if begin < end:
+            own = torch.empty_like(out[None, begin:end])
+            attention(own, *(x[None, begin:end] for x in (q, k, v)), causal=True,
+                      **{name: x[s:s + 1] for name, x in scales.items()})
+            assert torch.equal(own[0], out[begin:end])
+
+
 @pytest.mark.parametrize("dim", [64, 128, 192])
 def test_each_run_gives_the_same_gradients(dim):
     torch.manual_seed(0)

@@ -8,6 +8,7 @@ import pytest
 import moye as mo
 import ported_kernels as ports
 from kernels.test_ported_kernels import convolution_arguments, floats, layer_norm_arguments
+from kernels.test_ports import PORTS
 
 
 def run(function, *args):
@@ -79,3 +80,10 @@ def test_convolution(sizes, stride):
     x, w, exact = convolution_arguments(*sizes, stride)
     found = run(lambda *args: ports.convolution(*args, stride), np.full(exact.shape, np.nan, np.float32), x, w)[0]
     assert np.allclose(found, exact, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize("port", PORTS, ids=str)
+def test_programs_of_other_systems(port, large):
+    arguments, wanted = port.draw(np.random.default_rng(0), port.large if large else port.sizes[1])
+    port.judge(run(port.launch, *arguments), wanted)

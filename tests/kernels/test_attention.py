@@ -21,11 +21,12 @@ from moye.kernels.attention.sm80.forward import attention_sm80_kernel
 from moye.kernels.attention.sm80.host import arguments_sm80
 from moye.kernels.attention.sm90 import backward as sm90_backward
 from moye.kernels.attention.sm90 import host as sm90_host
-from moye.kernels.attention.sm90.config import SHARED, choose, choose_gradient
+from moye.kernels.attention.sm90.config import SHARED, choose, choose_gradient, choose_narrow
 from moye.kernels.attention.sm90.forward import attention_sm90_kernel
 from moye.kernels.attention.sm90.host import arguments_sm90
+from moye.kernels.workspace import ordered
 from moye.runtime.prepare import compile_only
-from random_attention import DIMS, draw
+from random_attention import DIMS, NARROW_DIMS, Case, draw
 
 # --- drawn -----------------------------------------------------------------------------------------------------------
 
@@ -53,9 +54,18 @@ def test_exact(seed, dtype):
     assert (why := fuzz.failure(case)) is None, why
 
 
+@pytest.mark.parametrize("seed", [30, 36, 37, 41])
+def test_operands_of_8_bits(seed):
+    case = draw(random.Random(seed), most=200, archs=fuzz.ARCHS)
+    assert case.dtype == "e4m3" and fuzz.failure(case) is None
+
+
 def test_all_kinds_are_drawn():
     cases = [draw(random.Random(seed), most=200, archs=fuzz.ARCHS) for seed in range(600)]
-    assert {(case.dim, case.dim_v) for case in cases} == set(DIMS)
+    assert {(case.dim, case.dim_v) for case in cases if not case.out} == set(DIMS)
+    assert {(case.dim, case.dim_v) for case in cases if case.out} == set(NARROW_DIMS)
+    for i in range(3):
+        assert {case.factors[i] for case in cases if case.out} == {"", "one", "head", "batch"}
     for name in ("causal", "softcap", "bias", "alibi", "sinks", "score", "lse"):
         assert len({bool(getattr(case, name)) for case in cases}) == 2, name
     assert {case.heads // case.heads_K for case in cases} == {1, 2, 4}
@@ -69,6 +79,18 @@ def test_a_fault_is_found(monkeypatch):
     monkeypatch.setattr(random_attention, "attention", lambda *args, **given: run(
         *args, **given | {"scale": 1.02 * (given["scale"] or case.dim ** -0.5)}))
     assert "results are off" in str(fuzz.failure(case))
+
+
+@pytest.mark.parametrize("name", ["q_scale", "k_scale", "v_scale"])
+def test_a_fault_of_a_factor_is_found(monkeypatch, name):
+    """As large as a tenth: results of 8 bits may be off by as much for few keys, and by less for many."""
+    case = Case(3, "e4m3", 1, 70, 150, 2, 1, 64, 64, draw(random.Random(37), most=9).places, out="f16", scale=0.5,
+                factors=("batch", "batch", "batch"))
+    assert fuzz.failure(case) is None
+    run = random_attention.attention
+    monkeypatch.setattr(random_attention, "attention", lambda *args, **given: run(
+        *args, **given | {name: given[name] * np.float32(1.1)}))
+    assert "are off by" in str(fuzz.failure(case))
 
 
 @pytest.mark.parametrize("name", ["dq", "dk", "dv"])
@@ -128,7 +150,6 @@ def test_no_queries():
     ({"v": lambda v: v[:, 1:]}, r"k is \(1, 20, 1, 64\) where the others ask for \(1, 19, 1, 64\)"),
     ({"out": lambda out: out[:, :, :1]}, r"out is \(1, 10, 1, 64\)"),
     ({"window": (-1, 0)}, r"window=\(-1, 0\) is no pair"),
-    ({"scale": 0.0}, "scale=0.0 is no finite number above 0"),
     ({"softcap": float("nan")}, "softcap=nan is no finite number"),
     ({"lse": np.zeros((1, 2, 9), np.float32)}, r"lse is \(1, 2, 9\) where the others ask for \(1, 2, 10\)"),
     ({"lse": np.zeros((1, 2, 10))}, "lse is float64, not float32"),
@@ -136,7 +157,7 @@ def test_no_queries():
     ({"tensors": (np.zeros(3, np.float32),)}, "tensors are handed to a score function, and there is none"),
     ({"q": lambda q: q.tolist()}, "q is a list, no array"),
     ({"bias": np.ones((1, 2, 10, 20), bool)}, "bias is bool; it may be bfloat16"),
-    ({"k": lambda k: k.astype(np.float32)}, "all float32 or all float64, not q bfloat16 and k float32"),
+    ({"k": lambda k: k.astype(np.float32)}, "all float64, or q, .* of 16 bits, not q bfloat16 and k float32"),
 ])
 def test_refused(change, message):
     out, q, k, v = arrays()
@@ -159,6 +180,49 @@ def test_memory_that_is_shared_is_refused():
 def test_heads_that_cannot_share():
     with pytest.raises(mo.ArgumentError, match="3 heads of queries cannot share 2 heads of keys"):
         attention(*arrays(heads=3, heads_K=2))
+
+
+def narrow(queries=10, keys=20, dim=64, dim_v=64):
+    out, *operands = arrays(queries, keys, dim=dim, dim_v=dim_v)
+    return out, *(x.astype(E4M3) for x in operands)
+
+
+E4M3 = ml_dtypes.float8_e4m3fn
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"q_scale": np.ones((1, 3), np.float32)}, r"q_scale is \(1, 3\), and not one of \(2,\), \(1, 2\)"),
+    ({"k_scale": np.ones(2, np.float32)}, r"k_scale is \(2,\), and not one of \(1,\), \(1, 1\)"),
+    ({"v_scale": float("inf")}, "v_scale=inf is no finite number of at least 0"),
+    ({"v_scale": np.ones(1)}, "v_scale is float64, not float32")])
+def test_factors_refused(options, message):
+    with pytest.raises(mo.ArgumentError, match=message):
+        attention(*narrow(), **options)
+
+
+def test_operands_of_8_bits_refused(monkeypatch):
+    with pytest.raises(mo.ArgumentError, match="k_scale is for q, k and v of float8_e4m3fn, and these are bfloat16"):
+        attention(*arrays(), k_scale=2.0)
+    out, q, k, v = narrow()
+    with pytest.raises(mo.ArgumentError, match="not q float8_e4m3fn and out float8_e4m3fn"):
+        attention(out.astype(E4M3), q, k, v)
+    with pytest.raises(mo.ArgumentError, match="not q float8_e4m3fn and k bfloat16"):
+        attention(out, q, k.astype(out.dtype), v)
+    with pytest.raises(mo.UnsupportedError, match="this is the host, 20 keys, dimensions 48 and 48"):
+        attention(*narrow(dim=48, dim_v=48))
+    monkeypatch.setattr(mo, "arch_of", lambda array: "sm_89")
+    with pytest.raises(mo.UnsupportedError, match=r"need sm_90a, .* this is sm_89"):
+        attention(*narrow())
+
+
+def test_operands_of_8_bits_have_no_gradients():
+    (out, q, k, v), ends = narrow(), np.array([0, 10], np.int32)
+    message = "q, k and v are float8_e4m3fn, and gradients are of bfloat16 or float16"
+    with pytest.raises(mo.ArgumentError, match=f"attention_backward: {message}"):
+        attention_backward(q, k, v, out, q, k, v, out, np.zeros((1, 2, 10), np.float32))
+    with pytest.raises(mo.ArgumentError, match=f"attention_varlen_backward: {message}"):
+        attention_varlen_backward(*(x[0] for x in (q, k, v, out, q, k, v, out)), np.zeros((2, 10), np.float32), ends,
+                                  np.array([0, 20], np.int32))
 
 
 # --- sequences of any lengths ----------------------------------------------------------------------------------------
@@ -216,6 +280,33 @@ def test_varlen_by_warpgroups(monkeypatch, seed, blocks):
         same(lse[:, rows], own_lse[0], atol=1e-5)
 
 
+@pytest.mark.parametrize(("seed", "blocks", "causal"), [
+    (0, 1, True), *(pytest.param(*more, marks=pytest.mark.slow) for more in ((1, 3, False), (2, 132, True)))])
+def test_varlen_of_8_bits(monkeypatch, seed, blocks, causal):
+    """Bit by bit what each sequence gives, also where values of no sequence are NaN."""
+    monkeypatch.setattr(mo, "multiprocessors", lambda array: blocks)
+    rng = np.random.default_rng(seed)
+    queries, keys = ([int(n) for n in rng.choice([0, 1, 7, 33, 130, 200], 4)] for _ in range(2))
+    q, k, v = (sequences(rng, *x, 64, E4M3) for x in ((queries, 2), ([*keys, 40], 1), ([*keys, 40], 1)))
+    v[sum(keys):] = np.nan                              # of no sequence
+    factors = [rng.uniform(0.5, 2, (4, heads)).astype(np.float32) for heads in (2, 1, 1)]
+    out, lse = np.full(q.shape, np.nan, np.float16), np.full((2, sum(queries)), np.nan, np.float32)
+    ends = [np.cumsum([0, *lengths]).astype(np.int32) for lengths in (queries, keys)]
+    with mo.checking() as reports:
+        attention_varlen(out, q, k, v, *ends, lse=lse, longest_q=200, longest_k=200, causal=causal,
+                         **dict(zip(("q_scale", "k_scale", "v_scale"), factors, strict=True)))
+    assert all(report.ok for report in reports), next(str(report) for report in reports if not report.ok)
+    for s in range(4):
+        rows, columns = (slice(x[s], x[s + 1]) for x in ends)
+        if keys[s] == 0:
+            assert (out[rows] == 0).all() and (lse[:, rows] == -np.inf).all()
+            continue
+        own, own_lse = np.full((1, *out[rows].shape), np.nan, np.float16), np.zeros((1, 2, queries[s]), np.float32)
+        attention(own, q[None, rows], k[None, columns], v[None, columns], lse=own_lse, causal=causal,
+                  **{name: x[s:s + 1] for name, x in zip(("q_scale", "k_scale", "v_scale"), factors, strict=True)})
+        assert np.array_equal(own[0], out[rows]) and np.array_equal(own_lse[0], lse[:, rows])
+
+
 def test_a_sequence_that_is_longer_than_said(monkeypatch):
     monkeypatch.setattr(mo, "arch_of", lambda array: "sm_90a")
     q, k = sequences(np.random.default_rng(0), [400], 1, 64), sequences(np.random.default_rng(0), [400], 1, 64)
@@ -239,12 +330,12 @@ def test_varlen_refused(change, message):
 # --- as compiled -----------------------------------------------------------------------------------------------------
 
 
-def described(dim, dim_v, **options):
+def described(dim, dim_v, dtype=mo.bfloat16, **options):
     """A problem of 4096 queries and keys, and arrays like its."""
-    def like(heads, each):
-        return mo.TensorLike(mo.bfloat16, (2, 4096, heads, each), (4096 * heads * each, heads * each, each, 1))
+    def like(heads, each, dtype=dtype):
+        return mo.TensorLike(dtype, (2, 4096, heads, each), (4096 * heads * each, heads * each, each, 1))
 
-    out, q, k, v = like(8, dim_v), like(8, dim), like(4, dim), like(4, dim_v)
+    out, q, k, v = like(8, dim_v, mo.bfloat16), like(8, dim), like(4, dim), like(4, dim_v)
     given = {"causal": False, "window": (None, None), "scale": None, "softcap": 0.0, "score": None} | options
     return problem_of(out, q, k, v, **given), (out, q, k, v)
 
@@ -254,10 +345,39 @@ def described(dim, dim_v, **options):
     (128, 128, {}), (128, 128, {"causal": True}), (64, 64, {"causal": True}), (96, 96, {"causal": True}),
     (192, 128, {"causal": True}), (256, 256, {}), (128, 128, {"window": (1024, 0), "softcap": 30.0})])
 def test_sm90_as_compiled(dim, dim_v, options):
-    _, block, given = arguments_sm90(*described(dim, dim_v, **options))
+    problem, (out, q, k, v) = described(dim, dim_v, **options)
+    _, block, given = arguments_sm90(problem, (out, q, k, ordered(v, (3, 1, 2, 0))))
     compiled = attention_sm90_kernel.compile(*given, block=block, arch="sm_90a")
     assert compiled.spills == 0 and not re.search(r"\b(LDL|STL)\b", compiled.sass)
     assert "HGMMA" in compiled.sass and not any("serializ" in str(note) for note in compiled.notes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("dim", "options"), [
+    (64, {}), (64, {"causal": True}), (128, {}), (128, {"causal": True}), (192, {"causal": True}), (256, {}),
+    (256, {"causal": True}), (128, {"window": (1024, 0), "softcap": 30.0})])
+def test_8_bits_as_compiled(dim, options):
+    problem, (out, q, k, _) = described(dim, dim, mo.float8_e4m3fn, **options)
+    turned = mo.TensorLike(mo.float8_e4m3fn, (dim, 4096, 4, 2), (4096, 1, 4096 * dim, 4096 * dim * 4))
+    factors = [mo.TensorLike(mo.float32, (2, heads), (heads, 1)) for heads in (8, 4, 4)]
+    _, block, given = arguments_sm90(problem, (out, q, k, turned), factors=tuple(factors))
+    compiled = attention_sm90_kernel.compile(*given, block=block, arch="sm_90a")
+    assert compiled.spills == 0 and not re.search(r"\b(LDL|STL)\b", compiled.sass)
+    assert "QGMMA" in compiled.sass and not any("serializ" in str(note) for note in compiled.notes)
+    assert not any("wait for each other" in str(note) for note in compiled.notes)
+
+
+@pytest.mark.parametrize(("dim", "keys"), [(64, 33), (128, 200), (96, 1)])
+def test_turned_values(dim, keys):
+    """Each 16 keys in the order in which a thread holds their weights; zeros behind the last."""
+    v = np.random.default_rng(keys).standard_normal((2, keys, 3, dim)).astype(E4M3)
+    with mo.checking() as reports:
+        found = sm90_host.turned(v, None)
+    assert found.shape == (dim, -(-keys // 32) * 32, 3, 2) and all(report.ok for report in reports)
+    padded = np.pad(v.astype(np.float32), ((0, 0), (0, found.shape[1] - keys), (0, 0), (0, 0)))
+    places = np.arange(found.shape[1])
+    order = [place // 16 * 16 + {0: 0, 1: 1, 2: 8, 3: 9}[place % 4] + place % 16 // 4 * 2 for place in places]
+    assert np.array_equal(found.astype(np.float32), padded[:, order].transpose(3, 1, 2, 0))
 
 
 @pytest.mark.slow
@@ -350,6 +470,14 @@ def test_stages_fit(dim, dim_v, balanced):
     assert config.shared(dim, dim_v) + 1024 <= SHARED
     sums = config.bN // 2 + config.bN // 4 + dim_v // 2         # registers of a thread: scores, weights, results
     assert sums + 30 <= config.registers[1]
+
+
+@pytest.mark.parametrize("dims", NARROW_DIMS)
+@pytest.mark.parametrize("balanced", [True, False])
+def test_stages_of_8_bits_fit(dims, balanced):
+    config = choose_narrow(*dims, balanced=balanced)
+    assert config.shared(*dims, width=1) + 1024 <= SHARED and config.bN % 32 == 0
+    assert config.bN // 2 + config.bN // 8 + dims[1] // 2 + 30 <= config.registers[1]
 
 
 def test_rules_say_what_is_masked():

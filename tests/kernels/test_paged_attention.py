@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from unittest import mock
 
 import ml_dtypes
@@ -15,7 +16,7 @@ from moye.kernels import paged_attention
 from moye.kernels.attention.decode import host
 from moye.kernels.attention.decode.kernel import decode_kernel
 from moye.kernels.attention.decode.plan import WARPS
-from random_pages import draw, run
+from random_pages import Case, draw, run
 from random_products import NumPy
 
 
@@ -37,19 +38,51 @@ def test_more(first):
         judged(draw(random.Random(seed), most=500))
 
 
-def test_a_fault_is_found(monkeypatch):
-    case = draw(random.Random(0), most=300)
+@pytest.mark.parametrize("seed", [10, 18, 21, 35])
+def test_caches_of_8_bits(seed):
+    case = draw(random.Random(seed), most=300)
+    assert case.stored
+    judged(case)
+
+
+@pytest.mark.parametrize("rule", ["bias", "alibi", "sinks", "score", "softcap", "window"])
+def test_each_rule(rule):
+    case = Case(7, "f16", 3, (70, 0, 17), 4, 2, 64, 64, 16, 1)
+    judged(replace(case, **{rule: {"bias": "bf16", "alibi": 2, "softcap": 5.0, "window": 20}.get(rule, True)}))
+    judged(replace(case, stored="e4m3", factors=("token", "token"),
+                   **{rule: {"bias": "f32", "alibi": 1, "softcap": 5.0, "window": 9}.get(rule, True)}))
+
+
+def test_all_kinds_are_drawn():
+    cases = [draw(random.Random(seed), most=200) for seed in range(400)]
+    for name in ("stored", "bias", "alibi", "sinks", "score", "softcap", "window"):
+        assert len({bool(getattr(case, name)) for case in cases}) == 2, name
+    assert {kind for case in cases for kind in case.factors} == {"", "one", "head", "batch", "token"}
+    assert {case.dtype for case in cases if case.stored} == {"bf16", "f16"}
+
+
+@pytest.mark.parametrize(("seed", "name"), [(0, "scale"), (18, "scale"), (18, "k_scale"), (18, "v_scale"),
+                                            (21, "v_scale")])
+def test_a_fault_is_found(monkeypatch, seed, name):
+    case = draw(random.Random(seed), most=300)
     call = random_pages.paged_attention
-    monkeypatch.setattr(random_pages, "paged_attention", lambda *args, **given: call(
-        *args, **given | {"scale": 1.05 * (given["scale"] or case.dim ** -0.5)}))
+
+    def faulty(*args, **given):
+        right = given[name] if given[name] is not None else case.dim ** -0.5
+        return call(*args, **given | {name: np.float32(1.05) * right if name != "scale" else 1.05 * right})
+
+    monkeypatch.setattr(random_pages, "paged_attention", faulty)
     with pytest.raises(AssertionError, match="off by"):
         judged(case)
 
 
-def arrays(queries=1, heads=4, heads_K=2, dim=64, page_size=16, dtype=ml_dtypes.bfloat16):
+E4M3 = ml_dtypes.float8_e4m3fn
+
+
+def arrays(queries=1, heads=4, heads_K=2, dim=64, page_size=16, dtype=ml_dtypes.bfloat16, stored=None):
     rng = np.random.default_rng(0)
-    q, k, v = (rng.standard_normal(shape).astype(dtype) for shape in (
-        (2, queries, heads, dim), (6, page_size, heads_K, dim), (6, page_size, heads_K, dim)))
+    q = rng.standard_normal((2, queries, heads, dim)).astype(dtype)
+    k, v = (rng.standard_normal((6, page_size, heads_K, dim)).astype(stored or dtype) for _ in range(2))
     table = np.array([[4, 0, 2], [1, 5, 3]], np.int32)
     return {"out": np.zeros_like(q), "q": q, "k_cache": k, "v_cache": v, "page_table": table,
             "lengths": np.array([40, 33], np.int32)}
@@ -62,6 +95,7 @@ def arrays(queries=1, heads=4, heads_K=2, dim=64, page_size=16, dtype=ml_dtypes.
     ({"v_cache": lambda x: x[:, :12], "k_cache": lambda x: x[:, :12]}, "pages have 16, 32, 64, 128, 256 keys, not 12"),
     ({"out": lambda x: x[:, :, :1]}, r"out is \(2, 1, 1, 64\)"),
     ({"k_cache": lambda x: x[..., :60], "q": lambda x: x[..., :60]}, "k_cache has strides"),
+    ({"k_cache": lambda x: x.astype(E4M3)}, "q bfloat16 and k_cache float8_e4m3fn"),
 ])
 def test_refused(change, message):
     given = arrays()
@@ -79,22 +113,59 @@ def test_too_many_queries_and_odd_options():
         paged_attention(**arrays(), window=-1)
 
 
+@pytest.mark.parametrize(("options", "message"), [
+    ({"k_scale": 2.0}, "k_scale is for caches of float8_e4m3fn, and these are bfloat16"),
+    ({"tensors": (np.zeros(3, np.float32),)}, "tensors are handed to a score function, and there is none"),
+    ({"bias": np.zeros((2, 4, 1, 40), np.float32)}, r"\(2, 4, 1, 40\) where the others ask for \(2, 4, 1, 48\)"),
+    ({"sinks": np.zeros(3, np.float32)}, r"sinks is \(3,\) where the others ask for \(4,\)"),
+    ({"alibi": np.zeros((4, 2), np.float32)}, r"alibi is \(4, 2\)")])
+def test_options_refused(options, message):
+    with pytest.raises(mo.ArgumentError, match=message):
+        paged_attention(**arrays(), **options)
+
+
+@pytest.mark.parametrize(("factor", "message"), [
+    (-1.0, "v_scale=-1.0 is no finite number of at least 0"), ("a", "v_scale is a str, no number and no array"),
+    (np.zeros(3, np.float32), r"v_scale is \(3,\), and not one of \(2,\), \(2, 2\), \(6, 16, 2\)"),
+    (np.zeros(2), "v_scale is float64, not float32")])
+def test_factors_refused(factor, message):
+    with pytest.raises(mo.ArgumentError, match=message):
+        paged_attention(**arrays(stored=E4M3), v_scale=factor)
+
+
 def test_splits():
     assert host.splits_of(132, 128, 8192) == 2 and host.splits_of(132, 1, 1 << 20) == 264
     assert host.splits_of(132, 1, 512) == 2 and host.splits_of(132, 1000, 8192) == 1
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("dim", "arch"), [(64, "sm_80"), (128, "sm_90a"), (256, "sm_90a")])
-def test_as_compiled(monkeypatch, dim, arch):
+@pytest.mark.parametrize(("dim", "arch", "stored", "factors"), [
+    (64, "sm_80", mo.bfloat16, ()), (128, "sm_90a", mo.bfloat16, ()), (256, "sm_90a", mo.bfloat16, ()),
+    (64, "sm_89", mo.float8_e4m3fn, (16, 8)), (128, "sm_90a", mo.float8_e4m3fn, (16, 8)),
+    (128, "sm_90a", mo.float8_e4m3fn, (100, 64, 8)), (256, "sm_90a", mo.float8_e4m3fn, (100, 64, 8))])
+def test_as_compiled(monkeypatch, dim, arch, stored, factors):
+    compiled = decode_kernel.compile(*launched(monkeypatch, dim, stored, factors), block=WARPS * 32, arch=arch)
+    assert compiled.spills == 0 and "LDGSTS.E.BYPASS.128" in compiled.sass and "HMMA.16816" in compiled.sass
+    if stored is mo.float8_e4m3fn:
+        assert "LDS.128" in compiled.sass and "F2FP.F16.E4M3.UNPACK_B" in compiled.sass
+
+
+def test_caches_of_8_bits_need_sm_89(monkeypatch):
+    with pytest.raises(mo.MoyeError, match="conversions from float8_e4m3fn"):
+        decode_kernel.compile(*launched(monkeypatch, 64, mo.float8_e4m3fn, ()), block=WARPS * 32, arch="sm_80")
+
+
+def launched(monkeypatch, dim, stored, factors):
+    """What the kernel is launched with for 16 sequences of one query."""
     calls = []
     fake = type("Fake", (), {"__getitem__": lambda self, at: lambda *args: calls.append(args)})()
     monkeypatch.setattr(host, "decode_kernel", fake)
     monkeypatch.setattr(host, "combine_kernel", fake)
     monkeypatch.setattr(mo, "multiprocessors", lambda array: 132)
     like = mo.TensorLike
-    caches = [like(mo.bfloat16, (100, 64, 8, dim), (64 * 8 * dim, 8 * dim, dim, 1)) for _ in range(2)]
+    caches = [like(stored, (100, 64, 8, dim), (64 * 8 * dim, 8 * dim, dim, 1)) for _ in range(2)]
     q = like(mo.bfloat16, (16, 1, 64, dim), (64 * dim, 64 * dim, dim, 1))
-    paged_attention(q, q, *caches, like(mo.int32, (16, 128), (128, 1)), like(mo.int32, (16,)))
-    compiled = decode_kernel.compile(*calls[0], block=WARPS * 32, arch=arch)
-    assert compiled.spills == 0 and "LDGSTS.E.BYPASS.128" in compiled.sass and "HMMA.16816" in compiled.sass
+    scale = like(mo.float32, factors, tuple(np.cumprod((1, *factors[:0:-1]))[::-1].tolist())) if factors else None
+    paged_attention(q, q, *caches, like(mo.int32, (16, 128), (128, 1)), like(mo.int32, (16,)), k_scale=scale,
+                    v_scale=scale)
+    return calls[0]

@@ -31,7 +31,8 @@ def scanned(out, x, kind: mo.Constexpr, inclusive: mo.Constexpr, width: mo.Const
 
 @mo.kernel
 def scanned_block(out, x, kind: mo.Constexpr, inclusive: mo.Constexpr):
-    scratch = mo.shared_array(x.dtype, THREADS // 32)
+    wide = mo.uint32 if x.dtype is mo.uint16 else x.dtype           # sums and products of narrow integers have 32 bits
+    scratch = mo.shared_array(wide, THREADS // 32)
     i = mo.block_idx().x * THREADS + mo.thread_idx().x
     out[i] = mo.block_scan(x[i], scratch, kind, inclusive=inclusive)
 
@@ -308,3 +309,86 @@ def test_a_block_of_whole_warps_is_needed(name):
 
     with pytest.raises(mo.TraceError, match="a block of 40 threads is no whole number of warps"):
         wrong[1, 40](np.zeros(40, np.float32), functools.partial(getattr(mo, name)))
+
+
+@mo.kernel
+def counted(out, x, limit: mo.Constexpr):
+    """How many elements are above a limit: of four registers, of a warp, of a block, and up to this thread."""
+    tid = mo.thread_idx().x
+    mine, scratch = mo.fragment((4,), x.dtype), mo.shared_array(mo.int32, THREADS // 32)
+    mo.copyto(mine, mo.tile(x, (4,), (tid,)))
+    out[tid, 0] = (mine > limit).reduce("sum")
+    out[tid, 1] = mo.warp_reduce(x[tid] > limit, "sum")
+    out[tid, 2] = mo.block_reduce(x[tid] > limit, scratch, "sum")
+    out[tid, 3] = mo.block_scan(x[tid] > limit, scratch)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.uint8, np.int16])
+def test_bools_are_counted_by_every_fold(dtype):
+    x, out = (np.arange(4 * THREADS) % 113).astype(dtype), np.full((THREADS, 4), -1, np.int32)
+    assert mo.check(counted)[1, THREADS](out, x, 50).ok
+    above = (x > 50).astype(int)
+    first = above[:THREADS]
+    warps, whole = np.repeat(first.reshape(-1, 32).sum(1), 32), np.full(THREADS, first.sum())
+    assert (out == np.stack([above.reshape(-1, 4).sum(1), warps, whole, first.cumsum()], 1)).all()
+    counted.compile(out, x, 50, block=THREADS, arch="sm_90a")
+
+
+@mo.kernel
+def totals(out, x):
+    tid = mo.thread_idx().x
+    wide = mo.int32 if x.dtype is mo.int8 else mo.uint32
+    mine, scratch = mo.fragment((2, 2), x.dtype), mo.shared_array(wide, THREADS // 32)
+    mo.copyto(mine, mo.tile(x, (4,), (tid,)).with_layout(mo.make_layout((2, 2))))
+    assert mine.reduce("sum", 1).dtype is mo.warp_reduce(x[tid]).dtype is wide
+    assert mine.reduce("max", 1).dtype is mo.warp_reduce(x[tid], "max").dtype is x.dtype
+    out[tid, 0] = mine.reduce("sum")
+    out[tid, 1] = mine.reduce("prod", 1)[1]
+    out[tid, 2] = mo.warp_reduce(x[tid])
+    out[tid, 3] = mo.warp_reduce(x[tid], "sum", 8)
+    out[tid, 4] = mo.block_reduce(x[tid], scratch)
+    out[tid, 5] = mo.block_scan(x[tid], scratch, inclusive=False)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.uint16])
+def test_sums_of_narrow_integers_have_32_bits(dtype):
+    """As in NumPy and in Triton: hundred bytes of 200 are 20000."""
+    x, out = (np.arange(4 * THREADS) % 128).astype(dtype), np.full((THREADS, 6), -1, np.int64)
+    assert mo.check(totals)[1, THREADS](out, x).ok
+    wide = x.astype(np.int64)
+    first = wide[:THREADS]
+    want = [wide.reshape(-1, 4).sum(1), wide[1::4] * wide[3::4], np.repeat(first.reshape(-1, 32).sum(1), 32),
+            np.repeat(first.reshape(-1, 8).sum(1), 8), np.full(THREADS, first.sum()), first.cumsum() - first]
+    assert (out == np.stack(want, 1)).all()
+    totals.compile(out, x, block=THREADS, arch="sm_90a")
+
+
+def test_a_narrow_scratch_for_a_sum_is_refused():
+    @mo.kernel
+    def narrow(out, x):
+        out[mo.thread_idx().x] = mo.block_reduce(x[mo.thread_idx().x], mo.shared_array(x.dtype, 2))
+
+    x = np.zeros(64, np.uint8)
+    with pytest.raises(mo.DTypeError, match=r"the scratch .* holds uint8, and the value is uint32") as raised:
+        narrow.trace(x, x, block=64)
+    assert raised.value.hint == "make it with mo.shared_array(mo.uint32, ...)"
+
+
+@mo.kernel
+def of_registers(out, x):
+    """Shuffles, folds and scans take every element of a register tensor by itself."""
+    tid = mo.thread_idx().x
+    mine, turned = mo.fragment((2, 2), x.dtype), mo.make_layout((2, 2))
+    mo.copyto(mine, mo.tile(x, (4,), (tid,)).with_layout(turned))
+    found = mo.shuffle_xor(mine, 1) + 1000 * mo.warp_reduce(mine, "max") + mo.warp_scan(mine > 3, inclusive=False)
+    mo.copyto(mo.tile(out, (4,), (tid,)).with_layout(turned), found)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.float64])
+def test_register_tensors(dtype):
+    x = np.random.default_rng(0).integers(0, 9, 128).astype(dtype)
+    out, rows = np.zeros_like(x), x.reshape(32, 4)
+    assert mo.check(of_registers)[1, 32](out, x).ok
+    above = (rows > 3).astype(int)
+    assert (out.reshape(32, 4) == rows[np.arange(32) ^ 1] + 1000 * rows.max(0) + above.cumsum(0) - above).all()
+    assert of_registers.compile(out, x, block=32, arch="sm_90a").spills == 0

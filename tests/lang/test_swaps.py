@@ -156,3 +156,33 @@ def wrong(x, n, how: mo.Constexpr):
 def test_other_names_of_the_registers(how, told):
     with pytest.raises(TraceError, match=told):
         wrong.compile(np.zeros(1, np.float32), 3, how, block=32, arch="sm_80")
+
+
+def test_arguments_that_change_places_are_refused_with_a_way():
+    @mo.kernel
+    def ping_pong(a, b, n):
+        for _ in range(n):
+            b[mo.thread_idx().x] = a[mo.thread_idx().x] + 1
+            a, b = b, a
+
+    x = np.zeros(32, np.float32)
+    with pytest.raises(TraceError, match="changes its structure") as refused:
+        ping_pong.trace(x, x, 3, block=32)
+    assert "step(a, b) under if turn % 2 == 0" in refused.value.hint
+
+    @mo.jit
+    def step(source, target):
+        target[mo.thread_idx().x] = source[mo.thread_idx().x] + 1
+
+    @mo.kernel
+    def in_turns(a, b, n):
+        for turn in range(n):
+            if turn % 2 == 0:
+                step(a, b)
+            else:
+                step(b, a)
+
+    a, b = np.zeros(32, np.float32), np.zeros(32, np.float32)
+    assert mo.check(in_turns)[1, 32](a, b, 3).ok
+    assert (b == 3).all()
+    assert (a == 2).all()

@@ -72,6 +72,9 @@ def test_embeddings():
     ids = torch.tensor([[0, 5, 2, 5], [1, 1, 4, 5]])
     check_operator(mt.embedding, (ids, drawn(6, 10)), F.embedding)
     check_reference(mt.embedding, (ids, drawn(6, 10), 4), F.embedding)
+    check_reference(mt.embedding, (ids, drawn(6, 10), -2), F.embedding)
+    with pytest.raises(ArgumentError, match="padding_idx=6 is none of the 6 rows"):
+        mt.embedding(ids, drawn(6, 10), 6)
     check_operator(_embedding_backward, (drawn(2, 4, 10, grad=False), ids, 6, None))
     check_reference(mt.embedding, (ids.int(), drawn(6, 10, dtype=torch.bfloat16)), F.embedding)
 

@@ -244,6 +244,15 @@ def test_meta_tensors():
     assert found.is_meta and found.shape == (3, 4)
 
 
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_tensor_that_lacks_memory_beside_one_that_has_it_is_refused(which):
+    """A parameter that was never materialised: torch asks for shapes alone, and the result would be what lay there."""
+    given = [torch.ones(3), torch.ones(3)]
+    given[which] = given[which].to("meta")
+    with pytest.raises(ArgumentError, match="one tensor is on meta, without memory, and another on cpu"):
+        scaled_add(*given)
+
+
 def test_launches_do_nothing_while_shapes_are_asked_for():
     """Not even with a grid of symbols, and a product inside is asked for its shape, too."""
     @op("testing::product")

@@ -21,6 +21,20 @@ def test_each_gives_what_torch_gives(name):
     check_reference(op, arguments, reference)
 
 
+class Own(torch.Tensor):
+    """A class of the user's, as model libraries have them."""
+
+
+@pytest.mark.parametrize("name", ["cross_entropy", "linear_cross_entropy", "reduce"])     # which make arrays beside
+def test_tensors_of_a_class_of_the_users(name):
+    op, arguments, _ = CASES[name](Place("cpu", torch.float32))
+    plain = [x.detach() if isinstance(x, torch.Tensor) else x for x in arguments]
+    own = [x.as_subclass(Own) if isinstance(x, torch.Tensor) else x for x in plain]
+    found, wanted = (x if isinstance(x, tuple) else (x,) for x in (op(*own), op(*plain)))
+    assert all(type(x) is Own and torch.equal(x.as_subclass(torch.Tensor), y)
+               for x, y in zip(found, wanted, strict=True))
+
+
 def test_each_has_a_row():
     page = (Path(__file__).parents[2] / "docs" / "pytorch.md").read_text()
     assert [name for name in SHIPPED if f"| `moye.torch.{name}(" not in page] == []

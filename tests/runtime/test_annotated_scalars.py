@@ -47,7 +47,8 @@ def test_a_float64_keeps_its_digits():
 @pytest.mark.parametrize(("annotation", "value"), [
     (mo.uint32, -1), (mo.uint32, 2**32), (mo.int8, 128), (mo.int8, np.int32(-129)), (mo.uint8, 1.0), (mo.int32, 0.5),
     (mo.float32, 1e39), (mo.float16, 65536), (dt.bool_, 2), (mo.int32, "3"), (mo.uint32, np.zeros(2, np.uint32)),
-    (mo.int64, 2**63), ("mo.uint16", -3), ("uint16", 65536), (mo.int32, None)])
+    (mo.int64, 2**63), (mo.float8_e4m3fn, math.inf), (mo.float64, 10**400), ("mo.uint16", -3), ("uint16", 65536),
+    (mo.int32, None)])
 def test_refused(annotation, value):
     y = np.zeros(1, np.float32)
     with pytest.raises(mo.ArgumentError, match="argument 's' is"):

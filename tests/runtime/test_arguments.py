@@ -284,3 +284,33 @@ def test_integers_beyond_int64(number):
 
     with pytest.raises(mo.MoyeError, match="does not fit 64 bits"):
         kernel[1, 1](np.zeros(1, np.int32), number)
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (((8,), None, 3), "align=3 is no number of bytes that float32 lies at"), (((8,), None, 0), "align=0 is no number"),
+    (((8,), None, 2.0), "align=2.0 is no number"), (((-1,),), "below 0"), (((1 << 64,),), "beyond 64 bits"),
+    (((2, 3), (1,)), "2 extents and 1 strides")])
+def test_arrays_to_compile_for_are_checked(arguments, message):
+    """Code for an alignment that elements do not have would be launched, and fail on the device."""
+    with pytest.raises(mo.ArgumentError, match=message):
+        mo.TensorLike(mo.float32, *arguments)
+
+
+class Scaled:
+    """Kernels in a class: they are no methods, and take the object as any other argument."""
+
+    def __init__(self, factor):
+        self.factor = factor
+
+    @mo.kernel
+    def fill(self: mo.Constexpr, out):
+        out[0] = mo.float32(self.factor)
+
+
+def test_a_kernel_in_a_class_takes_the_object():
+    out = np.zeros(1, np.float32)
+    for factor in (2.0, 3.0):
+        Scaled.fill[1, 1](Scaled(factor), out)
+        assert out[0] == factor
+    with pytest.raises(mo.ArgumentError, match="a kernel is no method: call it by its class"):
+        Scaled(2.0).fill[1, 1](out)

@@ -100,3 +100,9 @@ def test_modules_that_are_not_there(tmp_path, monkeypatch):
 def test_a_folder_that_cannot_be_written(kernels, tmp_path, capsys):
     (tmp_path / "file").write_text("")
     assert "build: cannot write" in str(moye("build", f"{kernels}:ONE", "-o", tmp_path / "file" / "out"))
+
+
+@pytest.mark.parametrize("place", [".", "", "a-b", "a..b"])
+def test_names_that_no_module_has(place):
+    with pytest.raises(mo.MoyeError, match="is no name of a module"):
+        loaded(place)

@@ -294,6 +294,33 @@ def test_changed_names_are_noticed_and_named(stub, monkeypatch):
     assert kernel.why_recompiled() == ["global TILE changed from 64 to 32"]
 
 
+class Scale:
+    by = 2.0
+
+
+def scaled(v, by=1.0):
+    return v * by
+
+
+@pytest.mark.parametrize(("owner", "name", "value", "told"), [
+    (Scale, "by", 3.0, "Scale's attribute by changed from 2.0 to 3.0"),
+    (scaled, "__defaults__", (3.0,), "the function scaled has another defaults"),
+    (scaled, "__code__", (lambda v, by: v + by).__code__, "the function scaled has another code")])
+def test_attributes_of_classes_and_parts_of_functions_are_names_too(stub, monkeypatch, owner, name, value, told):
+    @mo.kernel
+    def copy(x, y):
+        y[mo.thread_idx().x] = scaled(x[mo.thread_idx().x]) * Scale.by
+
+    x, y = Tensor(64), Tensor(64)
+    for _ in range(3):
+        copy[1, 64](x, y)
+    monkeypatch.setattr(owner, name, value)
+    for _ in range(3):
+        copy[1, 64](x, y)
+    assert ways(stub) == (2, 4)
+    assert copy.why_recompiled() == [told]
+
+
 def test_functions_count_by_what_they_hold(stub):
     factor = 2.0
 

@@ -87,8 +87,9 @@ def test_what_launch_cannot_check_is_refused():
         if n > 0:
             mo.copyto(x, r)
 
-    with pytest.raises(mo.MoyeError, match="launch cannot check it here"):
+    with pytest.raises(mo.MoyeError, match="launch cannot check it under a traced condition") as refused:
         conditional[1, 1](np.zeros(4, np.float32), 1)
+    assert str(refused.value.hint).startswith("say mo.assume(mo.size(x, 0) == 4) before the condition")
 
     @mo.kernel
     def said(x, n):

@@ -97,8 +97,8 @@ RAGGED = {
     "exits": (double(tail="\nexit(0)"), "error"),
     "no end of calls": (double(tail="\ndef solve(out, x): solve(out, x)"), "error"),
     "untraceable": (double("        out[i] = np.sin(x[i])"), "refused"),
-    "a snippet of PTX": (double("        out[i] = mo.inline_ptx('add.f32 %0, %1, %1;', x[i], result=mo.float32)"),
-                         ("unjudged", "error", "refused")),
+    "a snippet of PTX": (double("        out[i] = mo.inline_ptx('add.f32 %0, %1, %1;', x[i], results=mo.float32)"),
+                         "unjudged"),
     "an assertion": (double("        assert x[i] < 0.5\n        out[i] = 2 * x[i]"), "assertion"),
     "uncoalesced": (double(body="""\
         n = mo.size(x)
@@ -171,6 +171,21 @@ def solve(out, x):
 """
 IDLE = "        for _ in range(20):\n            if x[i] > 1e30:\n                out[i] = x[i]"
 """A kernel that stores nothing, so that what is written beside it stays."""
+TIMER = """
+import ctypes, signal
+signal.signal(signal.SIGUSR1, lambda *a: peek())
+event = (ctypes.c_int * 16)()
+event[2] = int(signal.SIGUSR1)
+timer, often = ctypes.c_void_p(), (ctypes.c_long * 4)(0, 1000000, 0, 1000000)
+libc = ctypes.CDLL(None)
+assert libc.timer_create(1, event, ctypes.byref(timer)) == 0
+libc.timer_settime(timer, 0, often, None)
+"""
+ENDED = """
+def solve(out, x):
+    from moye.testing.submission import Ended
+    raise Ended({})
+"""
 # These cheat, or spoil the process; cases are VECTORS.
 CHEATS = {
     "computes with NumPy": (double("        out[i] = out[i]", call=("    double[", "    out[:] = 2 * x\n    double[")),
@@ -221,6 +236,50 @@ def solve(out, x):
                                  "sys.stdout = Out()"), "wrong"),
     "traces the simulator": (double(IDLE, tail=PEEK + "\nimport sys\n"
                                     "sys.setprofile(lambda *a: peek())"), "wrong"),
+    "computes in a snippet's place": (double("        out[i] = mo.inline_ptx('nonsense %0, %1;', x[i], "
+                                             "results=mo.float32, simulate=lambda a: 2 * a)"), "unjudged"),
+    "looks from a snippet": (double("        mo.inline_ptx('bar.warp.sync %0;', mo.uint32(i), memory=True, "
+                                    "simulate=lambda a: peek())\n" + IDLE, tail=PEEK), "unjudged"),
+    "is called by a timer": (double(IDLE, tail=PEEK + TIMER), ("crash", "wrong")),
+    "replaces how warnings are shown": (double(tail="\nimport warnings\nwarnings.showwarning = print"),
+                                        "tampering"),
+    "notes a launch of its own": (double(IDLE, tail="""
+class Call:
+    def __init__(self, call, out, x):
+        self.call, self.out, self.x = call, out, x
+    def __getattr__(self, name):
+        self.out[:] = 2 * self.x
+        return getattr(self.call, name)
+
+def solve(out, x):
+    from moye.runtime import sessions
+    double[mo.ceil_div(x.shape[0], 128), 128](out, x)
+    name, grid, block, prepared, dependent = (noted := sessions.current.get().launches)[0]
+    def of_its_own():
+        call, spec = prepared()
+        return Call(call, out, x), spec
+    noted[0] = name, grid, block, of_its_own, dependent
+"""), "tampering"),
+    "says that it has passed": (double(tail=ENDED.format("'passed', 'great'")), "tampering"),
+    "tells of findings that are none": (double(tail=ENDED.format("'finding', 'x', [{}]")), "tampering"),
+    "raises what has no text": (double(tail="""
+class Worse(mo.MoyeError):
+    def __str__(self): raise ValueError
+
+def solve(out, x): raise Worse("no")
+"""), "refused"),
+    "raises what is very long": (double(tail="\ndef solve(out, x): raise ValueError('x' * 100_000_000)"), "error"),
+    "raises what cannot be printed": (double(tail="\ndef solve(out, x): raise ValueError('\\ud800')"), "error"),
+    "is no text": ("x = '\ud800'", "error"),
+    "leaves a process that nobody waits for": (double(tail="""
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        time.sleep(60)
+    os._exit(0)
+os.wait()
+"""), "tampering"),
     "leaves a thread": (double(tail="\nimport threading, time\n"
                                     "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()"),
                         "tampering"),

@@ -1,7 +1,7 @@
 """TMA: the copies that exist, and the static part of a tensor map: its box, its swizzle, the order of modes.
 
-In: nothing.  Out: ``TmaLoad``, ``TmaLoadIm2col``, ``TmaStore``, ``TmaReduce``, and ``TensorMap``, which tensor
-parameters carry.
+In: nothing.  Out: ``TmaLoad``, ``TmaLoadIm2col``, ``TmaGather4``, ``TmaStore``, ``TmaScatter4``, ``TmaReduce``, and
+``TensorMap``, which tensor parameters carry.
 
 >>> TensorMap(float16, modes=(1, 0), box=(64, 128), swizzle=128).bytes      # a row-major (M, K): 128 rows of 64
 16384
@@ -79,7 +79,8 @@ class TmaLoad(TmaOp):
     def __str__(self) -> str:
         told = [] if self.rounding is None else [f"rounding={self.rounding}"]
         told += [] if self.outside == "zero" else ["outside=nan"]
-        return f"TmaLoad({', '.join(told + ([] if self.prefetch == 128 else [f'prefetch={self.prefetch}']))})"
+        told += [] if self.prefetch == 128 else [f"prefetch={self.prefetch}"]
+        return f"{type(self).__name__}({', '.join(told)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +170,30 @@ class TmaStore(TmaOp):
     """Shared to global memory; part of the thread's bulk group.  What lies outside the tensor is dropped."""
 
     kind = "store"
+
+
+@dataclass(frozen=True, slots=True)
+class TmaGather4(TmaLoad):
+    """Global to shared memory: rows of a matrix at any indices, four with each instruction; sm_100 and later have it.
+
+    It completes on an mbarrier.  A row that the matrix does not have, and what lies beyond the end of rows, reads as
+    zero.  Source: PTX ISA, cp.async.bulk.tensor, .tile::gather4; Tensors, tiled::gather4 mode.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class TmaScatter4(TmaStore):
+    """Shared to global memory: rows of a matrix at any indices, four with each instruction; of sm_100a and its kin.
+
+    It is part of the thread's bulk group.  Rows beyond the last are dropped, and so is what lies beyond the end of
+    rows.  Source: PTX ISA, cp.async.bulk.tensor, .tile::scatter4.
+    """
+
+
+GATHERED = TmaGather4, TmaScatter4
+"""Copies of rows at any indices."""
+ROWS = 4
+"""The rows of one instruction of these."""
 
 
 @dataclass(frozen=True, slots=True)

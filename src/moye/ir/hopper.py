@@ -83,7 +83,10 @@ class TmaCopy(Op):
     ``smem`` is the box's first element: its shape, swizzle and order of modes are those of the tensor map.
     ``coordinates`` are the box's first element in the tensor, one per mode of the map (unit stride first).  In im2col
     mode they are the first channel, pixel and image of the filter's first place, one of those that the map counts, and
-    ``offsets`` (uint16) say how far from that the place is, the fastest mode of pixels first.
+    ``offsets`` (uint16) say how far from that the place is, the fastest mode of pixels first.  ``gathered`` is
+    tile::gather4 or tile::scatter4: the coordinates are those of the first element of a row and of four rows, which
+    lie one after the other in shared memory.  ``map`` is where in global memory the tensor map lies (16 elements of 64
+    bits); without it that is the parameter, whose box and dtype it has in any case.
     A load completes on ``barrier``; stores and reductions (by ``by``) belong to the thread's bulk group.  ``multicast``
     is the mask of the blocks of the cluster that receive a load.  ``hint`` is an L2 policy.  A "prefetch" fetches the
     tensor map itself (prefetch.tensormap), without ``smem`` and coordinates; a "prefetch_box" fetches a box to the L2
@@ -97,6 +100,8 @@ class TmaCopy(Op):
     barrier: Ref | None = written(default=None)
     coordinates: tuple[Operand, ...] = operand()
     offsets: tuple[Operand, ...] = operand(default=())
+    gathered: bool = attribute(default=False)
+    map: Ref | None = read(default=None)
     multicast: Operand | None = operand(default=None)
     hint: OneOf["evict_first", "evict_last"] | None = attribute(default=None)
 
@@ -155,6 +160,55 @@ class AsyncStore(Op):
 
 AnyAsync = AnyBulk | AsyncStore
 """What completes on an mbarrier, or with a group: a copy by the asynchronous units, or a store of their kind."""
+
+
+# --- tensor maps that the kernel changes -----------------------------------------------------------------------------
+
+# A tensor map is 16 elements of 64 bits; references name the first.
+
+
+@operation(Trait.HANDS_OVER)
+class TensorMapCopy(Op):
+    """The tensor map of the parameter ``tensor`` is stored to shared memory."""
+
+    tensor: Buffer = attribute()
+    map: Ref = written()
+
+
+@operation(Trait.HANDS_OVER)
+class TensorMapUpdate(Op):
+    """tensormap.replace: the map in shared memory, one of the parameter ``tensor``, describes another array.
+
+    Its address is ``address``, or that of the element ``source``; ``extents`` are by dimension of the map, and
+    ``strides`` (uint64, in bytes) those of the dimensions but the first.  What is not given stays.
+    """
+
+    tensor: Buffer = attribute()
+    map: Ref = updated()
+    address: Operand | None = operand(default=None)
+    source: Ref | None = read(default=None)
+    extents: tuple[Operand, ...] = operand(default=())
+    strides: tuple[Operand, ...] = operand(default=())
+
+
+@operation(Trait.MEETS, Trait.MEETS_WARP, Trait.ACTS_WHEN_MET, Trait.HANDS_OVER, Trait.ORDERS_MEMORY,
+           Trait.BEYOND_BLOCK)
+class TensorMapRelease(Op):
+    """tensormap.cp_fenceproxy.release.gpu of a whole warp: the map ``src`` in shared memory is copied to ``dst``."""
+
+    dst: Ref = written()
+    src: Ref = read()
+
+
+@operation(Trait.HANDS_OVER, Trait.ORDERS_MEMORY, Trait.BEYOND_BLOCK)
+class TensorMapAcquire(Op):
+    """fence.proxy.tensormap::generic.acquire.gpu: copies that follow go by what was released at ``map``."""
+
+    map: Ref = read()
+
+
+AnyMap = TensorMapCopy | TensorMapUpdate | TensorMapRelease | TensorMapAcquire
+"""What a kernel does with tensor maps of its own."""
 
 
 @operation(Trait.ORDERS_MEMORY)

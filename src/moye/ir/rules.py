@@ -453,6 +453,8 @@ def _groups(op: ops.BulkWait | ops.WgmmaWait | ops.CpAsyncWait) -> str | None:
 def _tma(op: ops.TmaCopy) -> str | None:
     if op.tensor.space is not Space.GLOBAL:
         return f"its tensor is in {op.tensor.space.value}"
+    if op.map is not None and (wrong := _map_at(op.map, Space.GLOBAL)):
+        return wrong
     if op.kind == "prefetch":
         return "a prefetch has memory, coordinates or a barrier" if op.smem or op.coordinates or op.barrier else None
     if op.kind == "prefetch_box":
@@ -466,12 +468,46 @@ def _tma(op: ops.TmaCopy) -> str | None:
         return f"{len(op.coordinates)} coordinates"
     if op.multicast is not None and op.multicast.dtype != uint16:
         return f"its mask is {op.multicast.dtype}, not uint16"
+    if op.gathered and (len(op.coordinates) != 5 or op.offsets or op.kind == "reduce" or op.multicast is not None):
+        return "four rows have five coordinates, are not reduced, and go to one block"
     if op.offsets and (len(op.offsets) != len(op.coordinates) - 2 or op.kind not in ("load", "prefetch_box")):
         return f"a {op.kind} with {len(op.coordinates)} coordinates and {len(op.offsets)} offsets"
     if any(x.dtype != uint16 for x in op.offsets):
         return f"its offsets are {', '.join(str(x.dtype) for x in op.offsets)}, not uint16"
     coordinates = _integers(**{f"coordinate {d}": x for d, x in enumerate(op.coordinates)})
     return coordinates or (None if op.barrier is None else _barrier(op.barrier))
+
+
+def _map_at(ref: Ref, space: Space) -> str | None:
+    if ref.buffer.space is not space or ref.swizzle is not None or ref.dtype.bits != 64 or not ref.dtype.is_integer:
+        return f"its tensor map is {ref.dtype} in {ref.buffer.space.value}, not 64-bit integers in {space.value}"
+    return None
+
+
+@verifies(ops.TensorMapCopy)
+def _map_copy(op: ops.TensorMapCopy) -> str | None:
+    return _map_at(op.map, Space.SHARED)
+
+
+@verifies(ops.TensorMapUpdate)
+def _map_update(op: ops.TensorMapUpdate) -> str | None:
+    if op.address is not None and (op.source is not None or op.address.dtype != uint64):
+        return f"its address is {op.address.dtype}, or that of an element too"
+    if op.source is not None and op.source.buffer.space is not Space.GLOBAL:
+        return f"it describes an array in {op.source.buffer.space.value}"
+    if len(op.extents) > 5 or len(op.strides) > 4 or any(x.dtype != uint64 for x in op.strides):
+        return f"{len(op.extents)} extents, and strides {', '.join(str(x.dtype) for x in op.strides)}"
+    return _map_at(op.map, Space.SHARED) or _integers(**{f"extent {d}": x for d, x in enumerate(op.extents)})
+
+
+@verifies(ops.TensorMapRelease)
+def _map_release(op: ops.TensorMapRelease) -> str | None:
+    return _map_at(op.dst, Space.GLOBAL) or _map_at(op.src, Space.SHARED)
+
+
+@verifies(ops.TensorMapAcquire)
+def _map_acquire(op: ops.TensorMapAcquire) -> str | None:
+    return _map_at(op.map, Space.GLOBAL)
 
 
 _PLACES = {"load": (Space.SHARED, Space.GLOBAL), "send": (Space.CLUSTER, Space.SHARED),

@@ -18,6 +18,7 @@ from typing import Any
 import moye as mo
 from moye.kernels import views
 from moye.kernels.maps import as_bits, coordinate
+from moye.kernels.options import integer
 from moye.kernels.workspace import empty
 
 THREADS = 256
@@ -292,8 +293,10 @@ def embedding_backward(dtable: Any, dout: Any, ids: Any, *, padding_idx: int | N
     """
     t, o, i = _checked("embedding_backward", "dtable", dtable, "dout", dout, ids, views.FLOATS)
     views.outputs("embedding_backward", {"dtable": t}, {"dout": o, "ids": i})
-    if padding_idx is not None and not (isinstance(padding_idx, int) and 0 <= padding_idx < t.shape[0]):
-        raise mo.ArgumentError(f"embedding_backward: padding_idx {padding_idx!r} is none of the {t.shape[0]} rows")
+    if padding_idx is not None:
+        padding_idx = integer("embedding_backward", "padding_idx", padding_idx, f"none of the {t.shape[0]} rows", 0)
+        if padding_idx >= t.shape[0]:
+            raise mo.ArgumentError(f"embedding_backward: padding_idx={padding_idx} is none of the {t.shape[0]} rows")
     if 0 in t.shape:
         return
     rows = views.merged([views.Mode(n, (a, b)) for n, a, b in zip(i.shape, o.strides, i.strides, strict=False)

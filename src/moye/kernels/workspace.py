@@ -31,16 +31,28 @@ def empty(like: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
     """An uninitialised column-major array of this dtype and shape, of the library and on the device of ``like``."""
     if isinstance(like, mo.TensorLike):
         return mo.TensorLike(dtype, shape)
-    package = type(like).__module__.partition(".")[0]
+    package = library_of(type(like))
     module = sys.modules.get(package)
     if package == "torch" and module is not None:
         order = range(len(shape))[::-1]
         return module.empty(shape[::-1], dtype=getattr(module, dtype.name), device=like.device).permute(*order)
     if package in ("numpy", "cupy") and module is not None:
-        return module.empty(shape, dtype=dtype.numpy, order="F")
+        known = dtype.numpy if hasattr(module, dtype.numpy) else getattr(_ml_dtypes(), dtype.numpy)
+        return module.empty(shape, dtype=known, order="F")
     whose = _WITHOUT.get(package, f"{package} arrays")
     raise mo.ArgumentError(f"this call needs an array beside its arguments, which moye cannot make for {whose}",
                            hint="pass torch, CuPy or NumPy arrays")
+
+
+def _ml_dtypes() -> Any:
+    """The library of the dtypes that NumPy does not have."""
+    return importlib.import_module("ml_dtypes")
+
+
+def library_of(cls: type) -> str:
+    """The package of a class of arrays, which may be the user's own of a library's."""
+    packages = [base.__module__.partition(".")[0] for base in cls.__mro__]
+    return next((package for package in packages if package in MAKES_ARRAYS), packages[0])
 
 
 def swapped(x: Any) -> Any:
@@ -121,7 +133,7 @@ def counters(like: Any, count: int) -> Any:
     """
     if isinstance(like, mo.TensorLike):
         return mo.TensorLike(mo.int32, (count,))
-    package = type(like).__module__.partition(".")[0]
+    package = library_of(type(like))
     module = sys.modules.get(package)
     if package == "torch" and module is not None and like.is_cuda:
         if module.cuda.is_current_stream_capturing():

@@ -29,7 +29,7 @@ from moye.lang.carry import (
     united,
     variable,
 )
-from moye.lang.disagreement import changed_structure, check_dtype
+from moye.lang.disagreement import changed_structure, check_arms
 from moye.lang.host_objects import Snapshot
 from moye.lang.loops import still_holds
 from moye.lang.mutable_parts import State, same
@@ -279,9 +279,9 @@ class Merger:
             init = _first(old, dtype) if old is not None and (_equal(x, old) or _equal(y, old)) else None
             var = variable(name, a.names[i], dtype)
             self.declared.append(ops.Declare(var=var, init=init, loc=self.op.loc))
+        if not self.converts:
+            check_arms(_called(name), dtype, x, y)
         for leaf, arm in ((x, "then"), (y, "orelse")):
-            if not self.converts:
-                check_dtype(_called(name), dtype, leaf)
             if arms in ("both", arm) and not (old is not None and _equal(leaf, old) and arm_has_init(self, var, old)):
                 with builder().inside(self.op.then if arm == "then" else self.op.orelse):
                     self.assigned[arm].append((var, operand_of(leaf, dtype)))

@@ -9,6 +9,7 @@ Each docstring names the PTX instruction (PTX ISA) that the operation stands for
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, get_args
 
 from moye import dtypes as dt
@@ -24,7 +25,7 @@ from moye.tensor import expr
 from moye.tensor.context import builder, locate, tracing
 from moye.tensor.expr import Expr, Int, Scalar, operand_of, plain, truth, wrap
 from moye.tensor.known import known, weak
-from moye.tensor.tensor import Tensor, elementwise
+from moye.tensor.tensor import Tensor, elementwise, make_fragment_like
 
 __all__ = [
     "Dim3", "assume", "atomic_add", "atomic_and", "atomic_cas", "atomic_exch", "atomic_max", "atomic_min", "atomic_or",
@@ -250,7 +251,22 @@ def _checked(value: str, allowed: Any) -> Any:
 # --- warps -----------------------------------------------------------------------------------------------------------
 
 
-def _shuffle(kind: Any, value: Scalar, lane: Scalar, width: int, mask: int) -> Scalar:
+def of_each(function: Callable[[Any], Any], registers: Tensor) -> Tensor:
+    """A register tensor of what a function of a warp makes of each element, one after the other."""
+    if registers.space is not Space.REGISTER:
+        raise TensorError(f"{registers.label} is in memory, and warps exchange registers", locs=(locate(),),
+                          hint="copy it to mo.make_fragment_like(x) first")
+    elements: Any = layout.size(registers.layout)
+    made = [function(registers[i]) for i in range(elements)]
+    found: Any = make_fragment_like(registers, operand_of(made[0]).dtype)
+    for i, value in enumerate(made):
+        found[i] = value
+    return found  # type: ignore[no-any-return]
+
+
+def _shuffle(kind: Any, value: Any, lane: Scalar, width: int, mask: int) -> Any:
+    if isinstance(value, Tensor):
+        return of_each(lambda x: _shuffle(kind, x, lane, width, mask), value)
     width, mask = static(width), lane_mask("shuffle", mask)
     if not isinstance(width, int) or width not in (1, 2, 4, 8, 16, 32):
         raise TraceError(f"shuffle width {width!r} is no power of two up to 32", locs=(locate(),))
@@ -265,22 +281,25 @@ def _shuffle(kind: Any, value: Scalar, lane: Scalar, width: int, mask: int) -> S
     return wrap(builder().cast(result, dtype))
 
 
-def shuffle_idx(value: Scalar, lane: Scalar, width: int = WARP, mask: int = _FULL) -> Scalar:
-    """shfl.sync.idx: the value of lane ``lane`` of the segment."""
+def shuffle_idx(value: Any, lane: Scalar, width: int = WARP, mask: int = _FULL) -> Any:
+    """shfl.sync.idx: the value of lane ``lane`` of the segment.
+
+    Of a register tensor, every element: as many instructions as it has, twice as many of 64 bits.
+    """
     return _shuffle("idx", value, lane, width, mask)
 
 
-def shuffle_up(value: Scalar, delta: Scalar, width: int = WARP, mask: int = _FULL) -> Scalar:
+def shuffle_up(value: Any, delta: Scalar, width: int = WARP, mask: int = _FULL) -> Any:
     """shfl.sync.up: the value ``delta`` lanes below, or the thread's own value if there is no such lane."""
     return _shuffle("up", value, delta, width, mask)
 
 
-def shuffle_down(value: Scalar, delta: Scalar, width: int = WARP, mask: int = _FULL) -> Scalar:
+def shuffle_down(value: Any, delta: Scalar, width: int = WARP, mask: int = _FULL) -> Any:
     """shfl.sync.down: the value ``delta`` lanes above, or the thread's own value if there is no such lane."""
     return _shuffle("down", value, delta, width, mask)
 
 
-def shuffle_xor(value: Scalar, lanes: Scalar, width: int = WARP, mask: int = _FULL) -> Scalar:
+def shuffle_xor(value: Any, lanes: Scalar, width: int = WARP, mask: int = _FULL) -> Any:
     """shfl.sync.bfly: the value of the lane whose index differs in the bits ``lanes``."""
     return _shuffle("xor", value, lanes, width, mask)
 
@@ -484,6 +503,8 @@ def dtype_cast(value: Any, dtype: DType) -> Any:
     """``mo.float32(x)``: a traced scalar (or register tensor) of this dtype."""
     if isinstance(value, (Expr, Tensor)):
         return value.to(dtype)
+    if isinstance(value, str) and dtype.is_float and value.strip().lower().lstrip("+-") in ("inf", "infinity", "nan"):
+        value = float(value)                            # as NumPy takes them
     return Expr(operand_of(value, dtype))
 
 

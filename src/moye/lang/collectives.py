@@ -23,6 +23,7 @@ from moye.lang.builtins import (
     lane_idx,
     lane_mask,
     linear_thread,
+    of_each,
     shuffle_idx,
     shuffle_up,
     shuffle_xor,
@@ -34,7 +35,7 @@ from moye.tensor import expr
 from moye.tensor.accumulators import mn_view, row_lanes
 from moye.tensor.context import builder, locate
 from moye.tensor.expr import Expr, Scalar, operand_of, wrap
-from moye.tensor.folds import BITS, PAIRS, fold, fold_kind, folds_pairs, neutral
+from moye.tensor.folds import BITS, PAIRS, fold, fold_dtype, fold_kind, folds_pairs, neutral
 from moye.tensor.tensor import Tensor
 from moye.tensor.tiled import TiledMMA
 
@@ -51,7 +52,8 @@ def warp_reduce(value: Any, kind: str = "add", width: int = WARP) -> Any:
 
     The kinds are add (or sum), mul (prod), min, max, and, or, xor.  argmax and argmin take a pair (value, index) and
     give the pair of the largest or least value; of equal values that of the least index.  NaN is never taken before a
-    number.
+    number.  Of a register tensor, every element is folded by itself.  Sums and products of bools and of integers below
+    32 bits are int32, of unsigned ones uint32.
 
     Integers of up to 32 bits in whole warps take redux.sync, which leaves out lanes that have exited; all else takes
     shuffles: with the lane ``width / 2`` away, then half as far, down to the neighbour.
@@ -59,8 +61,12 @@ def warp_reduce(value: Any, kind: str = "add", width: int = WARP) -> Any:
     width = _width("warp_reduce", width)
     if isinstance(value, (tuple, list)) or folds_pairs(kind):
         return _pairs("warp_reduce", value, kind, width)
+    if isinstance(value, Tensor):
+        return of_each(lambda x: warp_reduce(x, kind, width), value)
     operand = operand_of(value)
     kind = fold_kind("warp_reduce", kind, operand.dtype)
+    operand = builder().cast(operand, fold_dtype(kind, operand.dtype))
+    value = Expr(operand)
     if width == WARP and kind != "mul" and _one_instruction(operand.dtype, kind):
         return _redux(value, kind)
     delta = width // 2
@@ -128,7 +134,7 @@ def _better(kind: object, mine: tuple[Scalar, Scalar], other: tuple[Scalar, Scal
     return expr.where(wins, theirs, value), expr.where(wins, their_index, index)
 
 
-def warp_scan(value: Scalar, kind: str = "add", *, inclusive: bool = True, width: int = WARP) -> Scalar:
+def warp_scan(value: Any, kind: str = "add", *, inclusive: bool = True, width: int = WARP) -> Any:
     """Fold ``value`` over the lanes up to this one, of a warp or of each segment of ``width`` lanes.
 
     ``inclusive=False`` leaves this lane out; the first lane then gets what changes nothing: 0 for add, or and xor, 1
@@ -136,8 +142,11 @@ def warp_scan(value: Scalar, kind: str = "add", *, inclusive: bool = True, width
     scalars.  Step s folds what lane i - 2^s has with what lane i has, for s = 0, 1, ...
     """
     width = _width("warp_scan", width)
+    if isinstance(value, Tensor):
+        return of_each(lambda x: warp_scan(x, kind, inclusive=inclusive, width=width), value)
     operand = operand_of(value)
     kind = fold_kind("warp_scan", kind, operand.dtype)
+    operand = builder().cast(operand, fold_dtype(kind, operand.dtype))
     if operand.dtype.kind is Kind.BOOL and kind not in BITS:
         operand = builder().cast(operand, dt.int32)
     result: Scalar = Expr(operand)
@@ -274,7 +283,7 @@ def _shared(what: str, scratch: object, value: Scalar) -> None:
     dtype = operand_of(value).dtype
     if dt.promote(dtype, scratch.dtype) is not scratch.dtype:
         raise DTypeError(f"{what}: the scratch {scratch.label} holds {scratch.dtype}, and the value is {dtype}",
-                         locs=(locate(),))
+                         hint=f"make it with mo.shared_array(mo.{dtype}, ...)", locs=(locate(),))
 
 
 def _by_one_lane(lane: int, stores: list[tuple[Tensor, Scalar]]) -> None:

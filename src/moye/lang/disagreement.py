@@ -12,6 +12,7 @@ moye.errors.TraceError: the variable 'x' is int32 before this loop or branch and
 from __future__ import annotations
 
 from moye import dtypes as dt
+from moye.dtypes import Space
 from moye.errors import TraceError
 from moye.ir import constants
 from moye.lang.carry import carried_dtype, describe
@@ -27,6 +28,18 @@ def check_dtype(name: str, dtype: dt.DType, leaf: Scalar) -> None:
     have = carried_dtype(leaf)
     raise TraceError(f"{name} is {dtype} before this loop or branch and {have} at its end",
                      hint=f"start with mo.{have}(...), or convert with .to(mo.{dtype})", locs=(locate(),))
+
+
+def check_arms(name: str, dtype: dt.DType, then: Scalar, orelse: Scalar) -> None:
+    """A variable that has ``dtype`` behind an ``if`` takes what both arms leave in it."""
+    if agrees(dtype, then) and agrees(dtype, orelse):
+        return
+    here, there = carried_dtype(then), carried_dtype(orelse)
+    wide = here if here.is_float else there
+    hint = f"start with mo.{wide}(...), or convert with .to(mo.{there if wide is here else here})" if wide.is_float \
+        else "convert one of the two, with .to(mo.int32) or .to(mo.int64)"
+    raise TraceError(f"{name} is {here} where the condition holds and {there} where it does not", hint=hint,
+                     locs=(locate(),))
 
 
 def agrees(dtype: dt.DType, leaf: Scalar) -> bool:
@@ -57,7 +70,9 @@ def changed_structure(name: str, before: object, after: object) -> TraceError:
             told = told[0], "another " + told[1].removeprefix("the ")
         hint = "write into the same registers: " + (name.rpartition("'")[0].rpartition("'")[2] or "x") + "[...] = ..."
     elif kinds == ("tensor", "tensor"):
-        hint = "keep one buffer with a stage mode and carry the stage index"
+        of_arguments = before[5].value.space is Space.GLOBAL and before[1] != after[1]  # type: ignore[index]
+        hint = "call a function with @mo.jit, step(a, b) under if turn % 2 == 0, else step(b, a)" if of_arguments \
+            else "keep one buffer with a stage mode and carry the stage index"
     return TraceError(f"{name} changes its structure in a loop or branch of the kernel: "
                       f"{told[0]} before, {told[1]} after", hint=hint, locs=(locate(),))
 

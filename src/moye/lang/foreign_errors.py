@@ -46,7 +46,42 @@ _ELSEWHERE = {                                          # what Triton and CUDA C
     "sum": "mo.warp_reduce and mo.block_reduce add over threads, x.reduce(\"add\") over one thread's elements",
     "cumsum": "mo.warp_scan and mo.block_scan", "make_block_ptr": "mo.tile(x, (256,), (block,))",
     "device_print": "print", "debug_barrier": "mo.sync_threads()", "shared": "mo.shared_array(mo.float32, 256)",
-    "transpose": _INSTEAD["T"], "trans": _INSTEAD["T"]}
+    "transpose": _INSTEAD["T"], "trans": _INSTEAD["T"],
+    "atomic_sub": "mo.atomic_add(t, i, -x)",
+    "atomic_inc": "mo.atomic_add(t, i, 1) gives the old value; it does not wrap",
+    "atomic_dec": "mo.atomic_add(t, i, -1) gives the old value; it does not wrap",
+    "atomic_xchg": "mo.atomic_exch(t, i, x)", "syncthreads": "mo.sync_threads()", "syncwarp": "mo.sync_warp()",
+    "threadfence": "mo.fence()", "threadfence_block": "mo.fence(scope=\"cta\")", "shfl": "mo.shuffle_idx(x, lane)",
+    "nanosleep": "mo.nanosleep(ns)", "shfl_up": "mo.shuffle_up(x, n)", "shfl_down": "mo.shuffle_down(x, n)",
+    "shfl_xor": "mo.shuffle_xor(x, n)", "any": "mo.vote_any(cond)", "all": "mo.vote_all(cond)",
+    "popc": "mo.popcount(x)", "ldg": "x[i]", "printf": "print", "warpSize": "32", "warp_size": "32",
+    "warp_id": "mo.warp_idx()", "lane_id": "mo.lane_idx()", "clock64": "mo.clock()",
+    "int_as_float": "x.bitcast(mo.float32)", "float_as_int": "x.bitcast(mo.int32)", "bitcast": "x.bitcast(mo.int32)",
+    "cast": "x.to(mo.float32)", "reinterpret": "x.bitcast(mo.int32)", "clamp": "mo.min(mo.max(x, low), high)",
+    "clip": "mo.min(mo.max(x, low), high)", "sign": "mo.where(x > 0, 1, mo.where(x < 0, -1, 0))", "square": "x * x",
+    "half": "mo.float16", "double": "mo.float64", "float": "mo.float32", "int": "mo.int32",
+    "flip": "mo.shuffle_idx(x, 31 - mo.lane_idx()) within a warp; through shared memory in a block",
+    "sort": "no sort of a block is built in; a bitonic one is in tests/cases/ported_sorts.py",
+    "associative_scan": "steps of mo.shuffle_up with a function of your own; mo.warp_scan and mo.block_scan for sums",
+    "histogram": "mo.atomic_add(bins, x, 1) in shared memory", "gather": "x[i], of an index that each thread has",
+    "constant": "pass an array; what Python knows while tracing needs none",
+    "local_tile": "mo.tile(x, tiler, coordinate)", "local_partition": "mo.parallelize(x, thr_layout, i)",
+    "make_tensor": "x.with_layout(layout), mo.shared_array(dtype, layout) or mo.fragment(layout, dtype)",
+    "make_rmem_tensor": "mo.fragment(layout, dtype)", "make_identity_tensor": "mo.identity_tensor(shape)",
+    "recast_tensor": "mo.recast(x, dtype)", "copy": "mo.copyto(dst, src)", "autovec_copy": "mo.copyto(dst, src)",
+    "make_swizzle": "mo.Swizzle(3, 3, 3)", "make_copy_atom": "mo.CopyAtom(op, dtype)",
+    "alloc_shared": "mo.shared_array(mo.float32, (64, 64))", "alloc_fragment": "mo.fragment((4,), mo.float32)",
+    "alloc_local": "mo.fragment((4,), mo.float32)", "Parallel": "a loop over mo.range(tid, n, threads)",
+    "Pipelined": "mo.Pipeline(stages), and a loop", "ceildiv": "mo.ceil_div(a, b)", "clear": "x.fill(0)",
+    "fill": "x.fill(value)", "reduce_max": "x.reduce(\"max\", mode) of registers, mo.warp_reduce over threads",
+    "reduce_sum": "x.reduce(\"sum\", mode) of registers, mo.warp_reduce over threads",
+    "if_then_else": "mo.where(cond, a, b)", "static_assert": "assert, decided while tracing",
+    "device_assert": "assert", "assert": "assert",
+    "float4": "mo.fragment((4,), mo.float32), and mo.copyto, which is as wide as it can be",
+    "half2": "mo.fragment((2,), mo.float16)", "float2half": "x.to(mo.float16)", "half2float": "x.to(mo.float32)",
+    "astype": "x.to(mo.float32)", "mod": "x % y",
+    "cooperative_groups": "mo.sync_threads(), mo.sync_warp(), mo.grid_sync(), mo.cluster_sync()",
+    "this_thread_block": "mo.sync_threads()", "this_grid": "mo.grid_sync()"}
 _CALLED = re.compile(r"(missing \d+ required|unexpected keyword argument|takes .* positional argument|"
                      r"multiple values for argument)")
 
@@ -67,7 +102,7 @@ def told(error: Exception, where: Loc) -> Exception:
         return MissingError(text, locs=(where,), hint=near)
     internal = is_internal(_innermost(error))
     if isinstance(error, AttributeError) and isinstance(error.obj, types.ModuleType) and error.obj.__name__ == "moye":
-        hint = _ELSEWHERE.get(str(error.name)) or _near(str(error.name), dir(error.obj), lambda n: f"mo.{n}")
+        hint = _elsewhere(str(error.name)) or _near(str(error.name), dir(error.obj), lambda n: f"mo.{n}")
         return MissingError(text, locs=(where,), hint=hint)
     if isinstance(error, TypeError) and "subscriptable" not in text \
             and (internal or _CALLED.search(text) or re.search(rf"\b({'|'.join(_WORDS)})\b", text)):
@@ -80,6 +115,16 @@ def told(error: Exception, where: Loc) -> Exception:
         error.add_note("moye: both sides of a traced condition are traced, so that this is raised whether the kernel "
                        "gets there or not")
     return error
+
+
+def _elsewhere(name: str) -> str | None:
+    """What moye has for a name of CUDA C++, Triton, CuTe or TileLang."""
+    plain = name.strip("_").removesuffix("_sync").removesuffix("_")
+    camel = re.sub(r"(?<=[a-z])([A-Z]+)", lambda found: "_" + found[1].lower(), plain)          # atomicAdd
+    moye = sys.modules.get("moye")
+    known = moye.__all__ if moye is not None else ()
+    own = next((n for n in (plain, camel, plain.removesuffix("f")) if n in known and n != name), None)
+    return _ELSEWHERE.get(plain) or _ELSEWHERE.get(camel) or (f"did you mean mo.{own}?" if own else None)
 
 
 def _taken(text: str) -> str | None:
@@ -107,7 +152,7 @@ def _meant(name: str, step: types.TracebackType | None) -> str | None:
     while step is not None and step.tb_next is not None:
         step = step.tb_next
     known = () if step is None else (*step.tb_frame.f_locals, *step.tb_frame.f_globals)
-    return _near(name, (n for n in known if not n.startswith("__")), str)
+    return _near(name, (n for n in known if not n.startswith("__")), str) or _elsewhere(name)
 
 
 def _missing(value: Expr | Tensor, name: str, where: Loc) -> MissingError:

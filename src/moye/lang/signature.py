@@ -133,6 +133,16 @@ def told_apart(value: object) -> object:
     return ()
 
 
+_HEAP = 1 << 9                                              # Py_TPFLAGS_HEAPTYPE: made by a class statement
+
+
+def is_plain_instance(value: object) -> bool:
+    """Whether an object is equal to itself alone, and its attributes may be set: it may mean something else later."""
+    cls = type(value)
+    return bool(cls.__flags__ & _HEAP) and cls.__hash__ is object.__hash__ and hasattr(value, "__dict__") \
+        and cls.__setattr__ is object.__setattr__ and not cls.__module__.startswith("moye.")
+
+
 def same_value(a: object, b: object) -> bool:
     """Whether two static values mean the same to a kernel."""
     return a is b or (type(a) is type(b) and told_apart(a) == told_apart(b)

@@ -15,8 +15,10 @@ from collections.abc import Iterator
 from types import FrameType
 
 from moye.errors import Frame, Loc, MoyeError, TraceError
+from moye.ir.nodes import Value
 from moye.tensor.context import frame_of
 from moye.tensor.expr import Expr
+from moye.tensor.tensor import Tensor
 
 _INDEXED = (list, tuple, str, bytes, range)
 
@@ -104,9 +106,22 @@ def _without(value: object, index: str) -> str:
 
 
 def _hint(name: str, value: object) -> str | None:
+    if isinstance(value, (list, tuple)) and any(isinstance(x, Tensor) for x in value):
+        return f"keep one tensor with a mode for {name}, as mo.shared_array(dtype, (n, {len(value)}))"
+    if isinstance(value, (list, tuple)) and any(_computed(x) for x in value):
+        return "registers have no addresses: loop with mo.static_range, or keep the values in shared memory"
     if isinstance(value, (list, tuple)):
         return f"pass an array, np.asarray({name}); mo.static_range unrolls a loop over a {type(value).__name__}"
+    if _computed(value):
+        return "an index for each mode is an element; x[i, :] is a row"
     return "pass an array" if value is None or isinstance(value, (*_INDEXED, dict)) else None
+
+
+def _computed(x: object) -> bool:
+    """Whether a kernel computes it, or a part of it: no number that was passed."""
+    if isinstance(x, (list, tuple)):
+        return any(_computed(part) for part in x)
+    return isinstance(x, Expr) and isinstance(x.operand, Value) and x.operand.op is not None
 
 
 def require_no_traced_keys(arguments: dict[str, object]) -> None:

@@ -35,7 +35,17 @@ from moye.lang.pickling import reduced
 from moye.lang.rewrite import CONTROL as CONTROL_NAME
 from moye.lang.rewrite import attribute_reads, free_names, rewrite
 from moye.lang.scopes import regions
-from moye.lang.signature import ScalarSpec, Spec, StaticSpec, TensorSpec, TmaSpec, TreeSpec, map_leaves, same_value
+from moye.lang.signature import (
+    ScalarSpec,
+    Spec,
+    StaticSpec,
+    TensorSpec,
+    TmaSpec,
+    TreeSpec,
+    is_plain_instance,
+    map_leaves,
+    same_value,
+)
 from moye.lang.source import definition
 from moye.lang.subscripts import require_no_traced_keys
 from moye.layout import Layout
@@ -49,11 +59,14 @@ _NOTE_WIDTH, _LONGEST_NOTE = 112, 1000
 _callees: list[list[types.FunctionType]] = []
 
 
+Namespace = dict[str, Any] | types.CellType | type | types.FunctionType
+
+
 @dataclass(slots=True)
 class Capture:
-    """A name read from a module or closure: where it lives and what it was."""
+    """A name read from a module, a closure or a class, or a part of a function: where it lives and what it was."""
 
-    namespace: dict[str, Any] | types.CellType
+    namespace: Namespace
     name: str
     value: object
 
@@ -243,9 +256,6 @@ def _boxes(tiling: TmaTiling) -> str:
 # --- captures --------------------------------------------------------------------------------------------------------
 
 
-Namespace = dict[str, Any] | types.CellType
-
-
 @dataclass(slots=True)
 class _Names:
     """What one function may read: names of its globals, of its closure, and chains of attributes."""
@@ -280,10 +290,12 @@ def captures_of(functions: Sequence[types.FunctionType],
                     hint="pass it as a parameter annotated mo.Constexpr, or make it a tuple or a frozen dataclass",
                     locs=(_read_of(shown.rpartition(".")[2], function),))
             captures.append(Capture(namespace, name, value))
+            value = value.__func__ if isinstance(value, (staticmethod, classmethod)) else value
             if isinstance(value, types.FunctionType) and id(value) not in known \
                     and _may_change(value.__module__, function):
                 known.add(id(value))
                 todo.append(value)
+                captures += [Capture(value, part, getattr(value, part)) for part in _PARTS]
     return captures
 
 
@@ -318,12 +330,24 @@ def _reads(function: types.FunctionType, traced: Sequence[types.FunctionType]) -
         value = _held(cells[first], first) if first in cells else function.__globals__.get(first)
         shown = first
         for attribute in rest:
-            if not isinstance(value, types.ModuleType) or not _may_change(value.__name__, function) \
-                    or attribute not in vars(value):
+            held = _attributes(value, attribute, function)
+            if held is None:
                 break
             shown += f".{attribute}"
-            yield vars(value), attribute, shown
-            value = vars(value)[attribute]
+            yield held, attribute, shown
+            value = _held(held, attribute)
+
+
+def _attributes(value: object, name: str, reader: types.FunctionType) -> dict[str, Any] | type | None:
+    """What holds an attribute of a module, class or function of the user's; None for other objects, and without it."""
+    if isinstance(value, types.ModuleType):
+        return vars(value) if _may_change(value.__name__, reader) and name in vars(value) else None
+    if isinstance(value, type) and not issubclass(value, enum.Enum):
+        return next((base for base in value.__mro__
+                     if name in vars(base) and _may_change(base.__module__, reader)), None)
+    if isinstance(value, types.FunctionType):
+        return vars(value) if name in vars(value) and _may_change(value.__module__, reader) else None
+    return None
 
 
 def _may_change(module: str | None, reader: types.FunctionType) -> bool:
@@ -364,7 +388,9 @@ def is_mutable(value: object) -> bool:
     """Objects that a kernel must not read from its surroundings, since a change of them would go unnoticed."""
     if isinstance(value, tuple):
         return any(is_mutable(item) for item in value)
-    if value is None or isinstance(value, (type, types.ModuleType, enum.Enum)) or callable(value):
+    if isinstance(value, types.MethodType):
+        return is_plain_instance(value.__self__)
+    if value is None or isinstance(value, (type, types.ModuleType, enum.Enum, classmethod)) or callable(value):
         return False
     if type(value).__hash__ is None or hasattr(value, "__array_interface__") or hasattr(value, "__dlpack__"):
         return not (type(value).__module__ == "numpy" and getattr(value, "shape", None) == ())
@@ -380,10 +406,16 @@ def changed(captures: list[Capture]) -> bool:
 
 
 _MISSING = object()
+_PARTS = ("__code__", "__defaults__", "__kwdefaults__")
+"""What a notebook's autoreload replaces in a function that stays the same object."""
 
 
-def _held(namespace: dict[str, Any] | types.CellType, name: str) -> object:
+def _held(namespace: Namespace, name: str) -> object:
     """The value that a name stands for now."""
+    if isinstance(namespace, types.FunctionType):
+        return getattr(namespace, name)
+    if isinstance(namespace, type):
+        return vars(namespace).get(name, _MISSING)
     if not isinstance(namespace, types.CellType):
         return namespace.get(name, _MISSING)
     try:

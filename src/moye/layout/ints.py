@@ -34,6 +34,10 @@ class DynInt(ABC):
         """``self kind other`` ("lt", "le", "gt", "ge") as a traced bool; None for integers that trace nothing."""
         return None
 
+    def as_index(self) -> Int:
+        """The same integer, in a width in which sums and products of the algebra do not wrap."""
+        return self
+
     @abstractmethod
     def __add__(self, other: Int) -> Int: ...
 
@@ -106,6 +110,11 @@ def is_static(x: object) -> TypeGuard[int]:
     return isinstance(x, int)
 
 
+def as_index(x: Int) -> Int:
+    """An integer as the algebra computes with it: 8- and 16-bit ones of a kernel widened, anything else as it is."""
+    return x.as_index() if isinstance(x, DynInt) else x
+
+
 def is_const(x: object, value: int) -> bool:
     """Whether x is the static integer ``value``."""
     return isinstance(x, int) and x == value
@@ -174,7 +183,7 @@ def add(a: Int, b: Int) -> Int:
         return a + b
     if is_const(a, 0):
         return b
-    return a if is_const(b, 0) else a + b
+    return a if is_const(b, 0) else as_index(a) + as_index(b)
 
 
 def mul(a: Int, b: Int) -> Int:
@@ -185,7 +194,7 @@ def mul(a: Int, b: Int) -> Int:
         return 0
     if is_const(a, 1):
         return b
-    return a if is_const(b, 1) else a * b
+    return a if is_const(b, 1) else as_index(a) * as_index(b)
 
 
 def prod(factors: Iterable[Int]) -> Int:
@@ -214,6 +223,7 @@ def floor_div(a: Int, b: Int) -> Int:
         return a
     if isinstance(a, int) and isinstance(b, int):
         return a // b
+    a, b = as_index(a), as_index(b)
     if _below(a, b):
         return 0
     if isinstance(a, DynInt) and isinstance(b, int) and divides(b, a):
@@ -225,6 +235,7 @@ def mod(a: Int, b: Int) -> Int:
     """a % b, without a division if the facts give the remainder."""
     if isinstance(a, int) and isinstance(b, int):
         return a % b
+    a, b = as_index(a), as_index(b)
     if divides(b, a):
         return 0
     return a if _below(a, b) else a % b
@@ -236,6 +247,7 @@ def ceil_div(a: Int, b: Int) -> Int:
         return -(-a // b)
     if is_const(b, 1) or is_const(a, 0):
         return a
+    a, b = as_index(a), as_index(b)
     low = lower_bound(a)
     if same(a, b) or (low is not None and low >= 1 and known_less_equal(a, b)):
         return 1

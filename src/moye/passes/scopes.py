@@ -171,18 +171,23 @@ def fenced_space(func: Func) -> str:
 
     Global memory counts only where threads write what bulk copies of the same kernel read or write.
     """
-    threads, units = set[Buffer](), set[Buffer]()
+    threads, units, anywhere = set[Buffer](), set[Buffer](), False
     for op in func.body.walk():
         if isinstance(op, ops.TmaCopy) and not op.kind.startswith("prefetch"):
             units.add(op.tensor)
+        if isinstance(op, ops.TensorMapUpdate):
+            anywhere |= op.address is not None
+            units |= set() if op.source is None else {op.source.buffer}
         for ref, written in op.refs():
+            if isinstance(op, ops.AnyMap) or (isinstance(op, ops.TmaCopy) and ref is op.map):
+                continue                                # maps have fences of their own
             if isinstance(op, (ops.AnyBulk, ops.Wgmma)):
                 units.add(ref.buffer)
             elif written and ref.buffer.space in (Space.GLOBAL, Space.CLUSTER):
                 threads.add(ref.buffer)
     wrote, used = ({buffer for buffer in found if buffer.space is Space.GLOBAL} for found in (threads, units))
     # Without __restrict__ two arguments may be one memory.
-    if wrote & used or (wrote and used and not func.restrict):
+    if wrote & used or (wrote and used and not func.restrict) or (wrote and anywhere):
         return EVERYTHING
     away = {buffer.root for buffer in threads if buffer.space is Space.CLUSTER}
     return CLUSTER if away & {buffer.root for buffer in units} else CTA

@@ -15,6 +15,7 @@ import difflib
 import enum
 import inspect
 import math
+import sys
 import types
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
@@ -34,6 +35,7 @@ from moye.lang.signature import (
     TensorSpec,
     TmaSpec,
     TreeSpec,
+    is_plain_instance,
     is_tree,
     parts_of,
     told_apart,
@@ -88,8 +90,10 @@ class Signature:
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
+            hint = "a kernel is no method: call it by its class, with self: mo.Constexpr, or write it outside" \
+                if next(iter(self.roles), "") == "self" else None
             raise self._unbound(kwargs) or ArgumentError(f"{self.function.__name__}{self.signature}: "
-                                                         f"{error}") from None
+                                                         f"{error}", hint=hint) from None
         bound.apply_defaults()
         return bound.arguments
 
@@ -235,8 +239,10 @@ def static_key(name: str, value: object, inside: tuple[object, ...] = ()) -> obj
         return (type(value), *(static_key(name, item, inside) for item in value))
     if isinstance(value, dict):
         return (dict, *((key, static_key(name, item, inside)) for key, item in value.items()))
-    if is_record(value) and any(True for _ in _functions(value)):
+    if is_record(value) and (_holds_instances(value) or any(True for _ in _functions(value))):
         return (type(value), *(static_key(name, item, inside) for item in parts_of_record(value)))
+    if is_plain_instance(value) and not any(value is each for each in inside):
+        return (type(value), value, _state_key(name, value, (*inside, value)))
     try:
         hash(value)
     except TypeError:
@@ -247,13 +253,26 @@ def static_key(name: str, value: object, inside: tuple[object, ...] = ()) -> obj
     return (type(value), told) if isinstance(value, float) else (type(value), value, told)
 
 
+def _state_key(name: str, value: object, inside: tuple[object, ...]) -> object:
+    """What an object of the user's holds now: an attribute that has no key counts by its identity."""
+    def key(item: object) -> object:
+        try:
+            return static_key(name, item, inside)
+        except ArgumentError:
+            return id(item)
+    return tuple((attribute, key(item)) for attribute, item in vars(value).items())
+
+
 def unstable(value: object) -> bool:
     """Whether a static value may change its meaning while it stays the same object, as functions may.
 
     Functions in a frozen dataclass may do so if they have variables around them, or defaults that are not plain values.
     """
     if not is_record(value):
-        return isinstance(value, (types.FunctionType, JitFunction, tuple, list, dict))
+        return isinstance(value, (types.FunctionType, types.MethodType, JitFunction, tuple, list, dict)) \
+            or is_plain_instance(value)
+    if _holds_instances(value):
+        return True
     return any(f.__closure__ or not all(isinstance(x, _PLAIN) for x in (*(f.__defaults__ or ()),
                                                                          *(f.__kwdefaults__ or {}).values()))
                for f in _functions(value))
@@ -273,6 +292,13 @@ def _functions(value: object) -> Iterator[types.FunctionType]:
         yield from _functions(value.__func__)
     elif isinstance(value, types.FunctionType):
         yield value
+
+
+def _holds_instances(value: object) -> bool:
+    """Whether an object of the user's, which may change, is in a frozen dataclass, also in what is inside that."""
+    if isinstance(value, (tuple, list)) or is_record(value):
+        return any(map(_holds_instances, value if isinstance(value, (tuple, list)) else parts_of_record(value)))
+    return is_plain_instance(value)
 
 
 def is_record(value: object) -> bool:
@@ -324,7 +350,8 @@ def _place(info: ArrayInfo) -> str:
 
 
 _LARGEST = {dt.float16: 65504.0, dt.bfloat16: 3.3895313892515355e38, dt.tfloat32: 3.4028234663852886e38,
-            dt.float32: 3.4028234663852886e38, dt.float8_e4m3fn: 448.0, dt.float8_e5m2: 57344.0}
+            dt.float32: 3.4028234663852886e38, dt.float8_e4m3fn: 448.0, dt.float8_e5m2: 57344.0,
+            dt.float4_e2m1fn: 6.0, dt.float6_e2m3fn: 7.5, dt.float6_e3m2fn: 28.0}
 
 
 def annotated(name: str, value: Any, dtype: DType) -> int | float | bool:
@@ -337,16 +364,24 @@ def annotated(name: str, value: Any, dtype: DType) -> int | float | bool:
         fits = isinstance(number, bool) or number in (0, 1)
         number = bool(number)
     elif dtype.is_float:
-        fits = not math.isfinite(number) or abs(number) <= _LARGEST.get(dtype, math.inf)
+        fits = _holds(number, dtype)
         number = float(number) if fits else number
     else:
         low = -(1 << (dtype.bits - 1)) if dtype.is_signed else 0
         fits = not isinstance(number, float) and low <= number < low + (1 << dtype.bits)
         number = int(number) if fits else number
     if not fits:
-        raise ArgumentError(f"argument {name!r} is {value!r}, which mo.{dtype}, its annotation, cannot hold")
+        told = value if not isinstance(value, int) or value.bit_length() <= 128 else f"of {value.bit_length()} bits"
+        raise ArgumentError(f"argument {name!r} is {told!r}, which mo.{dtype}, its annotation, cannot hold")
     fitting: int | float | bool = number
     return fitting
+
+
+def _holds(number: float, dtype: DType) -> bool:
+    """Whether a dtype of floating point has a number near this one; those whose names end in fn have no infinities."""
+    if number != number or number in (math.inf, -math.inf):
+        return not dtype.name.endswith("fn") or (number != number and dtype is dt.float8_e4m3fn)
+    return abs(number) <= _LARGEST.get(dtype, sys.float_info.max)
 
 
 def _is_scalar(value: Any) -> bool:

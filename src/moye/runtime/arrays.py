@@ -53,6 +53,14 @@ class TensorLike:
         for what, value in (("shape", self.shape), ("strides", self.strides)):
             if value is not None and (not isinstance(value, tuple) or not all(isinstance(x, int) for x in value)):
                 raise ArgumentError(f"TensorLike: the {what} {value!r} is no tuple of integers")
+        if any(not 0 <= n < 1 << 63 for n in self.shape):
+            raise ArgumentError(f"TensorLike: the shape {self.shape!r} has an extent below 0 or beyond 64 bits")
+        if self.strides is not None and len(self.strides) != len(self.shape):
+            raise ArgumentError(f"TensorLike: {len(self.shape)} extents and {len(self.strides)} strides")
+        element = max(1, self.dtype.bits // 8)
+        if not isinstance(self.align, int) or self.align < 1 or self.align % element:
+            raise ArgumentError(f"TensorLike: align={self.align!r} is no number of bytes that {self.dtype} lies at: a "
+                                f"multiple of {element}")
 
     def info(self) -> ArrayInfo:
         strides = self.strides

@@ -64,6 +64,8 @@ def loaded(place: str) -> ModuleType:
     """A module by its dotted name or its file; MoyeError if there is none, or if it cannot be imported."""
     path = Path(place)
     if path.suffix != ".py":
+        if not all(part.isidentifier() for part in place.split(".")):
+            raise MoyeError(f"{place!r} is no name of a module")
         with _here():
             try:
                 return importlib.import_module(place)
@@ -71,8 +73,6 @@ def loaded(place: str) -> ModuleType:
                 if error.name is not None and (place == error.name or place.startswith(f"{error.name}.")):
                     raise MoyeError(f"there is no module {place!r}", hint="a file is named as kernels.py") from None
                 raise
-            except ValueError:
-                raise MoyeError(f"{place!r} is no name of a module") from None
     if not path.is_file():
         raise MoyeError(f"there is no file {place}")
     spec = importlib.util.spec_from_file_location(path.stem, path)

@@ -399,6 +399,10 @@ def check_arch(func: Func, printed: Printed, arch: str) -> None:
     if what and _capability(arch) != only:
         raise UnsupportedError(f"{func.name} uses {what}, which sm_{only}a alone has, but is compiled for {arch}",
                                locs=(loc,) if loc.frames else ())
+    what, since, loc = printed.gone
+    if what and _capability(arch) >= since:
+        raise UnsupportedError(f"{func.name} uses {what}, which sm_{since} and later lack, but is compiled for {arch}",
+                               locs=(loc,) if loc.frames else ())
     what, loc = printed.accelerated
     if what and arch[-1].isdigit():
         raise UnsupportedError(f"{func.name} uses {what}, which need an architecture with an a, such as sm_90a, but is "

@@ -20,7 +20,7 @@ from typing import Any
 from moye.cuda.export import Case, Code, Function, Number, Selector, TensorArgument, header, source
 from moye.cuda.export.formulas import Formula, formula_text
 from moye.cuda.export.model import Argument
-from moye.cuda.export.signatures import RESERVED
+from moye.cuda.export.signatures import RESERVED, clash, is_of_the_library, is_taken
 from moye.cuda.printing.names import identifier, is_free
 from moye.errors import ArgumentError, UnsupportedError
 from moye.ir.nodes import TensorParam
@@ -99,6 +99,8 @@ def export(path: str | Path, *exports: Export) -> Exported:
     if not exports or len(set(names)) < len(names):
         raise ArgumentError(f"export writes functions of different names, not {', '.join(names) or 'none'}",
                             hint="give each a name=" if exports else None)
+    if (found := clash(names)) is not None:
+        raise ArgumentError(f"export: beside {found[0]} there is a {found[1]} already", hint="give one another name=")
     folder, stem = _place(Path(path), names[0])
     functions = [_function(each) for each in exports]
     folder.mkdir(parents=True, exist_ok=True)
@@ -109,6 +111,8 @@ def export(path: str | Path, *exports: Export) -> Exported:
 
 
 def _place(path: Path, name: str) -> tuple[Path, str]:
+    if re.search(r'["\\\x00-\x1f]', path.name):
+        raise ArgumentError(f"export: {path.name!r} cannot stand in an #include")
     if path.suffix in (".c", ".h"):
         return path.parent, path.stem
     if path.suffix and not path.is_dir():
@@ -131,8 +135,11 @@ class _Traced:
 
 def _function(asked: Export) -> Function:
     name = asked.function
-    if not re.fullmatch(r"[A-Za-z]\w*", name) or not is_free(name):
+    if not re.fullmatch(r"[A-Za-z]\w*", name) or not is_free(name) or is_taken(name):
         raise ArgumentError(f"export: {name!r} cannot be the name of a C function", hint="give another with name=")
+    if is_of_the_library(name):
+        raise ArgumentError(f"export: the C library or CUDA has a {name}, whose place such a C function would take",
+                            hint="give another with name=")
     if not asked.specialisations:
         raise ArgumentError(f"export: {name} has no specialisation",
                             hint="mo.Specialisation(*arguments, block=128) says what to compile for")
@@ -177,7 +184,7 @@ def _flat(spec: Spec, name: str) -> Iterator[tuple[str, Spec]]:
 def _arguments(name: str, traced: Sequence[_Traced]) -> dict[str, Argument]:
     """The arguments of the C function by the kernel's names, static integers among them where they differ."""
     found: dict[str, Argument] = {}
-    taken = set(RESERVED)
+    taken = {*RESERVED, name}
     first = traced[0]
     for index, (leaf, spec) in enumerate(first.leaves):
         others = [each.leaves[index] if len(each.leaves) == len(first.leaves) else ("", None) for each in traced]
@@ -192,7 +199,7 @@ def _arguments(name: str, traced: Sequence[_Traced]) -> dict[str, Argument]:
 
 def _argument(name: str, leaf: str, spec: Spec, others: Sequence[Spec | None], traced: Sequence[_Traced],
               taken: set[str]) -> Argument | None:
-    own = _c_name(leaf, taken)
+    own = _c_name(name, leaf, taken)
     kinds = {_kind(other) for other in others}
     if len(kinds) > 1:
         raise ArgumentError(f"export: {leaf} of {name} is {' and '.join(sorted(kinds))}, and a C function takes one "
@@ -223,10 +230,10 @@ def _kind(spec: Spec | None) -> str:
     return "static"
 
 
-def _c_name(leaf: str, taken: set[str]) -> str:
+def _c_name(function: str, leaf: str, taken: set[str]) -> str:
     """A C identifier for a parameter; its extents and strides have names made from it."""
     own = identifier(leaf)
-    if not is_free(own) or own.startswith("moye_"):
+    if not is_free(own) or is_taken(own) or own.startswith(f"{function}_"):
         own = f"arg_{own}"
     while {own, f"{own}_shape", f"{own}_strides"} & taken:
         own += "_"

@@ -334,6 +334,11 @@ def captured(writer: Writer, captures: Sequence[Capture]) -> list[str]:
         space = writer.name(capture.namespace)
         if isinstance(capture.namespace, types.CellType):
             found.append(f"{space}.cell_contents is {writer.name(capture.namespace.cell_contents)}")
+        elif isinstance(capture.namespace, types.FunctionType):
+            found.append(f"{space}.{capture.name} is {writer.name(getattr(capture.namespace, capture.name))}")
+        elif isinstance(capture.namespace, type):
+            now = vars(capture.namespace).get(capture.name)
+            found.append(f"{space}.__dict__[{capture.name!r}] is {writer.name(now)}")
         else:
             found.append(f"{space}[{capture.name!r}] is {writer.name(capture.namespace.get(capture.name))}")
     return found

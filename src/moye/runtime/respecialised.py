@@ -54,8 +54,14 @@ def changes(captures: Sequence[Capture]) -> list[str]:
     found = []
     for capture in captures:
         space = capture.namespace
-        where = "closure variable" if isinstance(space, types.CellType) else "global"
-        now = space.cell_contents if isinstance(space, types.CellType) else space.get(capture.name)
+        if isinstance(space, types.FunctionType):
+            if getattr(space, capture.name) is not capture.value:
+                found.append(f"the function {space.__name__} has another {capture.name.strip('_')}")
+            continue
+        where = "closure variable" if isinstance(space, types.CellType) else \
+            f"{space.__name__}'s attribute" if isinstance(space, type) else "global"
+        now = space.cell_contents if isinstance(space, types.CellType) else \
+            vars(space).get(capture.name) if isinstance(space, type) else space.get(capture.name)
         if not same_value(now, capture.value):
             found.append(f"{where} {capture.name} changed from {_short(capture.value)} to {_short(now)}")
     return found

@@ -129,7 +129,7 @@ def run(spec: Specialised, call: Call, grid: Dim3, *, check: bool, collect: bool
     blocks that run, None for all.  ``seed``, ``schedules``, ``poison`` and ``strict`` are as in Hooks.  A ``dependent``
     launch is judged as one that overlaps the launches before it in this thread or task.
     """
-    from moye.sim.findings.codes import chosen
+    from moye.sim.findings.groups import chosen
     from moye.sim.machine.machine import Hooks, simulate
 
     named = env.check() if check and not collect else True

@@ -16,12 +16,13 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from moye.atoms.tma import TensorMap, TmaLoadIm2col, TmaOp
+from moye.atoms.tma import GATHERED, TensorMap, TmaLoadIm2col, TmaOp
 from moye.dtypes import DType
 from moye.errors import ArgumentError, LayoutError
 from moye.layout import ComposedLayout, Layout, make_layout
 from moye.runtime import arrays
 from moye.runtime.arrays import ArrayInfo
+from moye.tensor.gathered_rows import rows_tiling
 from moye.tensor.im2col import im2col_tiling
 from moye.tensor.tma_boxes import Group, TmaTiling, tile_extents, tma_tiling
 
@@ -95,18 +96,23 @@ def _tiling(op: TmaOp, dtype: DType, shape: tuple[int, ...], strides: tuple[int,
     """The boxes of an array that begins ``above`` bytes after a multiple of 16; made once for each."""
     if isinstance(op, TmaLoadIm2col):
         return _of_images(op, dtype, shape, strides, above, layout, tile, multicast)
+    if isinstance(op, GATHERED) and multicast != 1:
+        raise ArgumentError(f"make_tma_copy({op}): rows at any indices go to one block, not to {multicast}")
     classes = tuple(s if s == 1 or (s == 0 and n > 1) else None for n, s in zip(shape, strides, strict=True))
     asked = f"make_tma_copy({op}) of a {dtype} array ({','.join(map(str, shape))}):({','.join(map(str, strides))})"
 
     def made(groups: tuple[Group, ...] | None, classes: tuple[int | None, ...]) -> TmaTiling:
-        found = tma_tiling(op, dtype, classes, layout, tile, multicast, groups)
+        if isinstance(op, GATHERED):
+            found = rows_tiling(op, dtype, classes, layout, tile)
+        else:
+            found = tma_tiling(op, dtype, classes, layout, tile, multicast, groups)
         _require_reachable(asked, shape, strides, found.map)
         return found
 
     try:
         tiling = made(None, classes)
     except LayoutError:
-        merged = _with_fewest(made, shape, strides, classes, layout, tile)
+        merged = None if isinstance(op, GATHERED) else _with_fewest(made, shape, strides, classes, layout, tile)
         if merged is None:
             raise
         tiling = merged

@@ -483,7 +483,7 @@ def parallelize(tensor: Any, thr_layout: Layout | IntTuple, thread: Int,
     if not isinstance(threads, int) or len(shape) > rank(tensor.layout):
         raise TensorError(f"parallelize({tensor.label}, {thr_layout}): a static thread layout of at most "
                           f"{rank(tensor.layout)} modes is needed", locs=(locate(),))
-    require_threads(f"the thread layout {thr_layout}", threads, thread, "parallelize")
+    thread = require_threads(f"the thread layout {thr_layout}", threads, thread, "parallelize")
     for mode, extent in enumerate(shape):
         have = size(tensor.layout, mode)
         if isinstance(have, int) and isinstance(extent, int) and have % extent:

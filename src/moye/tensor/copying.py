@@ -25,7 +25,7 @@ from moye.layout.tuples import unflatten_tuple, zip_leaves
 from moye.tensor.accesses import judge
 from moye.tensor.bounds import need_bytes
 from moye.tensor.context import builder, locate, tracing
-from moye.tensor.expr import Expr, can_guard, compare, operand_of, truth
+from moye.tensor.expr import Expr, can_guard, compare, extent_name, operand_of, truth
 from moye.tensor.known import Known
 from moye.tensor.space import IndexSpace, common_space, merged
 from moye.tensor.view import View
@@ -462,11 +462,13 @@ def _static_mode(view: View, other: View, mode: Layout, wanted: Layout, number: 
             not _assumed(leaves[dynamic[0]][0], have // rest, view, other, where):
         if Space.REGISTER not in (view.space, other.space):
             return mode                                 # between memories it may stay dynamic
+        name = extent_name(leaves[dynamic[0]][0]) if len(dynamic) == 1 and rest == 1 else None
+        said = "say so with mo.assume" if name is None else f"say mo.assume({name} == {have}) before the condition"
+        here = "under a traced condition" if tracing() and builder().conditions else "here"
         raise TensorError(f"{view.label} {view.layout} and {other.label} {other.layout} are copied whole, but whether "
                           f"the extent {leaves[dynamic[0]][0]}{where} fits the {have} elements of {other.label} is "
-                          "not known, and launch cannot check it here", locs=(locate(),),
-                          hint="take a static tile of it with mo.tile, annotate the parameter with mo.Static, or say "
-                               "so with mo.assume")
+                          f"not known, and launch cannot check it {here}", locs=(locate(),),
+                          hint=f"{said}, take a static tile with mo.tile, or annotate the parameter with mo.Static")
     extents = [have // rest if i == dynamic[0] else extent for i, (extent, _) in enumerate(leaves)]
     return Layout(unflatten_tuple(extents, mode.shape), mode.stride)
 

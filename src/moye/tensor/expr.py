@@ -30,6 +30,7 @@ Number: TypeAlias = "int | float | bool"
 Scalar: TypeAlias = "int | float | bool | Expr"    # a Known is an int
 Int: TypeAlias = "int | DynInt"
 
+_MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 _INTEGER_ONLY = ("invert", "brev", *ops.COUNTS)
 _PREDICATE = "pad the array, or use mo.tile(..., ragged=True) with predicated copies"
 HALF = (dt.float16, dt.bfloat16)
@@ -74,6 +75,10 @@ class Expr(DynInt):
             assume_divisible(self, divisor, what or f"{self} must be a multiple of {divisor}",
                              _PREDICATE if code == "A4" else None, code)
         return self.exact_div(divisor)
+
+    def as_index(self) -> Int:
+        narrow = self.dtype.bits < 32 and not self.dtype.is_float
+        return _index(wrap(builder().cast(self.operand, dt.int32), self)) if narrow else self
 
     def exact_div(self, divisor: Int) -> Int:
         return _index(self // divisor)
@@ -286,7 +291,8 @@ def operand_of(x: Scalar, dtype: DType | None = None, *, modulo: bool = False) -
             number = int(number)
         pattern = modulo and -(1 << (chosen.bits - 1)) <= number < 1 << chosen.bits
         if not pattern and not constants.fits(number, chosen):
-            raise DTypeError(f"{number} does not fit {chosen}", hint="convert the other operand, with .to(mo.int64)",
+            holds = dt.int32 if constants.fits(number, dt.int32) else dt.int64
+            raise DTypeError(f"{number} does not fit {chosen}", hint=f"convert the other operand, with .to(mo.{holds})",
                              locs=(locate(),))
     elif chosen.is_float and isinstance(number, int) and abs(number) >= 1 << 1023:
         raise DTypeError(f"an integer of {number.bit_length()} bits does not fit {chosen}", locs=(locate(),))
@@ -467,9 +473,43 @@ def compare(kind: str, a: Scalar, b: Any) -> Scalar:
     """A comparison, as a bool; anything but a scalar is left to its own operator."""
     if not is_scalar(b):
         return NotImplemented  # type: ignore[no-any-return]
+    if (decided := _beyond(kind, plain(a), plain(b))) is not None:
+        return decided
+    if (found := _of_two_signs(kind, lifted(a), lifted(b))) is not None:
+        return found
     dtype = together(a, b)
     work = dt.float32 if dtype in _NARROW else dtype
     return wrap(builder().binary(kind, operand_of(a, work), operand_of(b, work)))
+
+
+def _beyond(kind: str, a: Scalar, b: Scalar) -> bool | None:
+    """What a comparison with a Python integer that the other side's dtype does not hold comes to; else None."""
+    if isinstance(a, int):
+        return None if isinstance(b, int) else _beyond(_MIRRORED.get(kind, kind), b, a)
+    if not isinstance(a, Expr) or not isinstance(b, int) or isinstance(b, (bool, Known)) or not a.dtype.is_integer:
+        return None
+    if constants.fits(b, a.dtype) or kind in ("eq", "ne"):     # == with what no value is equal to is a mistake
+        return None
+    return kind in (("lt", "le") if b > 0 else ("gt", "ge"))
+
+
+def _of_two_signs(kind: str, a: Scalar, b: Scalar) -> Scalar | None:
+    """A comparison of the numbers that a signed and an unsigned integer are; None where C's is that, or for others.
+
+    C takes a negative number for a large one if the unsigned integer is as wide.
+    """
+    if not isinstance(a, Expr) or not isinstance(b, Expr) or {a.dtype.kind, b.dtype.kind} != {Kind.INT, Kind.UINT}:
+        return None
+    if a.dtype.kind is Kind.UINT:
+        return _of_two_signs(_MIRRORED.get(kind, kind), b, a)
+    if b.dtype.bits < a.dtype.bits or (a.lower is not None and a.lower >= 0):
+        return None
+    here, common = builder(), dt.promote(a.dtype, b.dtype)
+    negative = here.binary("lt", a.operand, operand_of(0, a.dtype))
+    found = here.binary(kind, here.cast(a.operand, common), here.cast(b.operand, common))
+    if kind in ("lt", "le", "ne"):
+        return wrap(here.binary("lor", negative, found), a, b)
+    return wrap(here.binary("land", here.unary("not", negative), found), a, b)
 
 
 def unary(kind: str, a: Scalar, *, fast: bool = False) -> Scalar:
@@ -543,13 +583,19 @@ def can_guard(operand: Operand, *, conditional: bool = False) -> bool:
     return (conditional or builder().conditions == 0) and ir_builder.expressible(operand, builder().parameters)
 
 
+def extent_name(x: object) -> str | None:
+    """What a kernel calls an extent of an argument, if ``x`` is one."""
+    for param in builder().func.params:
+        for mode, extent in enumerate(param.shape if isinstance(param, TensorParam) else ()):
+            if isinstance(x, Expr) and extent is x.operand:
+                return f"mo.size({param.name}, {mode})"
+    return None
+
+
 def _assumed(x: Expr, divisor: int) -> str:
     """How the user can say that a value is a multiple, given that an extent has no name of the user's own."""
-    for param in builder().func.params:
-        extents = param.shape if isinstance(param, TensorParam) else ()
-        for mode, extent in enumerate(extents):
-            if extent is x.operand:
-                return f"say mo.assume(mo.size({param.name}, {mode}) % {divisor} == 0) before"
+    if (extent := extent_name(x)) is not None:
+        return f"say mo.assume({extent} % {divisor} == 0) before"
     strides = [s for param in builder().func.params if isinstance(param, TensorParam) for s in param.strides]
     if isinstance(x.operand, Value) and x.operand.name and not any(s is x.operand for s in strides):
         return f"say mo.assume({x.operand.name} % {divisor} == 0) before"

@@ -11,8 +11,9 @@ Folds over registers are ``Tensor.reduce``, those over threads ``moye.lang.colle
 from __future__ import annotations
 
 import math
+from typing import Any
 
-from moye.dtypes import DType, Kind
+from moye.dtypes import DType, Kind, int32, uint32
 from moye.errors import DTypeError, TraceError
 from moye.tensor import expr
 from moye.tensor.context import locate
@@ -35,14 +36,25 @@ def fold_kind(what: str, kind: object, dtype: DType | None = None, more: tuple[s
     return found
 
 
+def fold_dtype(kind: str, dtype: DType) -> DType:
+    """The dtype of a fold: sums and products of bools and of integers below 32 bits have 32, as in NumPy and Triton."""
+    if kind not in ("add", "mul") or not (dtype.kind is Kind.BOOL or (dtype.is_integer and dtype.bits < 32)):
+        return dtype
+    return uint32 if dtype.kind is Kind.UINT else int32
+
+
 def folds_pairs(kind: object) -> bool:
     """Whether this is the name of a kind that folds pairs (value, index)."""
     return isinstance(kind, str) and kind in PAIRS
 
 
 def fold(kind: str, a: Scalar, b: Scalar) -> Scalar:
-    """Two values folded."""
-    return expr.bitwise(kind, a, b) if kind in BITS else expr.arithmetic(kind, a, b)
+    """Two values folded; DTypeError for what is no number."""
+    found: Any = expr.bitwise(kind, a, b) if kind in BITS else expr.arithmetic(kind, a, b)
+    if found is NotImplemented:
+        raise DTypeError(f"{b!r} is no number to fold with", locs=(locate(),))
+    folded: Scalar = found
+    return folded
 
 
 def neutral(kind: str, dtype: DType) -> Scalar:

@@ -83,17 +83,20 @@ def require_tiled(what: str, tensor: Any, tile: tuple[int, ...], tiled: object) 
                                            f"{extent}, which {tiled} covers", code="A4")
 
 
-def require_threads(what: str, threads: int, thread: Any, call: str = "get_slice") -> None:
-    """Check that the thread index runs over exactly the threads of the tiled object (class A10)."""
+def require_threads(what: str, threads: int, thread: Any, call: str = "get_slice") -> Any:
+    """The thread index as an index, checked that it runs over exactly the threads of the tiled object (class A10)."""
     if isinstance(thread, int):
         if not 0 <= thread < threads:
             raise TensorError(f"{call}({thread}): {what} has {threads} threads", locs=(locate(),), code="A10")
-        return
+        return thread
     if not isinstance(thread, (DynInt, Integral)):
         raise TensorError(f"{call}({thread!r}): the index of a thread is an integer, such as mo.thread_idx().x",
                           locs=(locate(),))
     if not tracing() or not isinstance(thread, Expr):
-        return
+        return thread
+    thread = thread.as_index()
+    if isinstance(thread, int):
+        return require_threads(what, threads, thread, call)
     if builder().conditions or builder().jumped:
         _require_some(what, threads, thread, call)
     elif thread.lower == 0 and thread.upper is not None and thread.upper + 1 != threads:
@@ -104,6 +107,7 @@ def require_threads(what: str, threads: int, thread: Any, call: str = "get_slice
             hint += f", or take the slice under the condition of its {threads} threads, with their index from 0"
         raise LaunchError(f"{what} has {threads} threads, but the thread index given to {call} runs over {have} "
                           f"(a block of {block})", hint=hint, locs=(locate(),), code="A10")
+    return thread
 
 
 def _require_some(what: str, threads: int, thread: Expr, call: str) -> None:

@@ -129,7 +129,10 @@ def _entry(c: object) -> object:
     if c is None or isinstance(c, int):
         return weak(c)
     if hasattr(c, "__index__"):
-        return c.__index__()
+        try:
+            return c.__index__()
+        except TypeError:                               # an array of a library: only single integers have one
+            raise TensorError(f"a {type(c).__name__} is no coordinate", locs=(locate(),)) from None
     raise TensorError(f"{c!r} is no coordinate", locs=(locate(),))
 
 

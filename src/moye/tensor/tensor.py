@@ -265,7 +265,8 @@ class Tensor(Elementwise, WrappedLayout):
         """Fold elements of a register tensor: "add" (or "sum"), "mul" ("prod"), "min", "max", "and", "or", "xor".
 
         Without ``mode`` all of them, to a scalar.  With a mode, or a tuple of modes, those are folded, and the others
-        stay: the result is a register tensor of their shapes, compact.  ``init`` is folded with each result.
+        stay: the result is a register tensor of their shapes, compact.  ``init`` is folded with each result.  Sums and
+        products of bools and of integers below 32 bits are int32, of unsigned ones uint32.
 
         The order is fixed, and the simulator has the same.  The elements, in column-major order, are folded in chains:
         1 below four elements, 2 below eight, else 4.  Chain i of c takes the elements i, i + c, i + 2c, ...  Then
@@ -274,10 +275,14 @@ class Tensor(Elementwise, WrappedLayout):
         kind = folds.fold_kind(f"{self.label}.reduce", kind, self.dtype)
         _need_registers(self, "reduce")
         need_bytes(self)
+        if (wide_enough := folds.fold_dtype(kind, self.dtype)) is not self.dtype:
+            return self.to(wide_enough).reduce(kind, mode, init)
 
         def folded(part: Tensor) -> Scalar:
             value, space = Value(self.dtype), merged(common_space([part.layout]))
             points = _static(space, self)
+            if 0 in points:
+                raise TensorError(f"{self.label}.reduce: there are no elements to fold", locs=(locate(),))
             builder().emit(ops.Reduce(result=value, kind=kind, src=part.tile_ref(space.strides[0]), extents=points,
                                       chains=folds.chains(math.prod(points))))
             return Expr(value) if init is None else folds.fold(kind, Expr(value), init)
@@ -397,6 +402,9 @@ def shared_array(dtype: DType, layout: Layout | ComposedLayout | IntTuple, *, al
 
     ``align`` is the alignment of its first byte (a power of two; default 16, or the span of its swizzle).
     """
+    if isinstance(layout, DType):
+        raise DTypeError(f"shared_array({dtype}, {layout}): the dtype comes first",
+                         hint=f"mo.shared_array(mo.{layout}, {dtype})", locs=(locate(),))
     dtype = as_dtype("shared_array", dtype)
     if dtype.bits < 8:
         raise DTypeError(f"shared_array of {dtype}: elements narrower than a byte live in registers",

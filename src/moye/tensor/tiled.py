@@ -128,8 +128,7 @@ class TiledCopy(Drawable):
 
     def get_slice(self, thread: Int) -> ThrCopy:
         """The part of one thread; ``thread`` is its index within the tiled copy."""
-        require_threads(f"the tiled copy {self.atom}", self.threads, thread)
-        return ThrCopy(self, thread)
+        return ThrCopy(self, require_threads(f"the tiled copy {self.atom}", self.threads, thread))
 
     def __str__(self) -> str:
         return f"TiledCopy({self.atom}, tv {self.layout_tv}, tile {_shape(self.tiler)})"
@@ -248,8 +247,7 @@ class TiledMMA(Drawable):
 
     def get_slice(self, thread: Int) -> ThrMMA:
         """The part of one thread; ``thread`` is its index within the tiled MMA."""
-        require_threads(f"the tiled MMA {self}", self.threads, thread)
-        return ThrMMA(self, thread)
+        return ThrMMA(self, require_threads(f"the tiled MMA {self}", self.threads, thread))
 
     def make_fragment_A(self, tensor: Tensor) -> Tensor:
         """Registers for a partition of A: (MMA, MMA_M, MMA_K); for wgmma a view for its descriptors."""

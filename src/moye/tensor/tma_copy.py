@@ -15,21 +15,22 @@ from math import prod
 from typing import Any
 from typing import Literal as OneOf
 
-from moye.atoms.tma import TmaLoadIm2col, TmaOp, TmaReduce
-from moye.dtypes import DType, Space, int32, uint16, uint32, uint64
+from moye.atoms.tma import GATHERED, ROWS, TmaLoadIm2col, TmaOp, TmaReduce
+from moye.dtypes import DType, Space, int32, int64, uint16, uint32, uint64
 from moye.errors import AlignmentError, DTypeError, TensorError
 from moye.ir import ops
 from moye.ir.nodes import Buffer, Operand, Ref
-from moye.layout import ComposedLayout, Int, Layout, ScaledBasis, coalesce, rank
+from moye.layout import ComposedLayout, Int, Layout, ScaledBasis, coalesce, make_layout, rank
 from moye.layout.tuples import zip_leaves
 from moye.tensor.accesses import judge
 from moye.tensor.context import builder, locate
 from moye.tensor.coords import CoordTensor, identity_tensor
-from moye.tensor.expr import Expr, Scalar, operand_of, where
+from moye.tensor.expr import Expr, Scalar, can_guard, operand_of, where
+from moye.tensor.gathered_rows import Rows, rows_of
 from moye.tensor.im2col import im2col_box, im2col_shape
 from moye.tensor.slices import normalise
 from moye.tensor.tensor import Tensor, index_operand
-from moye.tensor.tma_boxes import TmaTiling
+from moye.tensor.tma_boxes import TmaBox, TmaTiling
 
 Hint = OneOf["evict_first", "evict_last"]
 _PART = 16
@@ -43,13 +44,16 @@ class TmaTensor:
     that of the array.
     """
 
-    __slots__ = ("buffer", "name", "shape", "tiling")
+    __slots__ = ("buffer", "map", "name", "shape", "tiling")
 
-    def __init__(self, tiling: TmaTiling, buffer: Buffer, shape: tuple[Any, ...], name: str) -> None:
+    def __init__(self, tiling: TmaTiling, buffer: Buffer, shape: tuple[Any, ...], name: str,
+                 map: Ref | None = None) -> None:
         self.tiling = tiling
         self.buffer = buffer
         self.shape = shape
         self.name = name
+        self.map = map
+        """Where its tensor map is, if it is not the one of the launch."""
 
     @property
     def tensor(self) -> CoordTensor:
@@ -58,6 +62,31 @@ class TmaTensor:
         shape = im2col_shape(op, self.shape) if isinstance(op, TmaLoadIm2col) else self.shape
         whole = identity_tensor(shape)
         return CoordTensor(whole.layout, whole.offset, self.name, ragged=True)
+
+    def rows(self, indices: Any, start: Scalar = 0) -> Rows:
+        """The rows of these indices, from their element ``start`` on, for ``TmaGather4`` and ``TmaScatter4``.
+
+        ``indices`` are a tensor or a tuple of integers, one for each row of a tile.  A row that the array does not have
+        reads as zero; one behind the last is not written.  A store takes no row twice, and none below zero (B5).
+        """
+        if not isinstance(self.tiling.op, GATHERED):
+            raise TensorError(f"{self.name}.rows: {self.tiling.op} copies tiles of rows that follow each other",
+                              hint="mo.TmaGather4() and mo.TmaScatter4() copy rows at any indices", locs=(locate(),))
+        return rows_of(self.name, self.tiling, indices, start)
+
+    def at(self, slot: Tensor, shape: tuple[Scalar, ...] | None = None) -> TmaTensor:
+        """The copy by the tensor map at ``slot`` in global memory, of an array of this shape; see ``update_tensormap``.
+
+        ``slot`` is 16 elements of int64 or uint64, 128 bytes that begin at a multiple of 128.  Without ``shape`` the
+        array has that of this copy's.
+        """
+        require_plain(f"{self.name}.at", self)
+        shape = self.shape if shape is None else shape
+        if not isinstance(shape, tuple) or len(shape) != len(self.shape):
+            raise TensorError(f"{self.name}.at: the shape {shape!r} is none of an array of {len(self.shape)} modes",
+                              locs=(locate(),))
+        return TmaTensor(self.tiling, self.buffer, shape, self.name,
+                         slot_of(f"{self.name}.at", slot, Space.GLOBAL))
 
     @property
     def label(self) -> str:
@@ -80,14 +109,14 @@ class TmaTensor:
         return self.tiling.layout
 
     def __repr__(self) -> str:
-        return f"{self.name}: {self.tiling}"
+        return f"{self.name}: {self.tiling}" + ("" if self.map is None else f", by a map in {self.map.buffer.name}")
 
 
 def prefetch_tensormap(tma: TmaTensor) -> None:
     """Fetch the tensor map of a TMA copy, so that the first copy need not wait for it; one thread calls it."""
     if not isinstance(tma, TmaTensor):
         raise TensorError(f"prefetch_tensormap takes a TMA copy, not a {type(tma).__name__}", locs=(locate(),))
-    builder().emit(ops.TmaCopy(kind="prefetch", tensor=tma.buffer, smem=None, coordinates=()))
+    builder().emit(ops.TmaCopy(kind="prefetch", tensor=tma.buffer, smem=None, coordinates=(), map=tma.map))
 
 
 def copy_tma(tma: TmaTensor, places: tuple[object, ...], barrier: tuple[Tensor, Int] | None,
@@ -109,9 +138,10 @@ def copy_tma(tma: TmaTensor, places: tuple[object, ...], barrier: tuple[Tensor, 
         first[d] = first[d] + part * apart
         offset = part * elements
     for box in tma.tiling.boxes:
-        at, offsets = _box(tma, [start + step for start, step in zip(first, box.coordinates, strict=True)], "copyto")
+        at, offsets = _box(tma, _at_box(first, box, coordinates), "copyto")
         builder().emit(ops.TmaCopy(
             kind=tma.tiling.op.kind, by=_by(tma.tiling.op), tensor=tma.buffer, coordinates=at, offsets=offsets,
+            gathered=isinstance(coordinates, Rows), map=tma.map,
             smem=Ref(smem.buffer, index_operand(smem.offset + offset + box.offset), smem.dtype),
             barrier=None if barrier is None else barrier_ref(f"a load with {tma.label}", barrier),
             multicast=None if multicast is None else operand_of(multicast, uint16),
@@ -128,11 +158,19 @@ def prefetch_boxes(tma: TmaTensor, coordinates: object, hint: Any) -> None:
     check_hint("prefetch", hint)
     for box in tma.tiling.boxes:
         for part in range(tma.tiling.multicast):
-            at = [start + step for start, step in zip(first, box.coordinates, strict=True)]
+            at = _at_box(first, box, coordinates)
             at[dimension] = at[dimension] + part * apart
             place, offsets = _box(tma, at, "prefetch")
-            builder().emit(ops.TmaCopy(kind="prefetch_box", tensor=tma.buffer, smem=None, hint=hint,
-                                       coordinates=place, offsets=offsets))
+            builder().emit(ops.TmaCopy(kind="prefetch_box", tensor=tma.buffer, smem=None, hint=hint, coordinates=place,
+                                       offsets=offsets, gathered=isinstance(coordinates, Rows), map=tma.map))
+
+
+def _at_box(first: list[Any], box: TmaBox, coordinates: object) -> list[Any]:
+    """The coordinates of a box's first element; where rows are named, those of its four rows in place of their mode."""
+    if isinstance(coordinates, Rows):
+        column, row = box.coordinates
+        return [first[0] + column, *coordinates.indices[row:row + ROWS]]
+    return [start + step for start, step in zip(first, box.coordinates, strict=True)]
 
 
 def _box(tma: TmaTensor, first: list[Any], asked: str) -> tuple[tuple[Operand, ...], tuple[Operand, ...]]:
@@ -174,6 +212,52 @@ def _part(mask: Scalar) -> Expr:
     return Expr(b.cast(place, b.index))
 
 
+# --- tensor maps that the kernel changes -----------------------------------------------------------------------------
+
+
+_WORDS, _MAP = 16, 128
+
+
+def slot_of(asked: str, slot: object, space: Space) -> Ref:
+    """The place of a tensor map in global or shared memory."""
+    if not isinstance(slot, Tensor) or slot.space is not space or slot.dtype not in (uint64, int64):
+        shown = repr(slot) if isinstance(slot, Tensor) else f"a {type(slot).__name__}"
+        raise TensorError(f"{asked}: a tensor map in {space.value} is {_WORDS} elements of int64 or uint64 there, not "
+                          f"{shown}", locs=(locate(),), hint="mo.tensormap_array(n)[:, i]" if space is Space.SHARED
+                          else "workspace[i, :] of an array (n, 16) of int64")
+    run = coalesce(slot.layout)
+    if slot.swizzle is None and rank(run) == 1 and run.stride == 1 and isinstance(run.shape, Expr):
+        _require_words(asked, slot, run.shape)
+    elif slot.swizzle is not None or run != make_layout(_WORDS):
+        raise TensorError(f"{asked}: a tensor map is {_WORDS} elements one after the other, and {slot.label} has "
+                          f"layout {slot.layout}", locs=(locate(),), hint="slice one map")
+    if space is Space.SHARED:
+        slot.buffer.align = max(slot.buffer.align, _MAP)
+        if slot.alignment % _MAP:
+            raise AlignmentError(f"{asked}: a tensor map begins at a multiple of {_MAP} bytes, and {slot.label} is "
+                                 f"known to begin at one of {slot.alignment} only", locs=(locate(),), code="B5",
+                                 hint="mo.tensormap_array(n)[:, i]")
+    return Ref(slot.buffer, index_operand(slot.offset), slot.dtype)
+
+
+def _require_words(asked: str, slot: Tensor, extent: Expr) -> None:
+    """The launch checks that there are whole maps, wherever in the kernel this is asked."""
+    text = f"{asked}: a tensor map is {_WORDS} elements one after the other, and {slot.label} has {{extent}}"
+    whole = extent % _WORDS == 0
+    if isinstance(whole, Expr) and can_guard(whole.operand, conditional=True):
+        builder().guard(whole.operand, text, {"extent": extent.operand})
+    else:
+        extent.require_divisible(_WORDS, text.replace("{extent}", "{value}"))
+
+
+def require_plain(asked: str, tma: TmaTensor) -> None:
+    """Check that the map has a dimension for each mode of the array, and is in tile mode."""
+    modes = tma.tiling.map.modes
+    if tma.tiling.map.window is not None or {*modes} != {*range(len(tma.shape))}:
+        raise TensorError(f"{asked}: {tma.tiling.op} goes by a tensor map whose dimensions are modes {modes} of the "
+                          "array, and only a map with a dimension for each mode is changed", locs=(locate(),))
+
+
 # --- what fits -------------------------------------------------------------------------------------------------------
 
 
@@ -209,7 +293,12 @@ def _whole(layout: Layout | ComposedLayout, swizzle: Any = None) -> tuple[object
 
 
 def _first(tma: TmaTensor, coordinates: object, asked: str = "copyto") -> list[Any]:
-    """The coordinates of a tile's first element, one for each dimension of the map."""
+    """The coordinates of a tile's first element, one for each dimension of the map; of rows that of the first alone."""
+    if isinstance(tma.tiling.op, GATHERED):
+        if not isinstance(coordinates, Rows):
+            raise TensorError(f"{asked}: {tma.label} copies rows at any indices, and these are named by a "
+                              f"{type(coordinates).__name__}", hint=f"{tma.label}.rows(indices)", locs=(locate(),))
+        return [coordinates.start]
     if not isinstance(coordinates, CoordTensor):
         shown = repr(coordinates) if isinstance(coordinates, Tensor) else f"a {type(coordinates).__name__}"
         raise TensorError(f"{asked}: {tma.label} takes coordinates of its array, not {shown}",
@@ -277,6 +366,8 @@ def _check_options(tma: TmaTensor, load: bool, barrier: object, multicast: Scala
         what = "needs the mbarrier that it completes on" if load else "completes with its bulk group, on no mbarrier"
         raise TensorError(f"copyto: a {_KINDS[tma.tiling.op.kind]} with {tma.label} {what}", locs=(locate(),),
                           hint="barrier=(bars, i)" if load else "leave out barrier=")
+    if multicast is not None and isinstance(tma.tiling.op, GATHERED):
+        raise TensorError(f"copyto: {tma.label} copies rows at any indices, which go to one block", locs=(locate(),))
     if multicast is not None and not load:
         raise TensorError(f"copyto: only loads are multicast, and {tma.label} is a {tma.tiling.op}", locs=(locate(),))
     if tma.tiling.multicast > 1 and multicast is None:

@@ -43,6 +43,8 @@ from moye.testing.wire import receive, send
 Reference = Callable[..., Any]
 _NAME = "submission.py"
 _START = 60.0
+_ENDING = 15.0
+"""Seconds in which a child that was ended is gone, with all its memory."""
 _LAST = 2.0
 """Seconds in which a child that has closed its connection ends by itself."""
 
@@ -98,7 +100,10 @@ class Judge:
         talk: Talk | None = None
         try:
             path = Path(folder, _NAME)
-            path.write_text(text, encoding="utf-8")
+            try:
+                path.write_text(text, encoding="utf-8")
+            except UnicodeEncodeError as error:
+                return Verdict("error", f"it is no text: {error}")
             if self.inside:
                 return _inside(path, work, limits, start)
             talk = self._talk(limits)
@@ -152,7 +157,7 @@ class Judge:
                                         stdin=subprocess.DEVNULL, start_new_session=True)
         its.close()
 
-    def _status(self, seconds: float = _START) -> int | None:
+    def _status(self, seconds: float = _ENDING) -> int | None:
         """How the child ended, as ``os.wait`` tells: -1 where nobody can, None if it has not ended by then."""
         assert self._control is not None, "a child was started"
         self._control.settimeout(seconds)
@@ -164,7 +169,7 @@ class Judge:
                     break
                 line += part
         except TimeoutError:
-            if seconds < _START:
+            if seconds < _ENDING:
                 return None
         except OSError:
             pass
@@ -179,10 +184,12 @@ class Failed(Exception):
 
     def __init__(self, told: Mapping[str, Any]) -> None:
         super().__init__(str(told))
-        self.status, self.message = str(told.get("status")), str(told.get("message"))
+        self.status = str(told.get("status"))
+        self.message = str(told.get("message")).encode(errors="replace").decode()       # what can be printed
         self.findings: list[dict[str, Any]] = list(told.get("findings") or [])
-        if self.status not in (*verdicts.STATUSES, "finding"):
-            self.status = "tampering"
+        failures = {status for status in verdicts.STATUSES if status != "passed"}
+        if self.status not in (failures if not self.findings else {*failures, "finding"}):
+            self.status = "tampering"                   # a source may raise what says how it failed
 
 
 class _Over(Exception):
@@ -295,7 +302,7 @@ class Talk:
         """What it printed, up to the limit."""
         os.set_blocking(self.output, False)
         try:
-            while self._read():
+            while len(self.printed) < int(self.limits.output) and self._read():
                 pass
         except (BlockingIOError, KeyError):
             pass
@@ -417,7 +424,10 @@ def _result(talk: Asks, case: Case, expected: Mapping[str, Array], entry: str, s
 def _failed(case: Case, failed: Failed) -> Result:
     findings, status = tuple(failed.findings), failed.status
     if status == "finding":
-        status = verdicts.worst(verdicts.status_of(finding["code"]) for finding in findings)
+        try:
+            status = verdicts.worst(verdicts.status_of(finding["code"]) for finding in findings)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            return Result(case.name, "tampering", "it tells of findings that are none")
     return Result(case.name, status, failed.message, findings)
 
 
@@ -439,10 +449,10 @@ def _weighed(case: Case, packed: Packed, pieces: Sequence[bytes], expected: Mapp
         ordered = sorted(findings, key=lambda f: list(verdicts.STATUSES).index(verdicts.status_of(f["code"])))
         first = ordered[0]
         return Result(case.name, verdicts.status_of(first["code"]), _sentence(first), tuple(ordered), numbers)
-    if (wrong := _wrong(case, packed, pieces, expected)) is not None:
-        return Result(case.name, "wrong", wrong, (), numbers)
     if unjudged := [text for report in reports for text in report["unsupported"]]:
         return Result(case.name, "unjudged", str(unjudged[0]), (), numbers)
+    if (wrong := _wrong(case, packed, pieces, expected)) is not None:
+        return Result(case.name, "wrong", wrong, (), numbers)
     if case.goals is not None and (missed := case.goals.missed(numbers)):
         status = verdicts.worst(status for status, _ in missed)
         return Result(case.name, status, "; ".join(text for _, text in missed), (), numbers)

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from moye.errors import MoyeError
+from moye.ir.inline import Inline, InlineEffect
 from moye.runtime import arguments, sessions
 from moye.runtime.check.checking import Refused, judged, options
 from moye.runtime.compile import Dim3, Specialised
@@ -29,6 +30,8 @@ from moye.testing.memory import Room, byte_bounds
 
 Launched = tuple[str, Dim3, Dim3, arguments.Call, Specialised, bool]
 Answer = tuple[dict[str, Any], list[bytes]]
+_LONGEST = 10_000
+"""Characters of a message that are passed on."""
 
 
 class Ended(Exception):
@@ -36,7 +39,7 @@ class Ended(Exception):
 
     def __init__(self, status: str, message: str, findings: Any = ()) -> None:
         super().__init__(message)
-        self.told = {"status": status, "message": message, "findings": list(findings)}
+        self.told = {"status": status, "message": message[:_LONGEST], "findings": list(findings)}
 
 
 class Recorder:
@@ -78,7 +81,7 @@ class Submission:
         except Ended:
             raise
         except MoyeError as error:
-            raise Ended("refused", str(error).replace(f"{self.path.parent}{os.sep}", "")) from None
+            raise Ended("refused", self._refusal(error)) from None
         except MemoryError:
             raise Ended("memory", "it needed more memory than its limit") from None
         except RecursionError:
@@ -88,12 +91,20 @@ class Submission:
         except BaseException as error:
             raise Ended("error", self._said(error)) from None
 
+    def _refusal(self, error: MoyeError) -> str:
+        own = type(error).__module__.partition(".")[0] == "moye"        # else its text is the source's own code
+        return str(error).replace(f"{self.path.parent}{os.sep}", "") if own else self._said(error)
+
     def _said(self, error: BaseException) -> str:
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__)
                  if Path(frame.filename).name == self.path.name]
         line = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None
         where = f" (line {line} of {self.path.name})" if line else ""
-        return f"{type(error).__name__}: {str(error).strip() or 'no text'}{where}"
+        try:
+            text = str(error).strip()[:_LONGEST] or "no text"
+        except BaseException as worse:                  # its text is the source's own code
+            text = f"its text raises {type(worse).__name__}"
+        return f"{type(error).__name__}: {text}{where}"
 
     def _load(self, path: Path) -> dict[str, Any]:
         self.path = path
@@ -162,7 +173,14 @@ def _extents(value: Any) -> Any:
 
 def _traced(name: str, grid: Dim3, block: Dim3, prepared: sessions.Launch) -> tuple[arguments.Call, Specialised]:
     try:
-        return prepared()
+        call, spec = prepared()
+        if type(call) is not arguments.Call or type(spec) is not Specialised:
+            raise Ended("tampering", "it changed the launches that were noted")
+        for op in spec.func.body.walk():
+            if isinstance(op, Inline | InlineEffect) and op.snippet.meaning is not None:
+                raise Ended("unjudged", f"the source says itself what {op.snippet} means (simulate=), and none of its "
+                            "code runs beside the data")
+        return call, spec
     except MoyeError as error:
         if not error.code:
             raise

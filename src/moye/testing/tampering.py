@@ -5,22 +5,29 @@ In: a process before it runs the source.  Out: a sentence, or None.
     untouched = Snapshot(); ...; untouched.changed()        # 'moye.runtime.simulate.run was replaced'
 
 It sees functions, classes, methods and entries of tables that were replaced, and threads and processes that are left.
+What Python calls back (signal handlers, importers, handlers of NumPy's errors) is set back by ``restore``.
 It is no sandbox: what a program does to its own interpreter through ctypes, say, is not seen.
 """
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import gc
+import linecache
 import os
+import signal
 import sys
 import threading
 import types
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+
 _OWN = ("moye", "numpy")
 _OTHERS = ("builtins", "json", "json.encoder", "json.decoder", "socket", "struct", "os", "importlib.util", "inspect",
-           "ctypes", "linecache", "contextlib", "dataclasses")
+           "ctypes", "linecache", "contextlib", "dataclasses", "warnings", "codecs", "signal")
 _CODE = (types.FunctionType, type)
 Named = dict[str, object]
 
@@ -38,6 +45,26 @@ class Snapshot:
                        for attribute, table in vars(module).items() if isinstance(table, dict)
                        and not attribute.startswith("__")]
         self.callbacks = len(gc.callbacks)
+        self.importers = list(sys.meta_path), list(sys.path_hooks)
+        self.errors = np.geterr()
+
+    def restore(self) -> None:
+        """What Python would call while the judge works is as it was: the source's own functions would see the data."""
+        for number in signal.valid_signals():
+            if callable(signal.getsignal(number)):
+                signal.signal(number, signal.SIG_DFL)
+        for timer in (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF):
+            signal.setitimer(timer, 0)
+        sys.settrace(None)
+        sys.setprofile(None)
+        threading.settrace(None)
+        sys.meta_path[:], sys.path_hooks[:] = self.importers
+        sys.path_importer_cache.clear()
+        sys.excepthook, sys.unraisablehook = sys.__excepthook__, sys.__unraisablehook__
+        np.seterrcall(None)
+        np.seterr(**self.errors)
+        for name in [name for name, entry in linecache.cache.items() if len(entry) == 1]:
+            del linecache.cache[name]                   # a function that is asked for the lines
 
     def changed(self) -> str | None:
         """What is not as it was, in a sentence."""
@@ -94,9 +121,40 @@ def _functions(held: Named) -> Iterator[types.FunctionType]:
             yield value
 
 
+_SUBREAPER = 36
+"""PR_SET_CHILD_SUBREAPER of <sys/prctl.h>."""
+
+
+def adopt() -> None:
+    """Processes whose parents end become children of this one, instead of being lost to sight."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
+
+
+def end_children() -> None:
+    """End what is left of processes that were adopted."""
+    for _ in range(1000):                               # each may have children, which are adopted then
+        try:
+            numbers = _numbers()
+        except OSError:
+            return
+        for number in numbers:
+            with contextlib.suppress(OSError):
+                os.kill(number, signal.SIGKILL)
+            with contextlib.suppress(OSError):
+                os.waitpid(number, 0)
+        if not numbers:
+            return
+
+
+def _numbers() -> list[int]:
+    """The children of this process, as Linux tells."""
+    return [int(number) for number in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]
+
+
 def _children() -> bool:
-    """Whether this process has children, as Linux tells."""
+    """Whether this process has children."""
     try:
-        return bool(Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())
+        return bool(_numbers())
     except OSError:
         return False

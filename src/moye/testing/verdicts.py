@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from moye.sim.findings.codes import GROUPS
+from moye.sim.findings.groups import GROUPS
 
 STATUSES = {
     "passed": "every case is right, nothing was found, and every goal is reached",

@@ -13,10 +13,8 @@ import importlib
 import io
 import os
 import resource
-import signal
 import socket
 import sys
-import threading
 import traceback
 from pathlib import Path
 from typing import Any
@@ -40,6 +38,7 @@ def serve(number: int) -> None:
         importlib.import_module(name)
     _first_launch()
     sys.addaudithook = _no_hook
+    tampering.adopt()
     untouched = tampering.Snapshot()
     gc.freeze()
     while True:
@@ -52,6 +51,7 @@ def serve(number: int) -> None:
         for one in numbers:
             os.close(one)
         _, status = os.waitpid(child, 0)
+        tampering.end_children()
         try:
             control.sendall(f"{status}\n".encode())
         except OSError:                                 # nobody listens any longer
@@ -78,6 +78,7 @@ def _child(end: socket.socket, output: int, untouched: tampering.Snapshot) -> No
     code = 0
     try:
         os.setsid()
+        tampering.adopt()
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         for number in (1, 2):
             os.dup2(output, number)
@@ -120,11 +121,7 @@ class _Child:
         """Ended if the source changed what judges it; what it may change is as it was."""
         if (said := self.untouched.changed()) is not None:
             raise Ended("tampering", said)
-        sys.settrace(None)
-        sys.setprofile(None)
-        threading.settrace(None)
-        for timer in (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF):
-            signal.setitimer(timer, 0)
+        self.untouched.restore()
         gc.collect()                                    # whatever it wants to do as it dies, it does now
         gc.disable()
         simulate.set_progress(None)

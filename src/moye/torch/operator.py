@@ -18,7 +18,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, overload
 
 import torch
-from torch.utils._pytree import tree_flatten, tree_unflatten
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from moye.errors import ArgumentError, UnsupportedError
 from moye.runtime.prepare import launch_nothing
@@ -136,6 +137,7 @@ class Operator:
 
     def _shapes(self, *args: Any, **kwargs: Any) -> Any:
         """The result on tensors without memory; what returns nothing does nothing there."""
+        _require_one_place(self.name, (args, kwargs))
         if not self.overload._schema.returns:
             return None
         if self._fake is not None:                      # torch leaves out arguments that have their default
@@ -169,6 +171,19 @@ class Operator:
         """What a transform of ``torch.func`` gets."""
         raise UnsupportedError(f"{self.name} has no rule for torch.vmap and the transforms of torch.func",
                                hint="call it on the whole batch, and differentiate it by torch.autograd")
+
+
+def _require_one_place(name: str, arguments: Any) -> None:
+    """ArgumentError for tensors on meta beside others: torch asks for shapes then, and the result has what lay there.
+
+    Tensors that torch itself has made without memory say where they would lie.
+    """
+    places = {x.device.type for x in tree_leaves(arguments)
+              if isinstance(x, torch.Tensor) and not isinstance(x, FakeTensor)}
+    if "meta" in places and len(places) > 1:
+        other = next(iter(places - {"meta"}))
+        raise ArgumentError(f"{name}: one tensor is on meta, without memory, and another on {other}",
+                            hint="give it memory: module.to_empty(device=...), and load its parameters")
 
 
 def _schema(function: Callable[..., Any], name: str, mutates: Sequence[str]) -> str:

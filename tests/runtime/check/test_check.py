@@ -9,7 +9,8 @@ import moye as mo
 from moye.errors import MoyeError, SimulationError
 from moye.runtime.check.check import Report
 from moye.sim.checks import global_regions
-from moye.sim.findings.codes import CODES, GROUPS
+from moye.sim.findings.codes import CODES
+from moye.sim.findings.groups import GROUPS
 
 BLOCK = 64
 FAULTY = {}

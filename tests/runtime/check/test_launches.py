@@ -17,7 +17,8 @@ from moye.runtime import arrays
 from moye.runtime.check import checking
 from moye.runtime.check.sampling import sampled
 from moye.sim.checks.dependent_launches import _owner
-from moye.sim.findings.codes import CODES, GROUPS, chosen
+from moye.sim.findings.codes import CODES
+from moye.sim.findings.groups import GROUPS, chosen
 from moye.sim.values.memory import TensorArg
 
 BLOCK = 64
@@ -371,3 +372,26 @@ def test_a_class_can_be_chosen(monkeypatch):
     monkeypatch.setenv("MOYE_CHECK", "c1")
     with pytest.raises(SimulationError, match="C1"):
         races[1, BLOCK](vector())
+
+
+@mo.kernel
+def careless(x):
+    """Two threads of a warp write each element."""
+    x[mo.thread_idx().x // 2] = mo.thread_idx().x
+
+
+def test_a_block_whose_reports_nobody_takes_raises():
+    x = np.zeros(32, np.int32)
+    with pytest.raises(mo.SimulationError, match="two writes that nothing orders") as raised, mo.checking():
+        careless[1, 32](x)
+    assert raised.value.finding.code == "C1"
+    with mo.checking() as reports:
+        careless[1, 32](x)
+    assert not reports[0].ok
+    told = []
+    with mo.checking(each=told.append):
+        careless[1, 32](x)
+    assert not told[0].ok
+    with pytest.raises(ZeroDivisionError), mo.checking():       # what leaves the block is not replaced
+        careless[1, 32](x)
+        raise ZeroDivisionError

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import moye as mo
 from moye import dtypes as dt
 from moye.ir import ops
 from moye.sim.machine.machine import TensorArg
@@ -292,3 +293,24 @@ def test_the_second_run_is_not_heard():
     heard = []
     outcome = k.run(np.ones(96, np.float32), np.zeros(32, np.float32), 80, printer=heard.append)
     assert codes(outcome) == ["B8"] and len(heard) == len(outcome.printed) == 32 and outcome.blocks == 1
+
+
+def test_a_plain_read_of_what_atomics_change_is_told_how_to_read():
+    """The loop of CUDA's guide around compare-and-swap begins with a plain read, which races with the others'."""
+    @mo.kernel
+    def doubled(x, relaxed: mo.Constexpr):
+        old = mo.load(x, 0, order="relaxed") if relaxed else x[0]
+        while True:
+            seen = mo.atomic_cas(x, 0, old, old * 2)
+            if seen == old:
+                break
+            old = seen
+
+    found = mo.check(doubled)[1, 8](np.ones(1, np.float32), False).findings[0]
+    assert found.code == "C3"
+    assert 'mo.load(x, i, order="relaxed") may meet atomics' in found.hint
+    between = [f for f in mo.check(doubled)[2, 1](np.ones(1, np.float32), False).findings if f.code == "G3"]
+    assert between and "mo.load(x, i)" in between[0].hint
+    x = np.ones(1, np.float32)
+    assert mo.check(doubled)[2, 4](x, True).ok
+    assert x[0] == 256

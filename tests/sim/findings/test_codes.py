@@ -10,7 +10,8 @@ import pytest
 
 import moye as mo
 from moye.sim.findings import codes
-from moye.sim.findings.codes import CODES, GROUPS, clause, hint, hint_between_roles, sentence
+from moye.sim.findings.codes import CODES, clause, hint, hint_between_roles, sentence
+from moye.sim.findings.groups import GROUPS
 from moye.sim.findings.wording import Clause, Crowd, say
 
 SIM = Path(mo.__file__).parent / "sim"

@@ -10,6 +10,7 @@ wrong in silence.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 from typing import NoReturn
 
@@ -182,6 +183,10 @@ class Formula(DynInt):
                             "a launch", hint="compute with + - * // % and mo.ceil_div, or leave grid= out: the C "
                                              "function then takes the grid")
 
+    def _fraction(self, other: object = None) -> NoReturn:
+        raise ArgumentError("grid= divides by /, and extents in C are integers", hint="use // or mo.ceil_div")
+
+    __truediv__ = __rtruediv__ = _fraction
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _compared
     __bool__ = __index__ = __int__ = __float__ = _compared
 
@@ -193,6 +198,7 @@ def formula_text(value: object) -> str:
     """A number that a grid has, as C; ArgumentError if it is none."""
     if isinstance(value, Formula):
         return value.text
-    if isinstance(value, int):
-        return number(int(value))
-    raise ArgumentError(f"grid= computes {value!r}, which is no integer")
+    try:
+        return number(operator.index(value))            # type: ignore[arg-type]
+    except TypeError:
+        raise ArgumentError(f"grid= computes {value!r}, which is no integer") from None

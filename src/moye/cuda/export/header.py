@@ -32,7 +32,7 @@ An array is a pointer to device memory (the element at coordinate 0), its extent
 
 def header(functions: Sequence[Function], stem: str) -> str:
     """The text of the header."""
-    guard = re.sub(r"\W", "_", stem).upper() + "_H"
+    guard = re.sub(r"^(?=\d)", "_", re.sub(r"\W", "_", stem, flags=re.ASCII).upper()) + "_H"
     parts = [_comment(_ABOUT.splitlines()), f"#ifndef {guard}\n#define {guard}\n\n#include <stdint.h>\n\n"
              '#ifdef __cplusplus\nextern "C" {\n#endif\n']
     parts += [_function(function) for function in functions]

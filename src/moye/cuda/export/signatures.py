@@ -7,20 +7,54 @@ In: ``Function``s.  Out: C types, parameter lists, numbers of error codes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import ctypes
+import re
+from collections.abc import Iterator, Sequence
 
 from moye.cuda.export.model import Argument, Function, Number, TensorArgument
 from moye.dtypes import DType
 
 FIRST_CODE = 32
 """The codes below are the same in all functions."""
-RESERVED = frozenset({"grid", "bad", "stream", "grid_x", "grid_y", "grid_z", "loaded", "parameters", "failed", "found"})
+RESERVED = frozenset({"grid", "bad", "stream", "grid_x", "grid_y", "grid_z", "loaded", "parameters", "failed", "found",
+                      "arrays", "code", "met", "index", "it", "told"})
 """C names of the generated functions, which arguments must not take."""
+_WORDS = frozenset({"restrict", "typeof", "typeof_unqual", "i386", "i686", "environ", "offsetof", "alloca", "complex",
+                    "imaginary", "noreturn"})
+"""What C, its headers or a compiler's macros have, and C++ and CUDA lack."""
+_MACRO = re.compile(r"[A-Z][A-Z0-9]*_[A-Z0-9_]+|U?INT[A-Z]*[0-9]*_C|NULL|EOF|BUFSIZ|I")
+_TYPE = re.compile(r"\w+_t")
+_LOCAL = re.compile(r"p\d+")
 
 _TYPES = {"bool": "int", "int8": "int8_t", "uint8": "uint8_t", "int16": "int16_t", "uint16": "uint16_t",
           "int32": "int32_t", "uint32": "uint32_t", "int64": "int64_t", "uint64": "uint64_t", "float32": "float",
           "tfloat32": "float", "float64": "double"}
 _BITS = {8: "uint8_t", 16: "uint16_t"}
+
+
+def is_taken(name: str) -> bool:
+    """Whether C, the headers of the source, or the source itself has a name that an argument would hide."""
+    return name in _WORDS or name.startswith("moye_") or any(p.fullmatch(name) for p in (_MACRO, _TYPE, _LOCAL))
+
+
+def is_of_the_library(name: str) -> bool:
+    """Whether the C library of this system or CUDA has a function of a name: one of ours would take its place."""
+    if re.fullmatch(r"cu(da)?[A-Z]\w*", name):
+        return True
+    try:
+        return hasattr(ctypes.CDLL(None), name)
+    except (OSError, TypeError, ValueError):            # no such library here, or no such names
+        return False
+
+
+def clash(names: Sequence[str]) -> tuple[str, str] | None:
+    """(function, function): the second has a name that the source makes of the first's; None if there is none."""
+    for name in names:
+        made = re.compile(re.escape(name) + r"_(load|error_string|cases|\d+_(codes|fits|run|map_\d+|sm_\w+))")
+        for other in names:
+            if made.fullmatch(other):
+                return name, other
+    return None
 
 
 def number_type(dtype: DType) -> str:

@@ -158,8 +158,9 @@ def _value(name: str, case: Case, index: int, slot: Slot) -> str:
 
 
 def _string(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{escaped}"'
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("??", "?\\?")
+    whole = re.sub(r"[\x00-\x1f\x7f]", lambda m: f"\\{ord(m[0]):03o}", escaped)
+    return f'"{whole}"'
 
 
 def _errors(function: Function) -> str:

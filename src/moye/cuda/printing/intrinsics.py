@@ -105,6 +105,7 @@ class Intrinsics:
         self.newest = ("", UNKNOWN)  # what needs this arch, and where
         self.accelerated = ("", UNKNOWN)  # what only architectures such as sm_90a have, none without the letter
         self.only: tuple[str, int, Loc] = ("", 0, UNKNOWN)  # what one architecture alone has
+        self.gone: tuple[str, int, Loc] = ("", 0, UNKNOWN)  # what no architecture from this one on has
         self.at: Loc = UNKNOWN  # the program point being printed
 
     def text(self) -> list[str]:
@@ -121,6 +122,11 @@ class Intrinsics:
         """``what``, in the plural, is on this architecture and on no later one."""
         if not self.only[1]:
             self.only = (what, arch, self.at)
+
+    def need_before(self, arch: int, what: str) -> None:
+        """``what``, in the plural, is on no architecture from this compute capability on."""
+        if not self.gone[1] or arch < self.gone[1]:
+            self.gone = (what, arch, self.at)
 
     def need_accelerated(self, what: str) -> None:
         """``what``, in the plural, needs an architecture with a letter, as in sm_90a."""

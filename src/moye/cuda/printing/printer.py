@@ -53,8 +53,8 @@ class Slot:
 class Printed:
     """A printed kernel; ``newest`` says what of it needs ``arch``, and where.
 
-    ``accelerated`` says the same of what only architectures with a letter have, such as sm_90a, and ``only`` of what
-    one architecture has and no later one.
+    ``accelerated`` says the same of what only architectures with a letter have, such as sm_90a, ``only`` of what one
+    architecture has and no later one, and ``gone`` of what those from one on lack.
     """
 
     source: str
@@ -66,6 +66,7 @@ class Printed:
     newest: tuple[str, Loc] = ("", UNKNOWN)
     accelerated: tuple[str, Loc] = ("", UNKNOWN)
     only: tuple[str, int, Loc] = ("", 0, UNKNOWN)
+    gone: tuple[str, int, Loc] = ("", 0, UNKNOWN)
     cooperative: bool = False
     """Whether all blocks of a launch must be resident together, because they meet."""
 
@@ -92,7 +93,7 @@ def print_kernel(func: Func, *, lineinfo: bool = False, asserts: bool = False, a
              *(f"    {line}" for line in shared), *([""] if shared else []), body, "}", ""]
     return Printed("\n".join(lines), name, slots, plan.total if plan.dynamic else 0,
                    0 if plan.dynamic else plan.total, kernel.helpers.arch, kernel.helpers.newest,
-                   kernel.helpers.accelerated, kernel.helpers.only, ops.is_cooperative(func))
+                   kernel.helpers.accelerated, kernel.helpers.only, kernel.helpers.gone, ops.is_cooperative(func))
 
 
 def _with_blank(lines: list[str]) -> list[str]:

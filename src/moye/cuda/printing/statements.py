@@ -17,6 +17,7 @@ from moye.cuda.printing import (  # noqa: F401  (some only register their functi
     bulk_copies,
     control,
     conversions,
+    device_maps,
     expressions,
     float_pairs,
     gemm,

@@ -14,15 +14,20 @@ from __future__ import annotations
 from moye.cuda.printing.cache_hints import POLICIES
 from moye.cuda.printing.context import Kernel
 from moye.cuda.printing.dispatch import prints
+from moye.cuda.printing.expressions import UNARY
 from moye.cuda.printing.intrinsics import Intrinsics
 from moye.errors import IRError
 from moye.ir import ops
 
 _WHAT = "tensor copies (TMA)"
-_PTX = {"load": "cp.async.bulk.tensor.{n}d.shared::cluster.global.{mode}.mbarrier::complete_tx::bytes",
-        "store": "cp.async.bulk.tensor.{n}d.global.shared::cta.tile.bulk_group",
+_GATHERED = "copies of rows at any indices"
+_PTX = {"load": "cp.async.bulk.tensor.{n}d.shared::{to}.global.{mode}.mbarrier::complete_tx::bytes",
+        "store": "cp.async.bulk.tensor.{n}d.global.shared::cta.{mode}.bulk_group",
         "reduce": "cp.reduce.async.bulk.tensor.{n}d.global.shared::cta.{by}.tile.bulk_group",
         "prefetch_box": "cp.async.bulk.prefetch.tensor.{n}d.L2.global.{mode}"}
+
+
+_ROWS = {"load": "gather4", "store": "scatter4", "prefetch_box": "prefetch_gather4"}
 
 
 def map_type(helpers: Intrinsics) -> str:
@@ -35,7 +40,7 @@ def map_type(helpers: Intrinsics) -> str:
 def copy(kernel: Kernel, op: ops.TmaCopy) -> None:
     """One box, or the prefetch of a map."""
     kernel.values.before(op)
-    tensor = f"&{kernel.memory.name(op.tensor)}"
+    tensor = _map(kernel, op)
     if op.kind == "prefetch":
         kernel.writer.line(f"{_prefetch(kernel.helpers)}({tensor});")
         return
@@ -55,24 +60,45 @@ def copy(kernel: Kernel, op: ops.TmaCopy) -> None:
     kernel.writer.line(f"{name}({', '.join(arguments)});")
 
 
+def _map(kernel: Kernel, op: ops.TmaCopy) -> str:
+    """The address of the tensor map: of a parameter, or where the kernel keeps it."""
+    if op.map is None:
+        return f"&{kernel.memory.name(op.tensor)}"
+    address = kernel.memory.address(op.map, kernel.memory.offset(op.map))
+    return f"(const {map_type(kernel.helpers)}*){address.at(UNARY)}"
+
+
 def _prefetch(helpers: Intrinsics) -> str:
     return helpers.function("prefetch_tensormap", f"void (const {map_type(helpers)}* map)",
                             'asm volatile("prefetch.tensormap [%0];" :: "l"(map) : "memory");', arch=90, what=_WHAT)
 
 
+def _mode(helpers: Intrinsics, op: ops.TmaCopy) -> str:
+    """The mode of a copy by coordinates; only loads of rows are on every architecture from sm_100 on."""
+    if not op.gathered:
+        return "tile"
+    helpers.need(100, f"{_GATHERED} ({_ROWS[op.kind]})")
+    if op.kind != "load":
+        helpers.need_accelerated(f"{_GATHERED} ({_ROWS[op.kind]})")
+        helpers.need_before(120, f"{_GATHERED} ({_ROWS[op.kind]})")
+    return "tile::scatter4" if op.kind == "store" else "tile::gather4"
+
+
 def _word(op: ops.TmaCopy) -> str:
+    if op.gathered:
+        return _ROWS[op.kind]
     return f"reduce_{op.by}" if op.kind == "reduce" else op.kind.removesuffix("_box")
 
 
 def _function(helpers: Intrinsics, op: ops.TmaCopy) -> str:
     """The inline function of a kind, a number of coordinates and options."""
     n, load = len(op.coordinates), op.kind == "load"
-    axes = [f"c{i}" for i in range(n)]
+    axes = ["c", *(f"row{i}" for i in range(n - 1))] if op.gathered else [f"c{i}" for i in range(n)]
     parameters = ["unsigned smem", f"const {map_type(helpers)}* map", *(f"int {axis}" for axis in axes)]
     inputs = ['"r"(smem)', '"l"(map)', *(f'"r"({axis})' for axis in axes)]
-    mode = "im2col" if op.offsets else "tile"
-    name = f"tma_{_word(op)}_{n}d{'_im2col' if op.offsets else ''}"
-    ptx = _PTX[op.kind].format(n=n, by=op.by, mode=mode)
+    mode = "im2col" if op.offsets else _mode(helpers, op)
+    name = f"tma_{_word(op)}" if op.gathered else f"tma_{_word(op)}_{n}d{'_im2col' if op.offsets else ''}"
+    ptx = _PTX[op.kind].format(n=2 if op.gathered else n, by=op.by, mode=mode, to="cta" if op.gathered else "cluster")
     first = 1
     if op.smem is None:
         parameters, inputs, first = parameters[1:], inputs[1:], 0

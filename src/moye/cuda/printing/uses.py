@@ -145,7 +145,7 @@ class Uses:
     def _note_refs(self, op: ops.Op) -> None:
         if isinstance(op, ops.Alloc):
             return
-        if isinstance(op, ops.TmaCopy):
+        if isinstance(op, ops.TensorMapCopy) or (isinstance(op, ops.TmaCopy) and op.map is None):
             self.maps.add(op.tensor.id)
         for ref, _ in op.refs():
             self.buffers[ref.buffer.id] = ref.buffer

@@ -13,39 +13,53 @@ from typing import Any
 
 import moye as mo
 from moye.kernels.attention.parts.arguments import (
-    HALVES,
+    EXACT,
     Problem,
     Window,
     beside,
     bias_of,
+    factors_of,
     in_memory,
     like_q,
     problem_of,
+    require_wide,
 )
 from moye.kernels.attention.simt.host import launch_gradients_simt, launch_simt
 from moye.kernels.attention.sm80.host import launch_gradients, launch_sm80
-from moye.kernels.attention.sm90.host import launch_gradients_sm90, launch_sm90, suits, suits_gradients
+from moye.kernels.attention.sm90.host import (
+    launch_gradients_sm90,
+    launch_sm90,
+    require_suits,
+    suits,
+    suits_gradients,
+)
 
 
 @mo.replayed
 def attention(out: Any, q: Any, k: Any, v: Any, *, causal: bool = False, window: Window = (None, None),
               scale: float | None = None, softcap: float = 0.0, bias: Any = None, alibi: Any = None, sinks: Any = None,
-              score: Callable[..., Any] | None = None, tensors: tuple[Any, ...] = (), lse: Any = None) -> Any:
+              score: Callable[..., Any] | None = None, tensors: tuple[Any, ...] = (), q_scale: Any = None,
+              k_scale: Any = None, v_scale: Any = None, lse: Any = None) -> Any:
     """out = softmax(scale * q k^T + bias) v for each head, in place; returns out.
 
     ``q`` is (batch, queries, heads, dim), ``k`` (batch, keys, heads_k, dim), ``v`` (batch, keys, heads_k, dim_v) and
     ``out`` (batch, queries, heads, dim_v), all bfloat16 or all float16; or all float32 or all float64, which ordinary
-    cores take, exact rather than fast.  heads_k divides heads, and head h takes keys and values of head
-    h // (heads / heads_k).  The last query stands at the last key.  ``causal``: a query sees the
-    keys up to its own place; ``window`` = (behind, before): only so many more than that.  ``scale`` is 1 / sqrt(dim)
-    by default; ``softcap`` c makes scores c * tanh(scores / c).  ``alibi`` (heads) or (batch, heads), float32: each
-    score loses its slope times the distance.  ``bias`` (batch, heads, queries, keys) is added, of any strides, 0 too.
-    ``score`` is a traced function (score, query, key, head, batch, *tensors) of what the score becomes.  ``sinks``
-    (heads), float32, are scores without a value.  A query that sees no key gives 0, and -inf in ``lse`` (batch, heads,
-    queries), float32: the logarithms of the sums of exponentials.  Beside float64, lse, alibi and sinks are float64.
-    ArgumentError for other arguments.
+    cores take, exact rather than fast.  heads_k divides heads, and head h takes keys and values of head h // (heads /
+    heads_k).  The last query stands at the last key.  ``causal``: a query sees the keys up to its own place; ``window``
+    = (behind, before): only so many more than that.  ``scale`` is 1 / sqrt(dim) by default; ``softcap`` c makes scores
+    c * tanh(scores / c).  ``alibi`` (heads) or (batch, heads), float32: each score loses its slope times the distance.
+    ``bias`` (batch, heads, queries, keys) is added, of any strides, 0 too.  ``score`` is a traced function (score,
+    query, key, head, batch, *tensors) of what the score becomes.  ``sinks`` (heads), float32, are scores without a
+    value.  A query that sees no key gives 0, and -inf in ``lse`` (batch, heads, queries), float32: the logarithms of
+    the sums of exponentials.  Beside float64, lse, alibi and sinks are float64.  ArgumentError for other arguments.
+
+    On sm_90a, q, k and v may be float8_e4m3fn beside an ``out`` of 16 bits: they are then what is stored times
+    ``q_scale``, ``k_scale`` and ``v_scale``, numbers or float32 (heads) or (batch, heads), of keys and values (heads_k)
+    or (batch, heads_k).  Exponentials are rounded to e4m3, too, and sums of products have 14 bits.  UnsupportedError
+    where there is no kernel for them.
     """
     problem = problem_of(out, q, k, v, causal=causal, window=window, scale=scale, softcap=softcap, score=score)
+    problem, factors = factors_of(problem, q, q_scale, k_scale, v_scale)
     if tensors and score is None:
         raise mo.ArgumentError("attention: tensors are handed to a score function, and there is none")
     _check_more(problem, q, bias, alibi, lse)
@@ -54,8 +68,12 @@ def attention(out: Any, q: Any, k: Any, v: Any, *, causal: bool = False, window:
               {"q": q, "k": k, "v": v, "bias": bias, "alibi": alibi, "sinks": sinks})
     if 0 in (problem.batch, problem.heads, problem.queries):
         return out
-    launch = launch_of(problem, out, q, k, v)
-    launch(problem, out, q, k, v, bias=bias, slopes=alibi, sinks=sinks, tensors=tensors, lse=lse)
+    given: dict[str, Any] = {"bias": bias, "slopes": alibi, "sinks": sinks, "tensors": tensors, "lse": lse}
+    if problem.narrow:
+        require_suits(problem, out, q, k, v)
+        launch_sm90(problem, out, q, k, v, factors=factors, **given)
+    else:
+        launch_of(problem, out, q, k, v)(problem, out, q, k, v, **given)
     return out
 
 
@@ -72,6 +90,7 @@ def attention_backward(dq: Any, dk: Any, dv: Any, dout: Any, q: Any, k: Any, v: 
     wait for each other if they have to.  ArgumentError for other arguments.
     """
     problem = problem_of(out, q, k, v, causal=causal, window=window, scale=scale, softcap=softcap, score=None)
+    require_wide("attention_backward", problem)
     for name, x, like in (("dout", dout, out), ("dq", dq, q), ("dk", dk, k), ("dv", dv, v)):
         like_q(name, x, q, tuple(like.shape))
     if lse is None:
@@ -81,7 +100,7 @@ def attention_backward(dq: Any, dk: Any, dv: Any, dout: Any, q: Any, k: Any, v: 
               {"dout": dout, "q": q, "k": k, "v": v, "out": out, "lse": lse, "bias": bias, "alibi": alibi})
     if 0 not in (problem.batch, problem.heads):
         arrays = {"q": q, "k": k, "v": v, "out": out, "dout": dout, "lse": lse, "dq": dq, "dk": dk, "dv": dv}
-        if problem.dtype not in HALVES:
+        if problem.dtype in EXACT:
             launch_gradients_simt(problem, arrays, bias=bias, slopes=alibi)
         elif suits_gradients(problem, arrays):
             launch_gradients_sm90(problem, arrays, bias=bias, slopes=alibi, in_order=deterministic)
@@ -91,8 +110,8 @@ def attention_backward(dq: Any, dk: Any, dv: Any, dout: Any, q: Any, k: Any, v: 
 
 
 def launch_of(problem: Problem, *arrays: Any) -> Callable[..., None]:
-    """The launch for these arrays: by wgmma, by mma.sync, or for float32 and float64 by ordinary cores."""
-    if problem.dtype not in HALVES:
+    """The launch for arrays of 16 bits or more: by wgmma, by mma.sync, or by ordinary cores."""
+    if problem.dtype in EXACT:
         return launch_simt
     return launch_sm90 if suits(problem, *arrays) else launch_sm80
 

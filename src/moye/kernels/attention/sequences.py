@@ -15,17 +15,21 @@ from typing import Any
 import moye as mo
 from moye.kernels.attention.dispatch import launch_of
 from moye.kernels.attention.parts.arguments import (
-    HALVES,
+    EXACT,
     Problem,
     Window,
     beside,
     described,
+    factors_of,
     in_memory,
     like_q,
     problem_of,
+    require_wide,
 )
 from moye.kernels.attention.simt.host import launch_gradients_simt
 from moye.kernels.attention.sm80.host import launch_gradients
+from moye.kernels.attention.sm90.host import launch_sm90, require_suits
+from moye.kernels.options import integer
 from moye.kernels.workspace import as_one, zeros
 
 
@@ -33,26 +37,32 @@ from moye.kernels.workspace import as_one, zeros
 def attention_varlen(out: Any, q: Any, k: Any, v: Any, offsets_q: Any, offsets_k: Any, *,
                      longest_q: int | None = None, longest_k: int | None = None, causal: bool = False,
                      window: Window = (None, None), scale: float | None = None, softcap: float = 0.0,
-                     alibi: Any = None, sinks: Any = None, lse: Any = None) -> Any:
+                     alibi: Any = None, sinks: Any = None, q_scale: Any = None, k_scale: Any = None,
+                     v_scale: Any = None, lse: Any = None) -> Any:
     """``attention`` of each sequence, in place; returns out.
 
     Queries of sequence s are rows ``offsets_q[s]`` to ``offsets_q[s + 1]`` of q (total, heads, dim) and of out, its
     keys those of ``offsets_k`` of k and v (total_k, heads_k, dim).  No sequence has more than ``longest_q`` queries and
     ``longest_k`` keys, by default all of them, which costs tiles that find nothing to do; of a longer one, queries
-    beyond are NaN, or right.  ``lse`` is (heads, total).  The rest is as in ``attention``.  ArgumentError for other
-    arguments.
+    beyond are NaN, or right.  ``lse`` is (heads, total), and factors have a row for each sequence.  The rest is as in
+    ``attention``.  ArgumentError for other arguments.
     """
     problem, offsets = _problem(out, q, k, v, offsets_q, offsets_k, (longest_q, longest_k), causal, window, scale,
                                 softcap)
+    problem, factors = factors_of(problem, q, q_scale, k_scale, v_scale)
     beside("lse", lse, q, (problem.heads, q.shape[0]))
     beside("alibi", alibi, q, (problem.heads,))
     beside("sinks", sinks, q, (problem.heads,))
     in_memory("attention_varlen", {"out": out, "lse": lse}, {
         "q": q, "k": k, "v": v, "offsets_q": offsets_q, "offsets_k": offsets_k, "alibi": alibi, "sinks": sinks})
     if 0 not in (problem.batch, *q.shape):
-        launch = launch_of(problem, *(as_one(x) for x in (out, q, k, v)))
-        launch(problem, as_one(out), as_one(q), _some(k), _some(v), slopes=alibi, sinks=sinks,
-               lse=None if lse is None else as_one(lse), offsets=offsets)
+        given = {"slopes": alibi, "sinks": sinks, "lse": None if lse is None else as_one(lse), "offsets": offsets}
+        whole, views = [as_one(x) for x in (out, q, k, v)], (as_one(out), as_one(q), _some(k), _some(v))
+        if problem.narrow:
+            require_suits(problem, *whole)
+            launch_sm90(problem, *views, factors=factors, **given)
+        else:
+            launch_of(problem, *whole)(problem, *views, **given)
     return out
 
 
@@ -65,6 +75,7 @@ def attention_varlen_backward(dq: Any, dk: Any, dv: Any, dout: Any, q: Any, k: A
     """The gradients of ``attention_varlen``, in place; returns (dq, dk, dv).  As ``attention_backward``."""
     problem, offsets = _problem(out, q, k, v, offsets_q, offsets_k, (longest_q, longest_k), causal, window, scale,
                                 softcap)
+    require_wide("attention_varlen_backward", problem)
     for name, x, like in (("dout", dout, out), ("dq", dq, q), ("dk", dk, k), ("dv", dv, v)):
         like_q(name, as_one(x), as_one(q), (1, *like.shape))
     if lse is None:
@@ -78,7 +89,7 @@ def attention_varlen_backward(dq: Any, dk: Any, dv: Any, dout: Any, q: Any, k: A
     if 0 not in (problem.batch, problem.heads):
         read = {"q": q, "k": k, "v": v, "out": out, "dout": dout, "lse": lse}
         written = {"dq": dq, "dk": dk, "dv": dv}
-        launch = launch_gradients if problem.dtype in HALVES else launch_gradients_simt
+        launch = launch_gradients_simt if problem.dtype in EXACT else launch_gradients
         launch(problem, {name: _some(x) for name, x in read.items()}
                          | {name: as_one(x) for name, x in written.items()}, slopes=alibi, offsets=offsets)
     return dq, dk, dv
@@ -93,7 +104,7 @@ def _some(x: Any) -> Any:
 
 
 def _problem(out: Any, q: Any, k: Any, v: Any, offsets_q: Any, offsets_k: Any,
-             longest: tuple[int | None, int | None], causal: bool, window: Window, scale: float | None,
+             longest: tuple[int | None, ...], causal: bool, window: Window, scale: float | None,
              softcap: float) -> tuple[Problem, tuple[Any, Any]]:
     """The problem as if all sequences were the longest, and where they begin."""
     for name, x in (("q", q), ("k", k), ("v", v), ("out", out)):
@@ -106,9 +117,8 @@ def _problem(out: Any, q: Any, k: Any, v: Any, offsets_q: Any, offsets_k: Any,
         if info.dtype != mo.int32 or info.shape != (sequences + 1,) or sequences < 0 or info.device != there.device:
             raise mo.ArgumentError(f"attention_varlen: {name} is {info.dtype} {tuple(info.shape)}; offsets_q and "
                                    "offsets_k are int32 (sequences + 1), on the device of q")
-    for name, value in (("longest_q", longest[0]), ("longest_k", longest[1])):
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
-            raise mo.ArgumentError(f"attention_varlen: {name}={value!r} is no length")
+    longest = tuple(None if value is None else integer("attention_varlen", name, value, "no length", 0)
+                    for name, value in zip(("longest_q", "longest_k"), longest, strict=True))
     queries, keys = (total if most is None else min(most, total) for most, total in
                      zip(longest, (problem.queries, problem.keys), strict=True))
     return replace(problem, batch=sequences, queries=queries, keys=keys), (offsets_q, offsets_k)

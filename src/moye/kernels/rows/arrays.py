@@ -88,9 +88,9 @@ class Rows:
         """``x`` as (rows, columns) if its strides allow it."""
         return merged(self.x, self.info)
 
-    def alike(self, name: str, x: Any, dtypes: Sequence[Any] = FLOATS) -> Any:
-        """An array of the shape of ``x``, as a matrix; None stays None."""
-        if x is None:
+    def alike(self, name: str, x: Any, dtypes: Sequence[Any] = FLOATS, *, needed: bool = False) -> Any:
+        """An array of the shape of ``x``, as a matrix; None stays None, or is refused."""
+        if x is None and not needed:
             return None
         info = self._checked(name, x, dtypes, self.info.shape)
         self.infos.append(info)

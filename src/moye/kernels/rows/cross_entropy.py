@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import moye as mo
+from moye.kernels.options import integer, real, shown
 from moye.kernels.rows.arrays import Rows, in_memory
 from moye.kernels.rows.entropy import THREADS, cross_entropy_backward_kernel, cross_entropy_kernel, total_kernel
 from moye.kernels.rows.plan import RowPlan
@@ -55,7 +56,8 @@ def cross_entropy(loss: Any, logits: Any, labels: Any, *, lse: Any = None, dlogi
     with MOYE_ASSERT=1, and in the simulator, an error.  ``plan`` takes the place of the rule's.  ArgumentError for
     other arguments.
     """
-    name, options = "cross_entropy", Options(ignore_index, label_smoothing, z_loss, reduction)
+    name = "cross_entropy"
+    options = options_of(name, ignore_index, label_smoothing, z_loss, reduction)
     given = _given(name, logits, labels, weight, options)
     shape, wide = given.info.shape, wider(given.info.dtype)
     check_loss(name, "loss", loss, shape[:-1], options)
@@ -85,7 +87,8 @@ def cross_entropy_backward(dlogits: Any, dloss: Any, logits: Any, labels: Any, l
 
     ``lse`` is what ``cross_entropy`` wrote, ``dloss`` is like its loss, and the other arguments are those that it had.
     """
-    name, options = "cross_entropy_backward", Options(ignore_index, label_smoothing, z_loss, reduction)
+    name = "cross_entropy_backward"
+    options = options_of(name, ignore_index, label_smoothing, z_loss, reduction)
     given = _given(name, logits, labels, weight, options)
     gS, gI, gD = given.of_rows("lse", lse), given.of_rows("labels", labels, LABELS), given.alike("dlogits", dlogits)
     _gradients(given, dlogits, dloss, options)
@@ -148,24 +151,29 @@ def _given(name: str, logits: Any, labels: Any, weight: Any, options: Options) -
     given = Rows(name, logits, "logits")
     if given.columns == 0 and given.rows:
         raise mo.ArgumentError(f"{name}: logits have shape {tuple(given.info.shape)}, and no columns")
-    given.of_rows("labels", labels, LABELS)
+    given.of_rows("labels", labels, LABELS, needed=True)
     given.of_columns("weight", weight)
     check_options(name, weight, options)
     return given
 
 
+def options_of(name: str, ignored: Any, smoothing: Any, z: Any, reduction: Any) -> Options:
+    """The options as Python's numbers; ArgumentError for those that there are not."""
+    if not isinstance(reduction, str) or reduction not in REDUCTIONS:
+        raise mo.ArgumentError(f"{name}: reduction={shown(reduction)} is none of {', '.join(REDUCTIONS)}")
+    found = Options(integer(name, "ignore_index", ignored), real(name, "label_smoothing", smoothing),
+                    real(name, "z_loss", z), reduction)
+    if not 0 <= found.smoothing <= 1:
+        raise mo.ArgumentError(f"{name}: label_smoothing={shown(smoothing)} is not between 0 and 1")
+    if not math.isfinite(found.z):
+        raise mo.ArgumentError(f"{name}: z_loss={shown(z)} is not finite")
+    return found
+
+
 def check_options(name: str, weight: Any, options: Options) -> None:
-    """ArgumentError for options that there are not."""
-    if options.reduction not in REDUCTIONS:
-        raise mo.ArgumentError(f"{name}: reduction={options.reduction!r} is none of {', '.join(REDUCTIONS)}")
-    if not isinstance(options.ignored, int):
-        raise mo.ArgumentError(f"{name}: ignore_index={options.ignored!r} is no integer")
-    if not 0 <= options.smoothing <= 1:
-        raise mo.ArgumentError(f"{name}: label_smoothing={options.smoothing!r} is not between 0 and 1")
+    """ArgumentError for options that no kernel has together."""
     if weight is not None and options.smoothing:
         raise mo.ArgumentError(f"{name}: label_smoothing={options.smoothing!r} with weight: no kernel does both")
-    if not math.isfinite(options.z):
-        raise mo.ArgumentError(f"{name}: z_loss={options.z!r} is not finite")
 
 
 def check_loss(name: str, letter: str, loss: Any, rows: tuple[int, ...], options: Options) -> None:

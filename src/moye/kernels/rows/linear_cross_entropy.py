@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import moye as mo
 from moye.kernels.gemm.dispatch import gemm
 from moye.kernels.memory import apart
+from moye.kernels.options import integer
 from moye.kernels.rows.cross_entropy import (
     IGNORED,
     LABELS,
@@ -26,6 +27,7 @@ from moye.kernels.rows.cross_entropy import (
     for_rows,
     launch_rows,
     nothing,
+    options_of,
     total_of,
 )
 from moye.kernels.rows.linear_sums import launch_sums, suits
@@ -75,8 +77,10 @@ def linear_cross_entropy(loss: Any, x: Any, W: Any, labels: Any, *, dx: Any = No
     logits, and two numbers for each token.  16-bit operands on sm_90a, contiguous along hidden, have no logits in
     memory where no gradient is asked for.  ArgumentError for other arguments.
     """
-    name, options = "linear_cross_entropy", Options(ignore_index, label_smoothing, z_loss, reduction)
-    a, w = _checked(name, x, W, dx, dW, chunk)
+    name = "linear_cross_entropy"
+    options = options_of(name, ignore_index, label_smoothing, z_loss, reduction)
+    chunk = None if chunk is None else integer(name, "chunk", chunk, "no positive number of tokens", 1)
+    a, w = _checked(name, x, W, dx, dW)
     (tokens, hidden), (n, _) = a.shape, w.shape
     check_options(name, weight, options)
     _check_rows(name, loss, dloss, lse, labels, weight, (tokens, n), options)
@@ -90,7 +94,7 @@ def linear_cross_entropy(loss: Any, x: Any, W: Any, labels: Any, *, dx: Any = No
     losses = loss if reduction == "none" else for_rows(x, wider(a.dtype), (tokens,))
     lse = for_rows(x, wider(a.dtype), (tokens,)) if lse is None else lse
     if not wanted and suits(a, w, mo.arch_of(x)):
-        launch_sums(losses, lse, x, W, labels, weight, ignore_index, label_smoothing, z_loss)
+        launch_sums(losses, lse, x, W, labels, weight, options.ignored, options.smoothing, options.z)
         return total_of(loss, losses, labels, weight, n, options)
     each = repeated(name, "dloss", dloss, (tokens,))
     count = count_of(x, labels, weight, n, options) if wanted else None
@@ -117,7 +121,7 @@ def _chunk(part: _Tokens, W: Any, dW: Any, logits: Any, weight: Any, count: Any,
         gemm(swapped(logits), swapped(part.x), dW, **sums)
 
 
-def _checked(name: str, x: Any, W: Any, dx: Any, dW: Any, chunk: int | None) -> tuple[Any, Any]:
+def _checked(name: str, x: Any, W: Any, dx: Any, dW: Any) -> tuple[Any, Any]:
     """What x and W are like."""
     a, w = described(name, "x", x), described(name, "W", W)
     if a.dtype != w.dtype:
@@ -134,8 +138,6 @@ def _checked(name: str, x: Any, W: Any, dx: Any, dW: Any, chunk: int | None) -> 
                                        f"{tuple(like.shape)}, as {letter[1]} has")
             for other, read in (("x", a), ("W", w)):
                 apart(name, other, read, info, letter)
-    if chunk is not None and (not isinstance(chunk, int) or chunk < 1):
-        raise mo.ArgumentError(f"{name}: chunk={chunk!r} is no positive number of tokens")
     return a, w
 
 

@@ -10,10 +10,10 @@ A row is read once and held in registers; docs/rows.md says how threads share it
 
 from __future__ import annotations
 
-import numbers
 from typing import Any
 
 import moye as mo
+from moye.kernels.options import real
 from moye.kernels.rows.arrays import Rows, in_memory
 from moye.kernels.rows.norm_kernels import BLOCK, norm_kernel, norm_streamed_kernel
 from moye.kernels.rows.plan import RowPlan
@@ -26,16 +26,13 @@ def norm(what: str, out: Any, x: Any, weight: Any, bias: Any, eps: float, offset
          rstd: Any, mean: Any, scale: Any, plan: RowPlan | None, *, centred: bool) -> None:
     """Check the arguments, and launch."""
     given = Rows(what, x)
-    arrays = [given.alike(name, t, dtypes) for name, t, dtypes in
+    arrays = [given.alike(name, t, dtypes, needed=name == "out") for name, t, dtypes in
               (("out", out, RESULTS), ("residual", residual, FLOATS), ("summed", summed, FLOATS))]
     if summed is not None and residual is None:
         raise mo.ArgumentError(f"{what}: summed is x + residual, and there is no residual")
     weight, bias = (given.of_columns(name, t) for name, t in (("weight", weight), ("bias", bias)))
     rstd, mean = (given.of_rows(name, t) for name, t in (("rstd", rstd), ("mean", mean)))
-    factors: dict[str, Any] = {"eps": eps, "offset": offset}
-    for name, number in factors.items():
-        if not isinstance(number, numbers.Real):
-            raise mo.ArgumentError(f"{what}: {name}={number!r} is no number")
+    eps, offset = real(what, "eps", eps), real(what, "offset", offset)
     factor, by_row = _factor(given, out, scale)
     in_memory(what, {"out": out, "summed": summed, "rstd": rstd, "mean": mean, "scale": scale},
               {"x": x, "residual": residual, "weight": weight, "bias": bias}, in_place=("x", "residual"))
@@ -44,8 +41,8 @@ def norm(what: str, out: Any, x: Any, weight: Any, bias: Any, eps: float, offset
     plan = plan or given.plan(held=1 if residual is None else 2, block=None if scale is None or by_row else BLOCK)
     grid = plan.blocks(given.rows, given.multiprocessors)
     kernel = norm_streamed_kernel if plan.streamed else norm_kernel
-    kernel.launch(arrays[0], given.matrix, weight, bias, arrays[1], arrays[2], rstd, mean, factor, float(eps),
-                  float(offset), plan, centred, by_row, grid=grid, block=plan.threads, cluster=plan.cluster)
+    kernel.launch(arrays[0], given.matrix, weight, bias, arrays[1], arrays[2], rstd, mean, factor, eps,
+                  offset, plan, centred, by_row, grid=grid, block=plan.threads, cluster=plan.cluster)
 
 
 def _factor(given: Rows, out: Any, scale: Any) -> tuple[Any, bool]:

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 import moye as mo
+from moye.kernels.options import real
 from moye.kernels.rows import parts
 from moye.kernels.rows.arrays import Rows, in_memory
 from moye.kernels.rows.norm_kernels import affine, optional_row, stays, sums
@@ -229,7 +230,9 @@ def norm_backward(what: str, dx: Any, dout: Any, x: Any, weight: Any, rstd: Any,
                   dsummed: Any, offset: float, plan: RowPlan | None, *, centred: bool) -> None:
     """Check the arguments, and launch."""
     given = Rows(what, x)
-    dx, dout, dsummed = (given.alike(name, t) for name, t in (("dx", dx), ("dout", dout), ("dsummed", dsummed)))
+    offset = real(what, "offset", offset)
+    dx, dout, dsummed = (given.alike(name, t, needed=name != "dsummed") for name, t in
+                         (("dx", dx), ("dout", dout), ("dsummed", dsummed)))
     weight, dweight, dbias = (given.of_columns(name, t) for name, t in
                               (("weight", weight), ("dweight", dweight), ("dbias", dbias)))
     in_memory(what, {"dx": dx, "dweight": dweight, "dbias": dbias},
@@ -249,10 +252,10 @@ def norm_backward(what: str, dx: Any, dout: Any, x: Any, weight: Any, rstd: Any,
     if grid and plan.streamed:
         if any(wanted):                                 # first: dx may take the place of what it reads
             columns_kernel[(-(-given.columns // 256), slices), 256](dout, given.matrix, rstd, mean, partial, wanted)
-        norm_backward_streamed_kernel.launch(dx, dout, given.matrix, weight, rstd, mean, dsummed, float(offset), plan,
+        norm_backward_streamed_kernel.launch(dx, dout, given.matrix, weight, rstd, mean, dsummed, offset, plan,
                                              **where)
     elif grid:
-        norm_backward_kernel.launch(dx, dout, given.matrix, weight, rstd, mean, dsummed, partial, float(offset), plan,
+        norm_backward_kernel.launch(dx, dout, given.matrix, weight, rstd, mean, dsummed, partial, offset, plan,
                                     wanted, **where)
     if any(wanted):
         first, second = [*(t for t in (dweight, dbias) if t is not None), None][:2]

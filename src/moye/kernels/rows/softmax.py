@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import moye as mo
+from moye.kernels.options import integer, real, shown
 from moye.kernels.rows.arrays import Rows
 from moye.kernels.rows.parts import as_rows, fold, place, read, row, scratch, swept, write
 from moye.kernels.rows.plan import RowPlan
@@ -240,11 +241,13 @@ def log_softmax_backward(dx: Any, dout: Any, out: Any, *, axis: int = -1, scale:
 def _forward(name: str, out: Any, x: Any, axis: int, scale: float, mask: Any, causal: int | None,
              plan: RowPlan | None, log: bool) -> Any:
     """Check, choose a plan, launch."""
-    given = _given(name, "x", x, axis, scale)
-    shape, gO = shape_of(x), given.alike("out", last(out, axis))
-    if causal is not None and (axis % len(shape) != len(shape) - 1 or len(shape) < 2 or not isinstance(causal, int)):
-        raise mo.ArgumentError(f"{name}: causal={causal!r} along axis {axis} of {tuple(shape)}: it is an integer, and "
-                               "needs a mode of queries before the last, which is the axis")
+    given, axis, scale = _given(name, "x", x, axis, scale)
+    shape, gO = shape_of(x), given.alike("out", last(out, axis), needed=True)
+    if causal is not None:
+        causal = integer(name, "causal", causal)
+        if axis % len(shape) != len(shape) - 1 or len(shape) < 2:
+            raise mo.ArgumentError(f"{name}: causal={shown(causal)} along axis {axis} of {tuple(shape)}: it needs a "
+                                   "mode of queries before the last, which is the axis")
     separate(name, "out", out, "x", x)
     gM, kind = None, Scores("", causal is not None, log)
     if mask is not None:
@@ -260,8 +263,8 @@ def _forward(name: str, out: Any, x: Any, axis: int, scale: float, mask: Any, ca
 
 def _backward(name: str, dx: Any, dout: Any, out: Any, axis: int, scale: float, log: bool) -> Any:
     """Check, choose a plan, launch."""
-    given = _given(name, "out", out, axis, scale)
-    gD, gX = given.alike("dout", last(dout, axis)), given.alike("dx", last(dx, axis))
+    given, axis, scale = _given(name, "out", out, axis, scale)
+    gD, gX = (given.alike(letter, last(x, axis), needed=True) for letter, x in (("dout", dout), ("dx", dx)))
     separate(name, "dx", dx, "dout", dout)
     separate(name, "dx", dx, "out", out)
     if 0 not in given.info.shape:
@@ -270,12 +273,16 @@ def _backward(name: str, dx: Any, dout: Any, out: Any, axis: int, scale: float, 
     return dx
 
 
-def _given(name: str, letter: str, x: Any, axis: int, scale: float) -> Rows:
-    """The array whose shape all others have, with the axis as its last mode."""
-    Rows(name, x, letter)                               # refuses what is no array of floats
-    modes = len(shape_of(x))
-    if not isinstance(axis, int) or isinstance(axis, bool) or not -modes <= axis < modes:
-        raise mo.ArgumentError(f"{name}: axis={axis!r} is none of the {modes} modes of {letter}")
-    if not isinstance(scale, (int, float)) or not 0 < scale < float("inf"):
-        raise mo.ArgumentError(f"{name}: scale={scale!r}, and must be a number above 0")
-    return Rows(name, last(x, axis), letter)
+def _given(name: str, letter: str, x: Any, axis: Any, scale: Any) -> tuple[Rows, int, float]:
+    """The array whose shape all others have, with the axis as its last mode; and the options as Python's numbers."""
+    wide = wider(Rows(name, x, letter).info.dtype)      # refuses what is no array of floats
+    modes, none = len(shape_of(x)), f"none of the {len(shape_of(x))} modes of {letter}"
+    axis, factor = integer(name, "axis", axis, none, -modes), real(name, "scale", scale)
+    if axis >= modes:
+        raise mo.ArgumentError(f"{name}: axis={shown(axis)} is {none}")
+    if not 0 < factor < float("inf"):
+        raise mo.ArgumentError(f"{name}: scale={shown(scale)}, and must be a number above 0")
+    least = 126 if wide == mo.float32 else 1022
+    if not 2.0**-least <= factor <= 2.0**least:         # smaller ones are rounded to 0, and 0 * inf is NaN
+        raise mo.ArgumentError(f"{name}: scale={shown(scale)} is none of 2^-{least} to 2^{least}, as {wide} has them")
+    return Rows(name, last(x, axis), letter), axis, factor

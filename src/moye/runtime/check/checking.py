@@ -12,6 +12,7 @@ in the simulator wherever their arrays are, and write their outputs.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 
 Lints = bool | OneOf["deep"]
+_OWN_REFERENCES = 2
+"""Of the session and of the call that counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +208,14 @@ class Session:
             self.each(report)
 
 
+    def raise_unseen(self) -> None:
+        """SimulationError for the first violation, if nobody but this session has the list to see it in."""
+        alone = sys.getrefcount(self.reports) <= _OWN_REFERENCES and self.each is None
+        found = [finding for report in self.reports if not report.ok for finding in report.findings] if alone else []
+        if found:
+            raise simulate.violation(found[0])
+
+
 def _inside(blocks: Iterable[Any], grid: Dim3) -> tuple[Any, ...] | None:
     """Those of the blocks that the grid has; None (all) if it has none of them."""
     total = math.prod(grid)
@@ -229,12 +240,15 @@ def checking(*, earliest: bool = False, timeline: bool = False, blocks: Blocks |
     tasks. CUDA arrays are checked in the simulator too.  Launches that are refused raise as usual; such an error with a
     code is also a report if it leaves the block.  ``each(report)`` is called as each launch ends. Reports of launches
     under ``mo.check`` belong to their callers; with ``explicit`` they are in the list too.
+
+    Where nobody takes the reports (no ``as``, no ``each``), the end of the block raises the first violation.
     """
     here = Session(options(earliest, timeline, blocks, lints), each, explicit)
     fast_launch.held.append(here)
     try:
         with sessions.current.set(here, everywhere=everywhere):
             yield here.reports
+        here.raise_unseen()
     except MoyeError as error:
         for no in here.refused:
             if no.error is error:

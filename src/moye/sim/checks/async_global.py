@@ -9,7 +9,7 @@ Order between blocks is asked of the checker of global memory; only what lies in
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -167,9 +167,13 @@ class Overlaps:
 
     def _over(self, source: Source, thread: int, block: int) -> bool:
         """Whether a thread of the batch knows that the copy is complete."""
+        return self.complete(source.ends, thread, block)
+
+    def complete(self, ends: Iterable[End], thread: int, block: int) -> bool:
+        """The same of a bulk copy that arrives there."""
         clocks, column = self.shared.clocks, block - self.first
         group, column = clocks.group[thread], column if clocks.columns > 1 else 0
-        for end in source.ends:
+        for end in ends:
             if end.block == block:
                 heard = int(clocks.heard[group, end.engine, column])
             elif end.block // clocks.cluster == block // clocks.cluster:

@@ -141,6 +141,8 @@ class Conflicts:
         case, mend = "global_over" if late else "global", "store"
         if clash.together:
             case, mend = "one_global", "twice"
+        elif late and clash.kind == ATOMIC and clash.rival_kind == READ:
+            mend = "atomic"
         with self.reporter.agreed(clash.agree):
             self._add(code, case, clash, facts, swapped=late, mend=mend,
                       around="overlapping" if facts["alias"] and not clash.together else None)
@@ -245,8 +247,9 @@ class Conflicts:
             ("two", "one") if late else ("one", "two"), ("access_then", "access_now"), strict=True)}
         if code in ("G1", "G3", "G5") and not clash.together and self._one_cluster(clash, int(np.argmin(clash.unit))):
             case = "arrival" if self.remote and not self.signals else "cluster"
+        mend = "atomic" if code == "G3" and case == "-" and clash.kinds == {ATOMIC, READ} else case
         with self.reporter.agreed(clash.agree):
-            self._add(code, case, clash, facts, count=count, swapped=late)
+            self._add(code, case, clash, facts, count=count, swapped=late, mend=mend)
 
     def _one_cluster(self, clash: Clash, i: int) -> bool:
         mine, other = (int(blocks[i]) for blocks in clash.blocks())

@@ -45,6 +45,7 @@ from moye.sim.checks.global_regions import (
     scope_of,
 )
 from moye.sim.checks.locks import Held, Locks, locks
+from moye.sim.checks.map_order import MapOrder, Maps
 from moye.sim.checks.shared_races import SharedChecker
 from moye.sim.checks.signal_memory import Traffic, strong, traffic
 from moye.sim.checks.signals import Flags, Where
@@ -91,6 +92,7 @@ class GlobalMemory:
         self.stores = Stores()
         self.sources = Sources()
         self.proxies = GlobalFences(self.between, func.threads)
+        self.maps = Maps(self.proxies, place, reporter)
         self.patterns: dict[int, Pattern] = {}
         self.lanes: dict[tuple[int, int], Ints] = {}
         """The record of each lane of the first blocks, by packing and number of blocks."""
@@ -150,6 +152,7 @@ class GlobalChecker:
         self.doubtful: list[Clash] = []
         """Writes of elements that others write, until ``settle`` knows their values."""
         self.overlaps = Overlaps(memory, shared, self.flags, first, blocks)
+        self.maps = MapOrder(memory.maps, shared, self.flags.eye, self.overlaps, first)
 
     # --- accesses ----------------------------------------------------------------------------------------------------
 
@@ -227,6 +230,7 @@ class GlobalChecker:
     def bulk_wait(self, op: ops.BulkWait, lanes: Bools, limit: Ints) -> None:
         """Threads have waited for their bulk groups below ``limit`` (T, B)."""
         clocks = self.shared.clocks
+        self.maps.waited(lanes, limit)
         for block, thread in [lane for lane in self.memory.stores.lanes
                               if self.first <= lane[0] < self.first + self.blocks]:
             column = block - self.first

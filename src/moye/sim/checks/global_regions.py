@@ -170,12 +170,20 @@ def accesses(func: Func) -> tuple[tuple[ops.Op, Buffer, int, int], ...]:
 
 
 def _accesses(func: Func) -> Iterator[tuple[ops.Op, Buffer, int, int]]:
+    # By a map that the kernel changes a copy may reach any array that one is made to describe.
+    reached = {op.source.buffer for op in func.body.walk() if isinstance(op, ops.TensorMapUpdate) and op.source}
+    anywhere = any(isinstance(op, ops.TensorMapUpdate) and op.address is not None for op in func.body.walk())
+    if anywhere:
+        reached |= {param.buffer for param in func.params if isinstance(param, TensorParam)}
     for op in func.body.walk():
         if isinstance(op, ops.Inspect) or (isinstance(op, ops.AnyBulk) and op.kind.startswith("prefetch")):
             continue
         if isinstance(op, ops.TmaCopy):
-            yield op, op.tensor, kind_of(op, op.kind != "load"), max(op.tensor.dtype.bits // 8, 1)
+            for buffer in (op.tensor, *(reached if op.map is not None else ())):
+                yield op, buffer, kind_of(op, op.kind != "load"), max(op.tensor.dtype.bits // 8, 1)
         for ref, written in op.refs():
+            if isinstance(op, (ops.TmaCopy, ops.TensorMapUpdate, ops.TensorMapAcquire)):
+                continue                                # maps are judged by map_order.py, and arrays when they are used
             if ref.buffer.space is Space.GLOBAL:
                 width = op.width if isinstance(op, ops.Copy) and ref in (op.dst, op.src) else 1
                 yield op, ref.buffer, kind_of(op, written), width * max(ref.dtype.bits // 8, 1)

@@ -30,7 +30,7 @@ from moye.sim.values import overflow
 from moye.sim.values.doubts import Doubts, Origin, Uses
 from moye.sim.values.masks import Mask
 from moye.sim.values.memory import Array, Fragment, Global, Shared, numpy_dtype, poison
-from moye.sim.values.scalars import wrap
+from moye.sim.values.scalars import BINARY, wrap
 
 _INTS = {32: int32, 64: int64}
 _UNDEFINED = frozenset({"B6", "B7"})
@@ -119,7 +119,8 @@ class Watch:
             index, mask = index[::width], _per_access(mask, width)
         if not index.size:
             return
-        if self.meter is not None:                      # as on a device: an allocation starts at a whole sector
+        if self.meter is not None and not isinstance(op, ops.AnyMap):
+            # as on a device: an allocation starts at a whole sector
             self.meter.count(op, ref, index * memory.itemsize + memory.address % 16, width * memory.itemsize, mask,
                              "read" if verb == "reads" else "write", self.threads, len(self.block_ids))
         high = memory.high - (width - 1)
@@ -185,7 +186,7 @@ class Watch:
         size = width * itemsize
         if size > itemsize and (skew := address & (size - 1)).any():
             self._misaligned(op, ref, address, skew != 0, size, mask, how == "async_write")
-        if self.meter is not None:
+        if self.meter is not None and not isinstance(op, ops.AnyMap):
             self.meter.count(op, ref, address, size, mask, how, self.threads, len(self.block_ids))
         if how != "read" and (clear := self._clear(op, ref, address, size, mask)) is not None:
             mask = clear
@@ -345,6 +346,24 @@ class Watch:
         x, y = (int(np.broadcast_to(part, shape)[found]) for part in (a, b))
         self._overflow(op, kind, name, overflow.number(kind, x, y), bits, (found[-2], found[-1]), count)
 
+    def wrapped(self, op: ops.Binary, a: Any, b: Any, result: Any, mask: Mask) -> None:
+        """A11: a result of 8 or 16 bits has lost bits that matter where it is used."""
+        exact = BINARY[op.kind](np.asarray(a, np.int64), np.asarray(b, np.int64))
+        bad = np.not_equal(exact, result)
+        undefined = poison(op.a.dtype)
+        if bad.any():
+            bad &= np.not_equal(a, undefined) & (np.not_equal(b, undefined) | (op.kind == "shl"))
+        found, count = self.first(np.atleast_2d(bad), mask) if bad.any() else ((), 0)
+        if found:
+            number = int(np.broadcast_to(exact, (*np.shape(bad)[:-2], self.threads, len(self.block_ids)))[found])
+            self._overflow(op, op.kind, op.result.name, str(number), op.a.dtype.bits, (found[-2], found[-1]), count)
+
+    def wrapped_alike(self, op: ops.Binary, number: int) -> int:
+        """The same for a number that all lanes have; the wrapped one."""
+        dtype = op.result.dtype
+        self._overflow(op, op.kind, op.result.name, str(number), dtype.bits, (0, 0), 1)
+        return wrap(number, dtype.bits, dtype.is_signed)
+
     def summed(self, op: ops.Redux, exact: Array, values: Array, bad: Array, mask: Mask) -> None:
         """A11: where ``bad``, the sum of a warp's values does not fit."""
         undefined = np.add.reduceat(values == poison(op.value.dtype), np.arange(0, self.threads, WARP), axis=0)
@@ -376,7 +395,7 @@ class Watch:
             return                                      # what is computed from undefined data says nothing
         what = overflow.name_of(kind, name)
         self.tell("A11", "-", op, lane, count, tensor=what, what=what, number=number, bits=bits,
-                  mend="shl" if kind == "shl" else "int32" if bits == 32 else "int64",
+                  mend="narrow" if bits < 32 else "shl" if kind == "shl" else "int32" if bits == 32 else "int64",
                   wider="int64" if bits == 32 else "uint64")
 
     def added(self, op: ops.Op, name: str, old: Array, values: Array, lane: tuple[int, int]) -> None:

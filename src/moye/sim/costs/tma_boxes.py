@@ -54,8 +54,9 @@ class BoxTraffic(Traffic):
 
     @property
     def pixels(self) -> bool:
-        """Whether the boxes are of im2col mode, and no two alike."""
-        return isinstance(self.op, ops.TmaCopy) and bool(self.op.offsets)
+        """Whether the boxes are of im2col mode or of rows at any indices, and no two alike."""
+        return isinstance(self.op, ops.TmaCopy) and (
+            bool(self.op.offsets) or self.op.gathered or self.op.map is not None)
 
 
 def count(meter: Meter, op: ops.TmaCopy, address: Ints, inside: Bools, itemsize: int) -> None:

@@ -1,7 +1,7 @@
 """The defect classes that moye reports, in one table: code, when it is found, title, sentences, clauses, hints.
 
 In: nothing.  Out: ``CODES``, from code to title and to when the class is found; ``sentence``, ``clause`` and ``hint``,
-the words of a finding, with fields for facts; ``GROUPS``, the names that MOYE_CHECK chooses from.
+the words of a finding, with fields for facts.  The names that MOYE_CHECK chooses from are in groups.py.
 
 >>> CODES["D3"].title, hint("D3")
 ('waited for, but no block barrier before other threads read', 'sync_threads() after cp_async_wait()')
@@ -12,10 +12,7 @@ may say of its fact is in wording.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-
-from moye.errors import MoyeError
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +43,7 @@ A11  L/S   an integer that its dtype, or the index width in use, does not hold
   cast       {who} converts {name:an integer |{name} = }{number} from {source} to {result}, which does not fit 32 bits
   shift      {who} computes a {sign} b with b = {amount}: a shift by a negative count
   > int32      compute it in int64
+  > narrow     compute it in 32 bits, as C++ does: an operand.to(mo.int32)
   > int64      mo.uint64 wraps, if that is what it is meant to do
   > shl        compute it in {wider}, or in uint{bits} if bits may fall out
   > cast       compute with it in {source} first, and convert what is left
@@ -58,11 +56,16 @@ B1   L/S   global access out of bounds
   -          {who} {written:reads|writes} {element}{op}, outside of {tensor} with layout {layout}
   run        {who} {written:reads|writes} {element}{op}, in a run of {bytes} bytes, outside of {tensor} with layout
         {layout}
+  mapped     {who} {written:reads|writes} byte address {there:#x}{op}, behind the end of the array at {address:#x}, to
+        which the tensor map gives extents {extents}
+  unknown    {who} {written:reads|writes} by a tensor map of an array at {address:#x}{op}, and no array begins there
   index      {index_outside}
   view       {view_outside}
   > -          predicate the access, or pass an array whose extents are multiples of the tile
   > run        copy what is left: size=mo.min(tile, extent - start)
   > index      an index stays below the extent of its mode; view.with_layout(...) gives a view another shape
+  > mapped     update_tensormap takes the shape and strides of the array
+  > unknown    make addresses by mo.addresses(arrays), and keep what it returns
 B2   T/S   shared access out of bounds of its own tensor
   -          {who} {written:reads|writes} element {offset} of {tensor}{there:| of block {there}}{op}, which has
         {elements} elements of {dtype}
@@ -93,9 +96,21 @@ B5   T/L/S a tensor map, tile or run that breaks the rules of TMA and bulk copie
         multiple of {part}
   before     {who} writes a box{op} that begins at coordinate {start} of {tensor}, and one that TMA writes may reach
         past the end of a tensor, but not begin before it
+  slot       {who} keeps a tensor map at byte {number} of {tensor}{op}, which is no multiple of {part}
+  places     the lanes of a warp, thread {thread} of block {block} among them, release a tensor map to different places
+        of {tensor}{op}
+  address    {who} makes a tensor map of an array at {number:#x}{op}, which is no multiple of {part}
+  extent     {who} makes a tensor map of an array with extent {number}{op}, and TMA takes 1 to 2^31 - 1
+  stride     {who} makes a tensor map of an array with a stride of {number} bytes{op}, and TMA takes multiples of
+        {part} below 2^40
+  row        {who} writes by a tensor map of an array whose rows have {number} bytes{op}, and TMA writes whole parts of
+        {part}: what lies behind each row is overwritten
+  twice      {who} writes row {row} of {tensor} from two rows of shared memory at once{op}, and nothing says which
+        of the two stays
   > run        make strides and offsets multiples of {part} bytes
   > box        tiles begin at multiples of {part} bytes along the contiguous mode
   > before     begin at 0, or leave out boxes that lie before the tensor
+  > twice      name each row once; rows beyond the last are not written
 B6   S     shared memory read before anything wrote it
   -          {here} is {done} by thread {actor}{op} before anything wrote it
   mbarrier   {here} is {done} by thread {actor}{op}, but it is an mbarrier since its initialisation{made}, and holds
@@ -158,6 +173,8 @@ C2   S     overwritten while other threads may still be reading
         they write again
   > cluster    cluster_sync() between the two
   > inside     sync_threads() between the two
+  > atomic     sync_threads() between the two; where an older value will do, mo.load(x, i, order="relaxed") may meet
+        atomics
 C3   S     exchange within a warp through shared memory without sync_warp
   read       {read_early}
   write      {written_twice}
@@ -168,6 +185,8 @@ C3   S     exchange within a warp through shared memory without sync_warp
   global_over {before_write}
   = no_barrier both are lanes of warp {warp}, and there is no sync_warp
   > -          sync_warp() between the two
+  > atomic     sync_warp() between the two; where an older value will do, mo.load(x, i, order="relaxed") may meet
+        atomics
 C4   S     a barrier that only part of the block's threads reaches
   points     {two_barriers}
   past       {gone_past}
@@ -362,6 +381,23 @@ D20  T/S   wrong multicast mask or remote rank
 D21  S     a single-thread operation issued by a whole warp
   -          the copy of one {what}{op} is issued by {here} of block {block}, once by each
   > -          let one thread issue it: if elect()
+D22  S     a tensor map that the kernel keeps, used or changed out of order
+  unacquired {by_map}, and its block has no acquire_tensormap() of it after its release{other}
+  old        {by_map}, and its block has no acquire_tensormap() of it
+  apart      {by_map}, and nothing orders that after the acquire_tensormap() by another thread of its block
+  early      {who} acquires a tensor map in {tensor}{op}, and nothing orders that after its release{other} by thread
+        {rival} of block {of}
+  stored     {by_map}, which something has changed since its release{other}
+  none       {by_map}, and there is none like that of {label}: none was released there, or one of another copy
+  flying     {who} releases a tensor map to {tensor}{op} while the copy{other} by thread {rival} of block {of} may still
+        go by the one that was there
+  = by_map     {who} copies by a tensor map in {tensor}{op}
+  > -          acquire_tensormap(slot) after the release, in each block that copies; a barrier before other threads copy
+  > early      a barrier between the two, or a release and an acquire of a flag
+  > flying     before it, wait for the mbarriers of loads, or tma_store_arrive() and tma_store_wait(0) in the thread
+        that copied
+  > stored     release_tensormap alone changes it
+  > none       copy_tensormap, update_tensormap, sync_warp, release_tensormap, acquire_tensormap, in this order
 E1   S     wgmma accumulators touched without the fence
   -          the wgmma{op} of {who} uses {tensor} with no warpgroup_arrive() since its registers were touched
   > -          warpgroup_arrive() before the first wgmma and after any other access
@@ -441,6 +477,8 @@ G3   S     a flag without release and acquire
   launch     {who} {written:reads|writes} {element}{op} with no griddepcontrol_wait() before: the launch of {prior},
         which this one does not wait for, may {does} it later
   > -          sync_threads(), then signal with order="release"; wait with order="acquire", then sync_threads()
+  > atomic     mo.load(x, i) and mo.store(x, i, value) may meet atomics: order="relaxed" for the value alone, release
+        and acquire for what was written before it
   > cluster    cluster_sync() between the two
   > arrival    mo.fence(scope="cluster") before the arrival and after the wait, or cluster_sync()
   > launch     griddepcontrol_wait() in every thread, or in one and then a barrier, before what earlier launches use
@@ -618,68 +656,11 @@ def hint_between_roles(code: str) -> str | None:
     return _WORDS.get((code, ">", "roles"))
 
 
+def hints(code: str) -> list[str]:
+    """Everything that may mend a violation of this class."""
+    return [text for (owner, kind, _), text in _WORDS.items() if owner == code and kind == ">"]
+
+
 def page_of(code: str) -> str:
     """Where the site tells of a class, and of a kernel that has it; from the root of the site."""
     return f"checker.html#{code.lower()}"
-
-
-_WHEN = {"T": "while a kernel is traced", "L": "at a launch", "S": "in the simulator",
-         "P": "as a lint, which never fails"}
-
-
-def explanation(code: str) -> str:
-    """What a class means, when it is found, what mends it, and where to read on; MoyeError for a code that is none."""
-    found = CODES.get(code.upper())
-    if found is None:
-        raise MoyeError(f"there is no class {code!r} of defects; the classes are {', '.join(CODES)}")
-    when = " and ".join(_WHEN[letter] for letter in found.when.split("/"))
-    lines = [f"{found.code}: {found.title}", f"found {when}"]
-    lines += [f"hint: {text}" for (owner, kind, _), text in _WORDS.items()
-              if owner == found.code and kind == ">" and "{" not in text]
-    groups = [name for name, codes in GROUPS.items() if found.code in codes]
-    lines += [f"MOYE_CHECK={','.join(groups)} looks for it"] if groups else []
-    lines.append(f"a kernel that has it, and the line that mends it: docs/checker.md, {found.code}; "
-                 f"in the site {page_of(found.code)}")
-    return "\n".join(lines)
-
-
-GROUPS: dict[str, frozenset[str]] = {
-    "bounds": frozenset({"B1", "B2"}),
-    "alignment": frozenset({"B3", "B4", "B5"}),
-    "uninitialised": frozenset({"B6", "B7", "B8", "B11", "E2", "E5"}),
-    "races": frozenset({"B9", "C1", "C2", "C3", "D3", "D4", "D6", "D13", "D15", "D16", "D17", "D19", "E3", "E4", "F1",
-                        "G1", "G2", "G3", "G5"}),
-    "copies": frozenset({"D1", "D2", "D3", "D4", "B9", "D6", "D7", "D8", "D12", "D13", "D14", "D15", "D16", "D17",
-                         "D18", "D20", "D21", "E1", "E2", "E3", "E4", "F1", "F2"}),
-    "barriers": frozenset({"C4", "C5", "C6", "C7", "D7", "D8", "D9", "D10", "D11", "E6", "F1", "F3", "F4", "F5",
-                           "F6", "F7", "G4"}),
-    "overflow": frozenset({"A11"}),
-    "asserts": frozenset({"A12"}),
-}
-"""What the simulator judges, by the names of MOYE_CHECK and in the order in which a Report tells it."""
-
-
-SHORT = {"align": "alignment", "init": "uninitialised", "uninitialized": "uninitialised", "race": "races",
-         "copy": "copies", "barrier": "barriers", "assert": "asserts"}
-"""Other names of groups."""
-
-
-def chosen(names: Iterable[str]) -> frozenset[str]:
-    """The codes of the groups and classes named, in any case; MoyeError for a name that is none."""
-    return frozenset[str]().union(*(_named(name) for name in sorted(names)))
-
-
-def _named(name: str) -> frozenset[str]:
-    low, code = name.lower(), CODES.get(name.upper())
-    if low == "all":
-        return frozenset(code for code, row in CODES.items() if row.when != "P")
-    if code is not None:
-        if code.when == "P":
-            raise MoyeError(f"MOYE_CHECK: {code.code} ({code.title}) is a lint, and no lint makes a launch fail",
-                            hint="mo.check(kernel) reports lints")
-        return frozenset({code.code})
-    group = SHORT.get(low, low)
-    if group not in GROUPS:
-        raise MoyeError(f"MOYE_CHECK: there is no checker {name!r}; the checkers are {', '.join(GROUPS)}, all, and "
-                        f"classes such as D3")
-    return GROUPS[group]

@@ -50,7 +50,7 @@ class Emitter(Writer):
         super().__init__(func, levels, check, loops)
         self.statements = statements
         """What is recorded for a timeline; None for nothing."""
-        self.choices = choices(func, scalars.judged) if check else Choices()
+        self.choices = choices(func, scalars.judged_in(func)) if check else Choices()
         self.guards = guards(func) if check else {}
         """Branches that leave something as it was, which checked code looks at."""
         self.flows = flows(func) if check else None
@@ -226,8 +226,12 @@ class Emitter(Writer):
 
     def record(self, item: Item) -> None:
         """Tell the tape of the batch, if it has one, that the op runs now."""
-        if self.statements is not None and isinstance(item, ops.Op) and (told := note(self, self.statements, item)):
+        if self.statements is None or not isinstance(item, ops.Op):
+            return
+        if told := note(self, self.statements, item):
             self.line(told)
+        if (computed := self.statements.sum_of(item)) is not None:
+            self.line(f"if B.tape: B.tape.computed({computed.number}, {self.mask})")
 
     # --- control flow ------------------------------------------------------------------------------------------------
 

@@ -16,11 +16,12 @@ from moye.sim.operations.async_stores import AsyncStoreSite
 from moye.sim.operations.atomics import AtomicSite
 from moye.sim.operations.bounds import BoundsSite
 from moye.sim.operations.bulk import BulkSite
+from moye.sim.operations.device_maps import TensorMapSite
 from moye.sim.operations.inline import InlineSite
+from moye.sim.operations.mapped_boxes import TmaSite
 from moye.sim.operations.matrix_copies import MatrixCopySite
 from moye.sim.operations.mma import gemm_site
 from moye.sim.operations.plans import CopySite, FindSite, InspectSite, LoadSite, MapSite, ReduceSite, StoreSite
-from moye.sim.operations.tma import TmaSite
 from moye.sim.operations.wgmma import WgmmaSite
 
 
@@ -278,7 +279,31 @@ def emit_tma(w: Writer, op: ops.TmaCopy) -> None:
     offset = "None" if op.smem is None else w.operand(op.smem.offset)
     barrier = "None" if op.barrier is None else w.operand(op.barrier.offset)
     first = "".join(f"{w.operand(x)}, " for x in (*op.coordinates, *op.offsets))
-    w.line(f"P[{w.site(TmaSite(op))}]({offset}, ({first}), {barrier}, {_optional(w, op.multicast)}, {w.mask})")
+    place = "" if op.map is None else f", {w.operand(op.map.offset)}"
+    w.line(f"P[{w.site(TmaSite(op))}]({offset}, ({first}), {barrier}, {_optional(w, op.multicast)}, {w.mask}{place})")
+
+
+@emits(ops.TensorMapCopy)
+def emit_map_copy(w: Writer, op: ops.TensorMapCopy) -> None:
+    w.line(f"P[{w.site(TensorMapSite(op))}].copy({w.operand(op.map.offset)}, {w.mask})")
+
+
+@emits(ops.TensorMapUpdate)
+def emit_map_update(w: Writer, op: ops.TensorMapUpdate) -> None:
+    source = "None" if op.source is None else w.operand(op.source.offset)
+    extents, strides = (_tuple([w.operand(x) for x in operands]) for operands in (op.extents, op.strides))
+    w.line(f"P[{w.site(TensorMapSite(op))}].update({w.operand(op.map.offset)}, {_optional(w, op.address)}, {source}, "
+           f"{extents}, {strides}, {w.mask})")
+
+
+@emits(ops.TensorMapRelease)
+def emit_map_release(w: Writer, op: ops.TensorMapRelease) -> None:
+    w.line(f"P[{w.site(TensorMapSite(op))}].release({w.operand(op.dst.offset)}, {w.operand(op.src.offset)}, {w.mask})")
+
+
+@emits(ops.TensorMapAcquire)
+def emit_map_acquire(w: Writer, op: ops.TensorMapAcquire) -> None:
+    w.line(f"P[{w.site(TensorMapSite(op))}].acquire({w.operand(op.map.offset)}, {w.mask})")
 
 
 @emits(ops.BulkCopy)

@@ -10,12 +10,15 @@ Which function a kind is stands in values/scalars.py.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from moye import dtypes as dt
 from moye.dtypes import DType, Kind
 from moye.ir import fold, ops
 from moye.ir.constants import kept, limits, loses
-from moye.ir.nodes import Operand, Value
+from moye.ir.nodes import Func, Operand, Value
 from moye.sim.flow.uniformity import SCALAR
+from moye.sim.flow.widened import widened, wraps_unseen
 from moye.sim.generate.writer import Writer, emits
 from moye.sim.values import scalars
 from moye.sim.values.fma import multiply_add
@@ -50,6 +53,8 @@ def emit_binary(w: Writer, op: ops.Binary) -> None:
         w.line(f"{result} = {w.constant(function, 'F')}({w.as_level(op.a, 3)}, {b})")
     else:
         w.line(f"{result} = {w.constant(function, 'F')}({a}, {b})")
+    if w.check and wraps_unseen(op, widened(w.func)):
+        w.line(f"B.watch.wrapped({w.op(op)}, {a}, {b}, {result}, {w.mask})")
 
 
 def _may_overflow(op: ops.Binary | ops.Unary) -> bool:
@@ -81,6 +86,12 @@ def judged(op: ops.Op) -> bool:
     if isinstance(op, ops.Binary) and op.kind in scalars.NONZERO and op.a.dtype.is_integer:
         return fold.possible(op.b, 0) or _may_overflow(op)
     return isinstance(op, (ops.Binary, ops.Unary)) and _may_overflow(op)
+
+
+def judged_in(func: Func) -> Callable[[ops.Op], bool]:
+    """``judged`` of the ops of a Func, whose narrow results count too where lost bits matter."""
+    among = widened(func)
+    return lambda op: judged(op) or wraps_unseen(op, among)
 
 
 def _float_scalar(w: Writer, op: ops.Binary, a: str, b: str) -> None:
@@ -115,7 +126,9 @@ def _integer_scalar(w: Writer, op: ops.Binary, a: str, b: str) -> None:
     if op.kind != "shl" and not zero and not reported and not _may_exceed(op, dtype):
         return
     fix = f"wrap({result}, {dtype.bits}, {low < 0})"
-    if w.check and reported:
+    if w.check and wraps_unseen(op, widened(w.func)):
+        fix = f"B.watch.wrapped_alike({w.op(op)}, {result})"
+    elif w.check and reported:
         fix = f"B.watch.overflow({w.op(op)}, {result})"
     w.line(f"if not {low} <= {result} <= {high}: {result} = {fix}")
 

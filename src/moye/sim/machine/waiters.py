@@ -23,7 +23,8 @@ from moye.sim.operations.batch_state import BatchState
 from moye.sim.values.memory import Array
 
 NAMES: dict[type, str] = {ops.SyncWarp: "sync_warp", ops.Shuffle: "a shuffle", ops.Vote: "a vote", ops.Elect: "elect",
-                          ops.Redux: "a fold of the warp", ops.Match: "a match", ops.WgmmaFence: "warpgroup_arrive"}
+                          ops.Redux: "a fold of the warp", ops.Match: "a match", ops.WgmmaFence: "warpgroup_arrive",
+                          ops.TensorMapRelease: "release_tensormap"}
 
 
 class Entry(Protocol):

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from moye.atoms.tma import Window
+from moye.atoms.tma import ROWS, Window
 from moye.dtypes import tfloat32
 from moye.errors import UnsupportedError
 from moye.hardware import WARP
@@ -23,6 +23,7 @@ from moye.ir import ops
 from moye.ir.nodes import Buffer, TensorParam
 from moye.sim.checks.async_reads import Source
 from moye.sim.checks.engines import Engines
+from moye.sim.checks.map_order import Use
 from moye.sim.costs import tma_boxes
 from moye.sim.findings.wording import Crowd
 from moye.sim.flow.mbarrier_phases import Phases
@@ -34,22 +35,12 @@ from moye.sim.values.memory import Array, numpy_dtype
 from moye.sim.values.reductions import reduced
 from moye.sim.values.scalars import nearest_tf32
 
-_ALIGNMENT, _BLOCKS, _ROW_PART = 128, 16, 16
+_ALIGNMENT, _BLOCKS, ROW_PART = 128, 16, 16
 
 
 def swizzled(address: Any, span: int) -> Any:
     """A byte address of shared memory under a swizzle of 0, 32, 64 or 128 bytes: chunk number xor row number."""
     return address ^ ((address >> 7 & (span // 16 - 1)) << 4) if span else address
-
-
-class TmaSite:
-    """The static part: the box."""
-
-    def __init__(self, op: ops.TmaCopy) -> None:
-        self.op = op
-
-    def bind(self, batch: BatchState) -> TmaBox:
-        return TmaBox(self.op, batch)
 
 
 class TmaBox:
@@ -65,27 +56,30 @@ class TmaBox:
         self.map = param.tensor_map
         self.dtype = numpy_dtype(self.map.dtype)
         self.memory = batch.launch.memory(op.tensor, self.map.dtype)
-        self.inside = coordinates(self.map.box)         # per dimension the coordinate of each element
+        box = (*self.map.box[:1], ROWS) if op.gathered else self.map.box
+        self.inside = coordinates(box)                  # per dimension the coordinate of each element
         self.linear = np.arange(len(self.inside[0]), dtype=np.int64) * self.dtype.itemsize
         self.bytes = len(self.linear) * self.dtype.itemsize
         self._chunks: dict[int, Array] = {}             # by where a box starts: stages of a ring come again and again
 
-    def __call__(self, offset: Any, first: tuple[Any, ...], barrier: Any, multicast: Any, mask: Mask) -> None:
+    def __call__(self, offset: Any, first: tuple[Any, ...], barrier: Any, multicast: Any, mask: Mask,
+                 place: Any = None) -> None:
+        """``place`` is where the tensor map is, if the kernel keeps it."""
         op, batch = self.op, self.batch
         if mask is False or op.smem is None:            # a prefetch changes nothing, wherever its box lies
-            if mask is not False and op.kind == "prefetch_box" and batch.watch is not None:
-                lane = Cells(batch, mask, 0, 1)
-                self._begins(lane.thread, lane.block, [lane.of(batch, x) for x in first])
+            if mask is not False and batch.watch is not None:
+                self._prefetch(Cells(batch, mask, 0, 1), first, place)
             return
         cells = Cells(batch, mask, 0 if op.barrier is None else barrier, 1 << 30)
         start = cells.of(batch, offset) * op.smem.dtype.bytes
         issued = Issued(self, cells.thread, cells.block, start, [cells.of(batch, x) for x in first], cells.element,
                         np.full_like(start, self.bytes))
+        issued.maps = self.maps(cells, place)
         issued.group = batch.tensor_copies.committed[issued.thread, issued.block]
         if batch.watch is not None:
             single(batch, op, lanes_of(mask, batch.threads, batch.blocks), "box", op.tensor.name)
             self._placed(issued)
-            batch.watch.boxes(op, op.tensor, self.memory, issued, lambda: self.elements(issued))
+            self.watched(issued)
             if batch.watch.meter is not None:
                 offset, inside = self.elements(issued)
                 base = self.memory.address % 16                 # as on a device: an allocation starts at a whole sector
@@ -94,11 +88,23 @@ class TmaBox:
             issued = issued.spread(batch, cells.of(batch, multicast))
         batch.tensor_copies.issue(issued)
 
+    # --- tensor maps -------------------------------------------------------------------------------------------------
+
+    def maps(self, cells: Cells, place: Any) -> Array | None:
+        """The map that each thread goes by; None if it is the parameter's."""
+        return None
+
+    def along(self, issued: Issued) -> list[tuple[Any, Any]]:
+        """The (extent, stride) of each dimension of the map, in elements."""
+        return list(self.map.dimensions(self.memory.arg.shape, self.memory.arg.strides))
+
     # --- moving ------------------------------------------------------------------------------------------------------
 
     def elements(self, issued: Issued) -> tuple[Array, Array]:
         """Offsets in the tensor (N, V) and whether they lie inside."""
-        along = self.map.dimensions(self.memory.arg.shape, self.memory.arg.strides)
+        along = self.along(issued)
+        if self.op.gathered:
+            return self._gathered(along, issued.first)
         if self.map.window is not None:
             return self._pixels(self.map.window, along, issued.first)
         offset: Array = np.zeros((len(issued.thread), len(self.linear)), np.int64)
@@ -107,6 +113,14 @@ class TmaBox:
             coordinate = first[:, None] + crd
             offset += coordinate * stride
             inside &= (coordinate >= 0) & (coordinate < extent)
+        return offset, inside
+
+    def _gathered(self, along: list[tuple[Any, Any]], first: list[Array]) -> tuple[Array, Array]:
+        """Four rows, each at an index of its own."""
+        column = first[0][:, None].astype(np.int64) + self.inside[0]
+        row = np.stack(first[1:], axis=1).astype(np.int64)[:, self.inside[1]]
+        offset = column * along[0][1] + row * along[1][1]
+        inside = (column >= 0) & (column < along[0][0]) & (row >= 0) & (row < along[1][0])
         return offset, inside
 
     def _pixels(self, window: Window, along: list[tuple[int, int]], first: list[Array]) -> tuple[Array, Array]:
@@ -203,16 +217,43 @@ class TmaBox:
         start = first[0].astype(np.int64) * self.dtype.itemsize
         writes = op.kind in ("store", "reduce")
         before = np.logical_or.reduce([x < 0 for x in first]) if writes else np.zeros(len(start), np.bool_)
-        for bad, case in ((start % _ROW_PART != 0, "box"), (before, "before")):
+        for bad, case in ((start % ROW_PART != 0, "box"), (before, "before")):
             if bad.any():
                 n = int(np.argmax(bad))
                 told = int(start[n]) if case == "box" else tuple(int(x[n]) for x in first)
                 watch.tell("B5", case, op, (int(thread[n]), int(block[n])), int(bad.sum()), tensor=op.tensor.name,
-                           start=told, part=_ROW_PART)
+                           start=told, part=ROW_PART)
+
+    def _twice(self, issued: Issued) -> None:
+        """B5: four rows that are written with one instruction are four, as far as the array has them."""
+        watch, extent = self.batch.watch, self.along(issued)[1][0]
+        assert watch is not None, "checked"
+        ordered = np.sort(np.stack(issued.first[1:], axis=1), axis=1)
+        again = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] < extent)
+        if again.any():
+            n, row = (int(i) for i in np.argwhere(again)[0])
+            watch.tell("B5", "twice", self.op, (int(issued.thread[n]), int(issued.block[n])),
+                       int(again.any(axis=1).sum()), tensor=self.op.tensor.name, row=int(ordered[n, row]))
+
+    def _prefetch(self, cells: Cells, first: tuple[Any, ...], place: Any) -> None:
+        if self.op.kind == "prefetch_box":
+            self._begins(cells.thread, cells.block, [cells.of(self.batch, x) for x in first])
+        if self.maps(cells, place) is not None:
+            self.fetched(cells)
+
+    def fetched(self, cells: Cells) -> None:
+        """A map that the kernel keeps is fetched."""
+
+    def watched(self, issued: Issued) -> None:
+        """The checks of global memory learn of it."""
+        assert self.batch.watch is not None, "checked"
+        self.batch.watch.boxes(self.op, self.op.tensor, self.memory, issued, lambda: self.elements(issued))
 
     def _placed(self, issued: Issued) -> None:
         """B2 and B4 of the box in shared memory, B5 of the one in the tensor."""
         self._begins(issued.thread, issued.block, issued.first)
+        if self.op.gathered and self.op.kind == "store":
+            self._twice(issued)
         watch, op = self.batch.watch, self.op
         assert watch is not None and op.smem is not None, "checked"
         buffer = op.smem.buffer
@@ -258,8 +299,8 @@ class Issued:
     ``first`` are coordinates of a tensor, or what bulk.py keeps there.
     """
 
-    __slots__ = ("block", "box", "bytes", "element", "first", "group", "issuer", "phase", "source",
-                 "sources", "start", "thread", "values")
+    __slots__ = ("block", "box", "bytes", "element", "first", "group", "issuer", "maps", "phase", "source",
+                 "sources", "start", "thread", "uses", "values")
 
     def __init__(self, box: Moved, thread: Array, block: Array, start: Array, first: list[Array], element: Array,
                  count: Array) -> None:
@@ -273,6 +314,10 @@ class Issued:
         """What the checks of global memory keep of each load, as it was issued."""
         self.source: Array = np.zeros_like(element)
         """Which of the sources belongs to each entry."""
+        self.maps: Array | None = None
+        """The words of the tensor map of each, if the kernel keeps them."""
+        self.uses: list[Use] = []
+        """What the checks keep of these maps' use."""
         self.values: Array | None = None
         """What a store has read of shared memory and not written yet."""
 
@@ -282,6 +327,9 @@ class Issued:
                       self.element[keep], self.bytes[keep])
         some.phase, some.group, some.issuer = self.phase[keep], self.group[keep], self.issuer[keep]
         some.values = None if self.values is None else self.values[keep]
+        some.maps = None if self.maps is None else self.maps[keep]
+        if self.uses:
+            some.uses = [self.uses[n] for n in np.arange(len(self.uses))[keep].tolist()]
         if self.sources:
             some.sources, some.source = self.sources, self.source[keep]
         return some
@@ -332,6 +380,7 @@ class TensorCopies:
             issued.phase = phases.phase[issued.element, issued.block]
             if batch.watch is not None:
                 batch.watch.globals.overlaps.issued(issued, phases.buffer)
+                batch.watch.globals.maps.issued(issued, phases.buffer, batch.watch.checker.engines)
         if batch.watch is not None:
             box.tell(batch.watch.checker.engines, issued)
         if batch.tape is not None:

@@ -1,4 +1,4 @@
-"""What a timeline is made of: ``Event``, one statement run by one warp, and ``Overlap``, how many MMAs hide copies.
+"""What a timeline is made of: ``Event``, a statement run by a warp; ``Overlap``, how many MMAs hide copies; ``Span``.
 
 In: nothing.  Out: records.
 
@@ -12,7 +12,8 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
-from moye.errors import Frame
+from moye.errors import Frame, Loc
+from moye.sim.timeline.effort import Unit
 from moye.sim.timeline.kinds import Kind
 
 OWN = ("cp.async", "copy", "load")
@@ -92,3 +93,22 @@ class Overlap:
 
     def __str__(self) -> str:
         return f"{self.overlapped} of {self.total} MMAs ({self.share})"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A unit works for a warp from clock ``begin`` to ``end``; of a load ``end`` is when the data is there.
+
+    ``taken`` are the clocks for which the unit can do nothing else.
+    ``order`` is the event's place in ``Timeline.events``; None for arithmetic, of which there are no events.
+    """
+
+    block: int
+    warp: int
+    unit: Unit
+    begin: float
+    end: float
+    taken: float
+    loc: Loc
+    order: int | None = None
+    stage: int | None = None

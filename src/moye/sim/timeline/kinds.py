@@ -11,10 +11,12 @@ other.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal as OneOf
 
 from moye.dtypes import Space
 from moye.ir import ops
+from moye.ir.nodes import Literal
 from moye.ir.traits import Trait
 
 Kind = OneOf["cp.async", "tma", "tma store", "tma send", "commit", "arrive", "wait", "barrier", "copy", "load", "read",
@@ -50,6 +52,29 @@ def family_of(op: ops.Op) -> Family | None:
     if kind == "tma store":
         return "bulk"
     return "cp.async" if kind == "cp.async" else _FAMILIES.get(type(op))
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """A barrier of the block, or of a part of it: ``threads`` arrivals let those go on who wait.
+
+    ``number`` is that of a named barrier; None for one that the kernel computes.
+    """
+
+    which: type
+    threads: int
+    number: object
+    waits: bool
+
+
+def barrier_of(op: ops.Op, threads: int) -> Barrier | None:
+    """The barrier that an op of a block of so many threads comes to; None for another op, or one of a warp alone."""
+    if isinstance(op, ops.NamedBarrier):
+        number = op.barrier.value if isinstance(op.barrier, Literal) else None
+        return Barrier(ops.NamedBarrier, op.threads, number, op.kind == "sync")
+    if kind_of(op) != "barrier" or isinstance(op, ops.SyncWarp):
+        return None
+    return Barrier(type(op), threads, 0, not isinstance(op, ops.ClusterArrive))
 
 
 def goes_on(op: ops.Op) -> bool:

@@ -30,17 +30,24 @@ from moye.sim.values.memory import Array
 
 def events_of(tape: Tape) -> tuple[Event, ...]:
     """The events of every sampled block."""
-    drafts: list[Draft] = []
+    drafts = drafts_of(tape)
     first: dict[tuple[int, int], int] = {}
-    for block in tape.sampled:
-        notes = [(note, note.blocks.index(block)) for note in tape.notes if block in note.blocks]
-        for warp in range(len(notes[0][0].lanes[0]) if notes else 0):
-            first[block, warp] = len(drafts)
-            _Warp(block, warp, drafts).run(notes)
-    land(drafts)
+    for index, draft in enumerate(drafts):
+        first.setdefault((draft.block, draft.warp), index)
     counts = in_flight(drafts)
     return tuple(_event(drafts, index, index - first[draft.block, draft.warp], tape.grid, counts[index])
                  for index, draft in enumerate(drafts))
+
+
+def drafts_of(tape: Tape) -> list[Draft]:
+    """What every warp of every sampled block did, in its program order, and what ends where."""
+    drafts: list[Draft] = []
+    for block in tape.sampled:
+        notes = [(note, note.blocks.index(block)) for note in tape.notes if block in note.blocks]
+        for warp in range(len(notes[0][0].lanes[0]) if notes else 0):
+            _Warp(block, warp, drafts).run(notes)
+    land(drafts)
+    return drafts
 
 
 class _Flight:

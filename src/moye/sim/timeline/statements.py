@@ -22,13 +22,33 @@ from moye.ir.nodes import Block, Buffer, Extent, Func, Ref, TileRef, Value
 from moye.ir.traits import Trait
 from moye.sim.operations.gemm import GemmSite
 from moye.sim.operations.wgmma import WgmmaSite
-from moye.sim.timeline.kinds import Family, Kind, family_of, goes_on, is_noted_later, kind_of, pending_of
+from moye.sim.timeline.effort import Effort, efforts_of
+from moye.sim.timeline.kinds import (
+    Barrier,
+    Family,
+    Kind,
+    barrier_of,
+    family_of,
+    goes_on,
+    is_noted_later,
+    kind_of,
+    pending_of,
+)
 from moye.sim.values.addressing import Addresser, register_rows
 from moye.sim.values.memory import Array
 
 Key = tuple[str, int, int]
 Keys = frozenset[Key]
 NONE: Keys = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """An op that computes on tiles of registers alone: where it stands, and what it asks of which unit."""
+
+    number: int
+    loc: Loc
+    efforts: tuple[Effort, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +74,10 @@ class Statement:
     goes_on: bool = False
     later: bool = False
     """It is noted where it takes effect."""
+    efforts: tuple[Effort, ...] = ()
+    """What it asks of the units of a multiprocessor."""
+    barrier: Barrier | None = None
+    """The barrier that it comes to."""
     reads: Keys = NONE
     writes: Keys = NONE
     loads: Keys = NONE
@@ -69,7 +93,9 @@ class Statements:
         self.func = func
         self.loops: dict[int, tuple[Value, ...]] = {}
         self.list: list[Statement] = []
+        self.sums: list[Sum] = []
         self._known: dict[int, Statement] = {}
+        self._computed: dict[int, Sum] = {}
         self._followed = _followed_buffers(func)
         self._tainted = _tainted(func)
         self.mbarriers = {ref.buffer.id for op in func.body.walk() if Trait.MBARRIER in op.traits
@@ -81,8 +107,15 @@ class Statements:
         """What is recorded when ``op`` runs; None for nothing."""
         return self._known.get(id(op))
 
+    def sum_of(self, op: ops.Op) -> Sum | None:
+        """What is recorded of an op that computes on tiles of registers; None for another."""
+        return self._computed.get(id(op))
+
     def _block(self, block: Block, loops: tuple[Value, ...]) -> None:
         for op in block:
+            if isinstance(op, (ops.Map, ops.Reduce)) and (efforts := efforts_of(op, self.func)):
+                self.sums.append(Sum(len(self.sums), op.loc, efforts))
+                self._computed[id(op)] = self.sums[-1]
             statement = self._statement(op, loops)
             if statement is not None:
                 self.list.append(statement)
@@ -105,7 +138,8 @@ class Statements:
             len(self.list), kind or "use", op.loc, op.trips, tuple(v.name for v in loops), _names(op), place,
             Addresser(place, extents, width, None) if place is not None else None, pred,
             register_rows(pred, extents, 1) if pred is not None else None,
-            family_of(op), pending_of(op), goes_on(op), is_noted_later(op), reads, writes, loads, moves)
+            family_of(op), pending_of(op), goes_on(op), is_noted_later(op), efforts_of(op, self.func) if kind else (),
+            barrier_of(op, self.func.threads), reads, writes, loads, moves)
 
     # --- registers that are followed ---------------------------------------------------------------------------------
 

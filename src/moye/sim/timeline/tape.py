@@ -23,7 +23,7 @@ from moye.ir import ops
 from moye.ir.nodes import Buffer
 from moye.layout import offsets
 from moye.sim.operations.batch_state import AnyIssued, BatchState
-from moye.sim.timeline.statements import Statement, Statements, stages
+from moye.sim.timeline.statements import Statement, Statements, Sum, stages
 from moye.sim.values.masks import Mask, both, lanes_of
 from moye.sim.values.memory import Array, numpy_dtype
 
@@ -68,6 +68,16 @@ class Note:
     marks: tuple[Mark, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """A tile of registers computed by some warps, before the note number ``step``; ``lanes`` as of a note."""
+
+    step: int
+    sum: Sum
+    blocks: tuple[int, ...]
+    lanes: Lanes
+
+
 class Tape:
     """The notes of one launch, of the blocks ``sampled`` (numbers in the grid, x fastest)."""
 
@@ -80,7 +90,8 @@ class Tape:
                 raise ArgumentError(f"a timeline of block {block} was asked for, and the grid {grid} has the blocks 0 "
                                     f"to {total - 1}")
         self.notes: list[Note] = []
-        self.dropped = 0
+        self.computed: list[Computed] = []
+        self.dropped = self.uncounted = 0
         self.tables: dict[int, Array | None] = {}
 
     def of(self, batch: BatchState, numbers: Array) -> BatchTape | None:
@@ -126,6 +137,15 @@ class BatchTape:
             active = self._active(statement, mask, pred)
             lanes = self.everybody if active is None else self._bits(active)
             self._append(statement, lanes, trips, self._stages(statement, place, lanes) if place else None)
+
+    def computed(self, number: int, mask: Mask) -> None:
+        """A tile of registers is computed now in the lanes of the mask."""
+        tape = self.tape
+        lanes = self.everybody if mask is None else self._bits(mask)
+        full = len(tape.computed) >= MOST
+        tape.uncounted += full
+        if not full and any(any(row) for row in lanes):
+            tape.computed.append(Computed(len(tape.notes), tape.statements.sums[number], self.blocks, lanes))
 
     def _full(self) -> bool:
         """Whether nothing more is recorded; it is counted then."""

@@ -1,6 +1,6 @@
 """``Timeline``: what users see of a recorded launch.
 
-In: the ``Tape`` of a launch.  Out: events, the overlap of MMAs and copies, a table, an SVG, a Chrome trace.
+In: the ``Tape`` of a launch.  Out: events, the overlap of MMAs and copies, a table, pictures, a Chrome trace.
 
     mo.check(k, timeline=True)[grid, 256](A, B, C).timeline().overlap().share      # Fraction(217, 256)
 
@@ -18,6 +18,7 @@ from typing import Any
 from moye.errors import ArgumentError, MoyeError
 from moye.sim.timeline.chrome import trace
 from moye.sim.timeline.events import Event, Overlap
+from moye.sim.timeline.modelled import Modelled, model_of
 from moye.sim.timeline.order import events_of
 from moye.sim.timeline.svg import picture
 from moye.sim.timeline.table import table
@@ -76,6 +77,16 @@ class Timeline:
         if self._compiled is None:
             raise ArgumentError(f"this timeline of {self.kernel} does not know how to compile it")
         return self._compiled()
+
+    def modelled(self) -> Modelled:
+        """The same in clocks of a model of sm_90: what runs beside what if units are as fast as docs/timeline.md says.
+
+        ``.clocks``, ``.busy("tensor")`` and a picture; it is no measurement.  ArgumentError if events were dropped.
+        """
+        if lacking := self.dropped + self._tape.uncounted:
+            raise ArgumentError(f"the timeline of {self.kernel} lacks {lacking} statements, so that its clocks "
+                                f"are not known", hint="record a smaller launch")
+        return model_of(self._tape)
 
     # --- pictures ----------------------------------------------------------------------------------------------------
 

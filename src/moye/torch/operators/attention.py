@@ -1,9 +1,12 @@
-"""``attention`` by ``moye.kernels``, and its gradients.
+"""``attention`` by ``moye.kernels``, and its gradients; ``paged_attention``, which has none.
 
-In: q (batch, queries, heads, dim), k, v (batch, keys, heads_k, dim).  Out: (batch, queries, heads, dim_v).
+In: q (batch, queries, heads, dim), k, v (batch, keys, heads_k, dim), bfloat16 or float16.  Out: (batch, queries, heads,
+dim_v).
 
     out = moye.torch.attention(q, k, v, causal=True)
     out, lse = moye.torch.attention(q, k, v, window=(1024, 0), return_lse=True)
+    out = moye.torch.attention(q8, k8, v8, q_scale=a, k_scale=b, v_scale=c, dtype=torch.bfloat16)
+    out = moye.torch.paged_attention(q, k_cache, v_cache, page_table, lengths)
 
 Nothing of queries times keys is kept: the gradient computes the scores again.
 """
@@ -16,25 +19,33 @@ import torch
 from torch import Tensor
 
 from moye import kernels
-from moye.errors import UnsupportedError
+from moye.errors import ArgumentError, UnsupportedError
 from moye.torch.declare import op
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False,
               window: tuple[int | None, int | None] = (None, None), scale: float | None = None, softcap: float = 0.0,
               bias: Tensor | None = None, alibi: Tensor | None = None, sinks: Tensor | None = None,
-              return_lse: bool = False) -> Any:
+              q_scale: Tensor | None = None, k_scale: Tensor | None = None, v_scale: Tensor | None = None,
+              dtype: torch.dtype = torch.bfloat16, return_lse: bool = False) -> Any:
     """softmax(scale * q k^T + bias) v for each head, as ``moye.kernels.attention`` has it, in a new tensor.
 
     q, k, v and sinks are differentiated; ``return_lse`` gives (out, lse), and lse is not.  float32 and float64 are
-    exact rather than fast: ordinary cores take them.  UnsupportedError for a bias or slopes that require grad,
-    ArgumentError as ``moye.kernels.attention`` has it.
+    exact rather than fast: ordinary cores take them.  q, k and v of float8_e4m3fn have factors, tensors (heads) or
+    (batch, heads), and no gradient; the result is then of ``dtype``.  UnsupportedError for a bias or slopes that
+    require grad, ArgumentError as ``moye.kernels.attention`` has it.
     """
     for name, x in (("bias", bias), ("alibi", alibi)):
         if x is not None and x.requires_grad and torch.is_grad_enabled():
             raise UnsupportedError(f"attention has no gradient of {name}", hint=f"pass {name}.detach()")
     left, right = window
-    out, lse = _attention(q, k, v, bias, alibi, sinks, causal, left, right, scale, float(softcap))
+    if q.dtype == torch.float8_e4m3fn:
+        out, lse = _attention_8bit(q, k, v, q_scale, k_scale, v_scale, bias, alibi, sinks, causal, left, right, scale,
+                                   float(softcap), dtype)
+    elif q_scale is None and k_scale is None and v_scale is None:
+        out, lse = _attention(q, k, v, bias, alibi, sinks, causal, left, right, scale, float(softcap))
+    else:
+        raise ArgumentError(f"attention: q_scale, k_scale and v_scale are for float8_e4m3fn, and q is {q.dtype}")
     return (out, lse) if return_lse else out
 
 
@@ -93,3 +104,60 @@ def _gradient_of_sinks(dout: Tensor, out: Tensor, lse: Tensor, sinks: Tensor | N
         return None
     product = (dout.to(lse.dtype) * out.to(lse.dtype)).sum(-1).transpose(1, 2)          # (batch, heads, queries)
     return -(torch.exp(sinks[:, None] - lse) * product).sum((0, 2))
+
+
+# --- without gradients -----------------------------------------------------------------------------------------------
+
+
+@op("moye::attention_8bit")
+def _attention_8bit(q: Tensor, k: Tensor, v: Tensor, q_scale: Tensor | None, k_scale: Tensor | None,
+                    v_scale: Tensor | None, bias: Tensor | None, alibi: Tensor | None, sinks: Tensor | None,
+                    causal: bool, left: int | None, right: int | None, scale: float | None, softcap: float,
+                    dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    (batch, queries, heads, _dim), keys = q.shape, k.shape[1]
+    out, lse = _results(q, v.shape[-1], dtype)
+    kernels.attention(out, q, k, v, causal=causal, window=(left, right), scale=scale, softcap=softcap,
+                      bias=None if bias is None else bias.expand(batch, heads, queries, keys), alibi=alibi, sinks=sinks,
+                      q_scale=q_scale, k_scale=k_scale, v_scale=v_scale, lse=lse)
+    return out, lse
+
+
+@_attention_8bit.fake
+def _like_8bit(q: Tensor, _k: Tensor, v: Tensor, *options: Any) -> tuple[Tensor, Tensor]:
+    return _results(q, v.shape[-1], options[-1])
+
+
+def _results(q: Tensor, dim_v: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Memory for results of this dtype, and for their logarithms."""
+    batch, queries, heads, _dim = q.shape
+    return (q.new_empty((batch, queries, heads, dim_v), dtype=dtype),
+            q.new_empty((batch, heads, queries), dtype=torch.float32))
+
+
+def paged_attention(q: Tensor, k_cache: Tensor, v_cache: Tensor, page_table: Tensor, lengths: Tensor, *,
+                    window: int | None = None, scale: float | None = None, softcap: float = 0.0,
+                    bias: Tensor | None = None, alibi: Tensor | None = None, sinks: Tensor | None = None,
+                    k_scale: Tensor | None = None, v_scale: Tensor | None = None, return_lse: bool = False) -> Any:
+    """Attention of few queries over keys and values in pages, as ``moye.kernels.paged_attention``, in a new tensor.
+
+    It has no gradient.  ``return_lse`` gives (out, lse).  ArgumentError as ``moye.kernels.paged_attention`` has it.
+    """
+    out, lse = _paged_attention(q, k_cache, v_cache, page_table, lengths, bias, alibi, sinks, k_scale, v_scale, window,
+                                scale, float(softcap))
+    return (out, lse) if return_lse else out
+
+
+@op("moye::paged_attention")
+def _paged_attention(q: Tensor, k_cache: Tensor, v_cache: Tensor, page_table: Tensor, lengths: Tensor,
+                     bias: Tensor | None, alibi: Tensor | None, sinks: Tensor | None, k_scale: Tensor | None,
+                     v_scale: Tensor | None, window: int | None, scale: float | None,
+                     softcap: float) -> tuple[Tensor, Tensor]:
+    out, lse = _results(q, v_cache.shape[-1], q.dtype)
+    kernels.paged_attention(out, q, k_cache, v_cache, page_table, lengths, window=window, scale=scale, softcap=softcap,
+                            bias=bias, alibi=alibi, sinks=sinks, k_scale=k_scale, v_scale=v_scale, lse=lse)
+    return out, lse
+
+
+@_paged_attention.fake
+def _like_pages(q: Tensor, _k: Tensor, v_cache: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
+    return _results(q, v_cache.shape[-1], q.dtype)

@@ -14,6 +14,7 @@ from typing import Any
 from torch import Tensor
 
 from moye import kernels
+from moye.errors import ArgumentError
 from moye.torch.declare import op
 
 
@@ -75,6 +76,8 @@ def embedding(ids: Tensor, table: Tensor, padding_idx: int | None = None) -> Ten
     The gradient of the table is dense, and has the same bits in each run.
     """
     out = _rows_like(ids, table, padding_idx)
+    if padding_idx is not None and not -table.shape[0] <= padding_idx < table.shape[0]:
+        raise ArgumentError(f"embedding: padding_idx={padding_idx} is none of the {table.shape[0]} rows")
     kernels.embedding(out, table, ids)
     return out
 
@@ -98,8 +101,9 @@ def _table_like(gradient: Tensor, ids: Tensor, rows: int, padding_idx: int | Non
 
 
 def _keep_ids(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    ids, table, ctx.padding_idx = inputs
+    ids, table, padding = inputs
     ctx.rows = table.shape[0]
+    ctx.padding_idx = padding if padding is None or padding >= 0 else padding + ctx.rows
     ctx.save_for_backward(ids)
 
 

@@ -8,22 +8,26 @@ In: q, pages of keys and values, the table of pages, lengths.  Out: out, in plac
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import moye as mo
 from moye.kernels.attention.decode.kernel import combine_kernel, decode_kernel
 from moye.kernels.attention.decode.plan import KEYS, WARPS, make_plan
 from moye.kernels.attention.parts.arguments import (
-    HALVES,
+    DTYPES,
     MOST_DIM,
+    NARROW,
     agree,
     beside,
+    bias_of,
     by_16_bytes,
-    check_numbers,
     described,
+    factors,
     in_memory,
     same_place,
 )
+from moye.kernels.attention.parts.scores import Rules
 from moye.kernels.workspace import empty, ordered
 
 MOST_QUERIES = 16
@@ -34,9 +38,10 @@ _BLOCKS = 2
 
 @mo.replayed
 def paged_attention(out: Any, q: Any, k_cache: Any, v_cache: Any, page_table: Any, lengths: Any, *,
-                    window: int | None = None, scale: float | None = None, softcap: float = 0.0,
-                    lse: Any = None) -> Any:
-    """out = softmax(scale * q k^T) v over keys and values in pages, in place; returns out.
+                    window: int | None = None, scale: float | None = None, softcap: float = 0.0, bias: Any = None,
+                    alibi: Any = None, sinks: Any = None, score: Callable[..., Any] | None = None,
+                    tensors: tuple[Any, ...] = (), k_scale: Any = None, v_scale: Any = None, lse: Any = None) -> Any:
+    """out = softmax(scale * q k^T + bias) v over keys and values in pages, in place; returns out.
 
     ``q`` is (batch, queries, heads, dim), of 1 to 16 queries, ``k_cache`` (pages, page_size, heads_k, dim), ``v_cache``
     (pages, page_size, heads_k, dim_v) and ``out`` (batch, queries, heads, dim_v), all bfloat16 or all float16; heads_k
@@ -44,31 +49,39 @@ def paged_attention(out: Any, q: Any, k_cache: Any, v_cache: Any, page_table: An
     where key i of a sequence lies: in row i % page_size of page page_table[batch, i // page_size].  ``lengths``
     (batch), int32: the keys of each sequence, the queries' own included; entries of the table beyond are not read.
     The last query stands at the last key, and a query sees the keys up to its own place; with ``window`` only so many
-    behind it.  ``scale``, ``softcap`` and ``lse`` (batch, heads, queries) are those of ``attention``.
+    behind it.  ``scale``, ``softcap``, ``alibi``, ``sinks``, ``score``, ``tensors`` and ``lse`` (batch, heads, queries)
+    are those of ``attention``; ``bias`` (batch, heads, queries, keys) has a column for each row of a sequence's pages.
+    Both caches may be float8_e4m3fn (from sm_89 on); keys and values are then what is stored times ``k_scale`` and
+    ``v_scale``: numbers, or float32 (heads_k), (batch, heads_k) or, for each token, (pages, page_size, heads_k).
     ArgumentError for other arguments.
     """
     batch, queries, heads, dim = described("q", q, 4).shape
     _, page_size, heads_K, dim_v = described("v_cache", v_cache, 4).shape
     _check(out, q, k_cache, v_cache, page_table, lengths)
-    check_numbers("paged_attention", scale, softcap)
-    if window is not None and (not isinstance(window, int) or isinstance(window, bool) or window < 0):
-        raise mo.ArgumentError(f"paged_attention: window={window!r} is no number of keys of at least 0")
-    beside("lse", lse, q, (batch, heads, queries))
+    _check_options(window, scale, softcap, score, tensors)
+    stored, shape = described("v_cache", v_cache, 4).dtype, (batch, heads, queries)
+    beside("lse", lse, q, shape)
+    beside("sinks", sinks, q, (heads,))
+    beside("alibi", alibi, q, shape[:2] if len(getattr(alibi, "shape", ())) == 2 else shape[1:2])
+    bias_of(bias, q, (*shape, page_table.shape[1] * page_size))
     in_memory("paged_attention", {"out": out, "lse": lse}, {
-        "q": q, "k_cache": k_cache, "v_cache": v_cache, "page_table": page_table, "lengths": lengths})
+        "q": q, "k_cache": k_cache, "v_cache": v_cache, "page_table": page_table, "lengths": lengths, "bias": bias})
+    k_scale, v_scale = (_factors(name, x, q, v_cache) for name, x in (("k_scale", k_scale), ("v_scale", v_scale)))
     if 0 in (batch, heads):
         return out
-    dtype = described("q", q, 4).dtype
-    plan = make_plan(dtype, dim, dim_v, heads // heads_K, queries, page_size)
+    rules = Rules(left=window is not None, softcap=softcap != 0, score=score)
+    plan = make_plan((described("q", q, 4).dtype, stored), rules, (dim, dim_v), heads // heads_K, queries, page_size,
+                     by_token=_rank(v_scale) == 3)
     splits = splits_of(mo.multiprocessors(q), batch * heads_K * plan.row_tiles, page_table.shape[1] * page_size)
     results = empty(q, mo.float32, (dim_v, heads, queries, batch, splits * WARPS))
     log_sums = empty(q, mo.float32, (heads, queries, batch, splits * WARPS))
     decode_kernel[(splits * plan.row_tiles, heads_K, batch), WARPS * 32](
         ordered(q, (3, 2, 1, 0)), ordered(k_cache, (1, 3, 2, 0)), ordered(v_cache, (1, 3, 2, 0)),
         ordered(page_table, (1, 0)), lengths, results, log_sums, 1 / math.sqrt(dim) if scale is None else float(scale),
-        float(softcap) if softcap else None, window, plan)
+        float(softcap) if softcap else None, window, None if bias is None else ordered(bias, (2, 3, 1, 0)), alibi,
+        tensors, *(ordered(x, (1, 2, 0)) if _rank(x) == 3 else x for x in (k_scale, v_scale)), plan)
     combine_kernel[(heads, queries, batch), WARPS * 32](
-        ordered(out, (3, 2, 1, 0)), None if lse is None else ordered(lse, (2, 1, 0)), results, log_sums)
+        ordered(out, (3, 2, 1, 0)), None if lse is None else ordered(lse, (2, 1, 0)), results, log_sums, sinks)
     return out
 
 
@@ -77,15 +90,43 @@ def splits_of(multiprocessors: int, problems: int, keys: int) -> int:
     return max(1, min(multiprocessors * _BLOCKS // max(problems, 1), keys // (4 * KEYS * WARPS)))
 
 
+def _rank(x: Any) -> int:
+    """The modes of an array, none of a number and of None."""
+    return len(getattr(x, "shape", ()))
+
+
+def _factors(name: str, x: Any, q: Any, v_cache: Any) -> Any:
+    """The factors of a cache, or ArgumentError."""
+    info, batch = described("v_cache", v_cache, 4), described("q", q, 4).shape[0]
+    if x is not None and info.dtype != NARROW:
+        raise mo.ArgumentError(f"paged_attention: {name} is for caches of {NARROW}, and these are {info.dtype}")
+    heads_K = info.shape[2]
+    return factors(name, x, q, (heads_K,), (batch, heads_K), (*info.shape[:2], heads_K))
+
+
+def _check_options(window: int | None, scale: float | None, softcap: float, score: Callable[..., Any] | None,
+                   tensors: tuple[Any, ...]) -> None:
+    """ArgumentError for numbers that are none."""
+    for name, value in (("scale", scale), ("softcap", softcap)):
+        if value is not None and not (math.isfinite(value) and value >= 0):
+            raise mo.ArgumentError(f"paged_attention: {name}={value} is no finite number of at least 0")
+    if window is not None and (not isinstance(window, int) or isinstance(window, bool) or window < 0):
+        raise mo.ArgumentError(f"paged_attention: window={window!r} is no number of keys of at least 0")
+    if tensors and score is None:
+        raise mo.ArgumentError("paged_attention: tensors are handed to a score function, and there is none")
+
+
 def _check(out: Any, q: Any, k_cache: Any, v_cache: Any, page_table: Any, lengths: Any) -> None:
     """ArgumentError for arrays that do not fit together."""
     arrays = {"q": q, "k_cache": k_cache, "v_cache": v_cache, "out": out}
     infos = {name: described(name, x, 4) for name, x in arrays.items()}
     first = infos["q"]
+    narrow = infos["k_cache"].dtype == infos["v_cache"].dtype == NARROW
     for name, info in infos.items():
-        if info.dtype != first.dtype or first.dtype not in HALVES:
-            raise mo.ArgumentError("paged_attention: q, k_cache, v_cache and out are all bfloat16 or all float16, not "
-                                   f"q {first.dtype} and {name} {info.dtype}")
+        stored = narrow and name.endswith("cache")
+        if first.dtype not in DTYPES or not (stored or info.dtype == first.dtype):
+            raise mo.ArgumentError("paged_attention: q, k_cache, v_cache and out are all bfloat16 or all float16, or "
+                                   f"both caches {NARROW}, not q {first.dtype} and {name} {info.dtype}")
         same_place(name, info, first)
     (batch, queries, heads, dim), (pages, page_size, heads_K, dim_v) = first.shape, infos["v_cache"].shape
     agree("k_cache", infos["k_cache"].shape, (pages, page_size, heads_K, dim))

@@ -7,26 +7,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any
 
 import moye as mo
 from moye.kernels.attention.parts.scores import Rules
+from moye.kernels.options import integer, real, shown
 from moye.kernels.views import FLOATS, outputs
 
 Window = tuple[int | None, int | None]
-HALVES = (mo.bfloat16, mo.float16)
-"""What tensor cores multiply."""
-DTYPES = (*HALVES, mo.float32, mo.float64)
+DTYPES = (mo.bfloat16, mo.float16)
+EXACT = (mo.float32, mo.float64)
+"""What ordinary cores multiply."""
+NARROW = mo.float8_e4m3fn
+"""What q, k and v may be instead, and caches; results have 16 bits."""
 MOST_DIM = 256
-_QUAD = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is asked for: extents, and the rules of the scores with their numbers."""
+    """What is asked for: dtypes of operands and of the result, extents, the rules of the scores with their numbers."""
 
     dtype: Any
+    out: Any
     batch: int
     queries: int
     keys: int
@@ -48,6 +52,11 @@ class Problem:
             self.right if rules.right else None
 
     @property
+    def narrow(self) -> bool:
+        """Whether operands have 8 bits."""
+        return self.dtype is NARROW
+
+    @property
     def heads_of_a_key(self) -> int:
         """Heads of queries that share a head of keys and values."""
         return self.heads // self.heads_K
@@ -59,10 +68,12 @@ def problem_of(out: Any, q: Any, k: Any, v: Any, *, causal: bool, window: Window
     infos = {"q": described("q", q, 4), "k": described("k", k, 4), "v": described("v", v, 4),
              "out": described("out", out, 4)}
     a, b, c, o = infos.values()
+    results = DTYPES if a.dtype == NARROW else (a.dtype,)
     for name, x in infos.items():
-        if x.dtype != a.dtype or a.dtype not in DTYPES:
+        if a.dtype not in (*DTYPES, *EXACT, NARROW) or x.dtype not in (results if x is o else (a.dtype,)):
             raise mo.ArgumentError("attention: q, k, v and out are all bfloat16, all float16, all float32 or all "
-                                   f"float64, not q {a.dtype} and {name} {x.dtype}")
+                                   f"float64, or q, k and v {NARROW} and out of 16 bits, not q {a.dtype} and {name} "
+                                   f"{x.dtype}")
         same_place(name, x, a)
     batch, queries, heads, dim = a.shape
     _, keys, heads_K, dim_v = c.shape
@@ -74,19 +85,25 @@ def problem_of(out: Any, q: Any, k: Any, v: Any, *, causal: bool, window: Window
     if not 0 < dim <= MOST_DIM or not 0 < dim_v <= MOST_DIM:
         raise mo.ArgumentError(f"attention: head dimensions are 1 to {MOST_DIM}, not {dim} and {dim_v}")
     left, right = limits(causal, window)
-    check_numbers("attention", scale, softcap)
+    scale, softcap = None if scale is None else factor("attention", "scale", scale), \
+        factor("attention", "softcap", softcap)
     rules = Rules(left is not None, right is not None, False, softcap=softcap != 0, score=score)
-    return Problem(a.dtype, batch, queries, keys, heads, heads_K, dim, dim_v, rules,
-                   1 / math.sqrt(dim) if scale is None else float(scale), float(softcap),
+    return Problem(a.dtype, o.dtype, batch, queries, keys, heads, heads_K, dim, dim_v, rules,
+                   1 / math.sqrt(dim) if scale is None else max(scale, _LEAST), softcap,
                    0 if left is None else left, 0 if right is None else right)
 
 
-def check_numbers(who: str, scale: float | None, softcap: float) -> None:
-    """ArgumentError for a scale that is not above 0, of which scores that do not count would be NaN; or such a cap."""
-    if scale is not None and not (math.isfinite(scale) and scale > 0):
-        raise mo.ArgumentError(f"{who}: scale={scale} is no finite number above 0")
-    if not (math.isfinite(softcap) and softcap >= 0):
-        raise mo.ArgumentError(f"{who}: softcap={softcap} is no finite number of at least 0")
+_LEAST = 2.0**-126
+"""In place of a scale of 0, which makes no number of -inf: scores times it are 0 beside any other."""
+_MOST = 2.0**126
+
+
+def factor(who: str, name: str, x: Any) -> float:
+    """A number that float32 has, of at least 0; ArgumentError for anything else."""
+    found = real(who, name, x)
+    if not 0 <= found <= _MOST:
+        raise mo.ArgumentError(f"{who}: {name}={shown(x)} is no finite number of at least 0")
+    return found
 
 
 def described(name: str, x: Any, rank: int) -> Any:
@@ -143,6 +160,49 @@ def in_memory(who: str, written: dict[str, Any], read: dict[str, Any]) -> None:
                    for arrays in (written, read)))
 
 
+def factors(name: str, x: Any, q: Any, *shapes: tuple[int, ...]) -> Any:
+    """A number that is no array, None, or float32 of one of these shapes on the device of q; else ArgumentError."""
+    if x is None:
+        return None
+    if not isinstance(x, bool) and isinstance(x, Real):
+        number = float(x)
+        if not (math.isfinite(number) and number >= 0):
+            raise mo.ArgumentError(f"attention: {name}={x} is no finite number of at least 0")
+        return number
+    info, other = mo.describe(x), mo.describe(q)
+    if info is None or other is None:
+        raise mo.ArgumentError(f"attention: {name} is a {type(x).__name__}, no number and no array")
+    if tuple(info.shape) not in shapes:
+        raise mo.ArgumentError(f"attention: {name} is {tuple(info.shape)}, and not one of "
+                               f"{', '.join(map(str, shapes))}")
+    if info.dtype != mo.float32:
+        raise mo.ArgumentError(f"attention: {name} is {info.dtype}, not float32")
+    same_place(name, info, other)
+    return x
+
+
+def require_wide(what: str, problem: Problem) -> None:
+    """ArgumentError for operands of 8 bits, which have no gradients."""
+    if problem.narrow:
+        raise mo.ArgumentError(f"{what}: q, k and v are {problem.dtype}, and gradients are of bfloat16 or float16")
+
+
+def factors_of(problem: Problem, q: Any, q_scale: Any, k_scale: Any, v_scale: Any) -> tuple[Problem, tuple[Any, ...]]:
+    """The problem with those of queries and keys that are numbers in its scale; the others, of (q, k, v)."""
+    if not problem.narrow:
+        for name, x in (("q_scale", q_scale), ("k_scale", k_scale), ("v_scale", v_scale)):
+            if x is not None:
+                raise mo.ArgumentError(f"attention: {name} is for q, k and v of {NARROW}, and these are "
+                                       f"{problem.dtype}")
+        return problem, (None, None, None)
+    each = [factors(name, x, q, (count,), (problem.batch, count)) for name, x, count in
+            (("q_scale", q_scale, problem.heads), ("k_scale", k_scale, problem.heads_K),
+             ("v_scale", v_scale, problem.heads_K))]
+    numbers = [x for x in each[:2] if isinstance(x, float)]
+    kept = (*(None if isinstance(x, float) else x for x in each[:2]), each[2])
+    return replace(problem, scale=math.prod(numbers, start=problem.scale)), kept
+
+
 def like_q(name: str, x: Any, q: Any, expected: tuple[int, ...]) -> None:
     """ArgumentError for anything but an array of this shape, of the dtype and on the device of q."""
     info, other = described(name, x, 4), described("q", q, 4)
@@ -160,11 +220,11 @@ def same_place(name: str, info: Any, first: Any) -> None:
 
 def limits(causal: bool, window: Window) -> Window:
     """How many keys a query sees behind and before it; None: all."""
-    if not (isinstance(window, tuple) and len(window) == 2
-            and all(x is None or (isinstance(x, int) and not isinstance(x, bool) and x >= 0) for x in window)):
-        raise mo.ArgumentError(f"attention: window={window!r} is no pair (keys behind, keys before) of numbers of at "
-                               "least 0, or None for all")
-    left, right = window
+    try:
+        left, right = (None if x is None else integer("attention", "window", x, least=0) for x in window)
+    except (mo.ArgumentError, TypeError, ValueError):
+        raise mo.ArgumentError(f"attention: window={shown(window)} is no pair (keys behind, keys before) of numbers of "
+                               "at least 0, or None for all") from None
     return left, (0 if causal else right)
 
 
@@ -172,8 +232,9 @@ def by_16_bytes(x: Any) -> bool:
     """Whether all vectors of the head dimension begin at multiples of 16 bytes and are whole."""
     info = mo.describe(x)
     assert info is not None, "arguments were checked"
-    return info.shape[3] % _QUAD == 0 and info.strides[3] == 1 and info.ptr % 16 == 0 \
-        and all(step % _QUAD == 0 for step in info.strides[:3])
+    each = 16 // info.dtype.bytes
+    return info.shape[3] % each == 0 and info.strides[3] == 1 and info.ptr % 16 == 0 \
+        and all(step % each == 0 for step in info.strides[:3])
 
 
 def _place(info: Any) -> str:

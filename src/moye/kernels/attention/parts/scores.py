@@ -72,9 +72,14 @@ class Scores:
         return self.rules.softcap or self.rules.score is not None or self.bias is not None or self.slopes is not None
 
     @property
-    def lowered(self) -> bool:
-        """Whether any score may have become -inf, so that a row may have none that counts."""
+    def empties(self) -> bool:
+        """Whether what modifies scores may leave a row of which none counts: by -inf."""
         return self.rules.score is not None or self.bias is not None
+
+    @property
+    def fold(self) -> Any:
+        """What exponents of 2 have of a score: the scale of those that are changed is in them."""
+        return LOG2_E if self.modified else self.scale * LOG2_E
 
     @property
     def shift(self) -> Any:
@@ -189,6 +194,16 @@ def counts(how, row, column):
 
 
 # --- what their values become ----------------------------------------------------------------------------------------
+
+
+@mo.jit
+def factor_of(factors, head, batch):
+    """The factor of a head: a number, or one of (heads) or (batch, heads); 1 if each token has its own."""
+    if not isinstance(factors, mo.Tensor):
+        return 1.0 if factors is None else factors
+    if mo.rank(factors) == 3:
+        return 1.0
+    return factors[head] if mo.rank(factors) == 1 else factors[batch, head]
 
 
 @mo.jit

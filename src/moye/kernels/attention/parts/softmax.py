@@ -37,8 +37,11 @@ def row_state(rows):
 
 
 @mo.jit
-def online(state, S, fold, first, empty):
-    """Scores become exponentials.  ``first``: no tile came before; ``empty``: rows may have no score that counts."""
+def online(state, S, fold, first, empty, lift=0):
+    """Scores become exponentials.  ``first``: no tile came before; ``empty``: rows may have no score that counts.
+
+    Exponentials, and their sums, are 2^lift as large.
+    """
     for i in mo.static_range(mo.size(S, 0)):
         row = S[i, None]
         top = mo.warp_reduce(row.reduce("max"), "max", LANES)
@@ -48,7 +51,7 @@ def online(state, S, fold, first, empty):
         state.top[i] = top
     for i in mo.static_range(mo.size(S, 0)):
         row = S[i, None]
-        row[...] = mo.exp2(row * fold - above(state.top[i], empty) * fold, fast=True)
+        row[...] = mo.exp2(row * fold - lifted(above(state.top[i], empty) * fold, lift), fast=True)
         part = row.reduce("add")
         state.total[i] = part if first else state.total[i] * state.shrink[i] + part
 
@@ -57,6 +60,12 @@ def online(state, S, fold, first, empty):
 def above(top, empty):
     """What is taken off the scores of a row: its largest, or 0 where none counts, as -inf - -inf is no number."""
     return mo.where(top == -math.inf, 0.0, top) if empty else top
+
+
+@mo.jit
+def lifted(top, lift):
+    """What is taken off instead of ``top``, so that exponentials are 2^lift as large."""
+    return top - lift if lift else top
 
 
 @mo.jit
@@ -77,15 +86,15 @@ def grew(state):
 
 
 @mo.jit
-def finished(state, fold, sink):
+def finished(state, fold, sink, lift=0):
     """(what sums are multiplied by, log2 of the sum of exponentials) of each row; ``sink``: one more score, or None.
 
-    A row in which nothing counts gives 0 and -inf.
+    A row in which nothing counts gives 0 and -inf.  ``lift`` as in ``online``.
     """
     factor, log_sum = mo.make_fragment_like(state.total), mo.make_fragment_like(state.total)    # (rows)
     for i in mo.static_range(mo.size(state.total)):
         total = mo.warp_reduce(state.total[i], "add", LANES)
-        top, own = state.top[i] * fold, mo.float32(1)
+        top, own = lifted(state.top[i] * fold, lift), mo.float32(1)
         if sink is not None:
             highest = mo.max(top, sink)
             own = mo.where(top == -math.inf, 0.0, mo.exp2(top - highest, fast=True))

@@ -64,8 +64,8 @@ def fetch_rows(smem, lse, products, m, queries):
     if tid < rows:
         row, log_sum, product = m * rows + tid, mo.float32(0), mo.float32(0)
         if row < queries:
-            found, product = lse[row] * LOG2_E, products[row]
-            log_sum = mo.where(found == -math.inf, math.inf, found)         # no score counts, and no weight is above 0
+            log_sum, product = lse[row] * LOG2_E, products[row]
+            log_sum = mo.where(log_sum == -math.inf, math.inf, log_sum)     # of a row in which nothing counts
         smem[tid, 0], smem[tid, 1] = log_sum, product
 
 

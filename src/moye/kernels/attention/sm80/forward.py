@@ -69,7 +69,7 @@ def attend(plan, how, arrays, queries, keys, sinks, place):
         if n > least:
             fetch(plan.copy_K, sK, gK, n - 1, how.keys)
         judge(plan, how, S, place, n, (n >= high) | (n < low))
-        online(rows, mo.mn_view(S, plan.mma), fold, False, plan.rules.masks or how.lowered)
+        online(rows, mo.mn_view(S, plan.mma), fold, False, plan.rules.masks or how.empties)
         rescale(mo.mn_view(acc, plan.mma), rows.shrink)
         multiply_further(plan.mma, acc, S, plan.read_turned, sV_turned)
     factor, log_sum = finished(rows, fold, None if sinks is None else sinks[head] * LOG2_E)

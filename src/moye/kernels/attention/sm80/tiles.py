@@ -107,6 +107,38 @@ def multiply_further(mma, acc, sums, read_B, sB):
 
 
 @mo.jit
+def multiply_widened(mma, acc, read_A, sA, sB):
+    """``multiply`` where B is stored in fewer bits; as a thread's elements of a row lie, it reads them together."""
+    tid = mo.thread_idx().x % mma.threads
+    thr, thr_A = mma.get_slice(tid), read_A.get_slice(tid)
+    tCrA, tXsA = thr.partition_fragment_A(sA), thr_A.partition_S(sA)                # (MMA, MMA_M, MMA_K), (CPY, ...)
+    tCsB, tXrA = thr.partition_B(sB), thr_A.retile_D(tCrA)                          # (MMA, MMA_N, MMA_K), (CPY, ...)
+    held = mo.fragment(mo.make_layout_like(tCsB.layout), sB.dtype)
+    tCrB = mo.fragment(mo.shape(tCsB), sA.dtype)
+    for n in mo.static_range(mo.size(tCsB, 1)):
+        mo.copyto(held[:, n, :], tCsB[:, n, :])
+    acc.fill(0)
+    for k in mo.static_range(mo.size(tCrA, 2)):
+        mo.copyto(read_A, tXrA[:, :, k], tXsA[:, :, k])
+        tCrB[:, :, k][...] = held[:, :, k].to(sA.dtype)
+        mo.gemm(mma, tCrA[:, :, k], tCrB[:, :, k], acc)
+
+
+@mo.jit
+def multiply_further_widened(mma, acc, sums, sB, dtype):
+    """``multiply_further`` where B is stored in fewer bits than ``dtype``, to which the sums are rounded."""
+    thr = mma.get_slice(mo.thread_idx().x % mma.threads)
+    tCrA = mo.accumulators_as_A(sums.to(dtype), mma, mma)                           # (MMA, MMA_M, MMA_K)
+    tCsB = thr.partition_B(sB)                                                      # (MMA, MMA_N, MMA_K)
+    held = mo.fragment(mo.make_layout_like(tCsB.layout), sB.dtype)
+    tCrB = mo.fragment(mo.shape(tCsB), dtype)
+    mo.copyto(held, tCsB)
+    tCrB[...] = held.to(dtype)
+    for k in mo.static_range(mo.size(tCrB, 2)):
+        mo.gemm(mma, tCrA[:, :, k], tCrB[:, :, k], acc)
+
+
+@mo.jit
 def put(mma, copy, X, smem, acc, tile, rows):
     """Sums to a tile of X (rows, dim), of which so many rows count, by way of shared memory: neighbours together."""
     tid = mo.thread_idx().x

@@ -47,9 +47,10 @@ class ForwardConfig:
         """Registers of a thread that loads, and of one that multiplies: 128 threads of each take 512 together."""
         return (40, 232) if self.groups == 2 else (32, 160)
 
-    def shared(self, dim: int, dim_v: int) -> int:
-        """Bytes of shared memory that tiles of 16-bit elements take."""
-        return 2 * (self.bM * dim * self.q_stages + self.bN * (dim + dim_v) * self.stages)
+    def shared(self, dim: int, dim_v: int, width: int = 2) -> int:
+        """Bytes of shared memory that tiles of elements of ``width`` bytes take; results of 16 bits have their own."""
+        return width * (self.bM * dim * self.q_stages + self.bN * (dim + dim_v) * self.stages) \
+            + (2 * self.bM * dim_v if width == 1 else 0)
 
 
 def choose(dim: int, dim_v: int, *, balanced: bool) -> ForwardConfig:
@@ -67,6 +68,18 @@ def choose(dim: int, dim_v: int, *, balanced: bool) -> ForwardConfig:
     if max(dim, dim_v) <= 192:
         return ForwardConfig(128, 112, q_stages=1, dynamic=dynamic)
     return ForwardConfig(128, 80, q_stages=1, dynamic=dynamic)
+
+
+def choose_narrow(dim: int, dim_v: int, *, balanced: bool) -> ForwardConfig:
+    """The same for elements of 8 bits, whose exponentials take half the registers."""
+    dynamic = not balanced
+    if max(dim, dim_v) <= 64:
+        return ForwardConfig(192, 128, in_turns=True, dynamic=dynamic)
+    if max(dim, dim_v) <= 128:
+        return ForwardConfig(128, 128, dynamic=dynamic)
+    if dim_v <= 192:
+        return ForwardConfig(128, 128, q_stages=2 if dim <= 192 else 1, dynamic=dynamic)
+    return ForwardConfig(128, 96, q_stages=1, dynamic=dynamic)
 
 
 @dataclass(frozen=True, slots=True)

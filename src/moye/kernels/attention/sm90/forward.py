@@ -16,9 +16,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import moye as mo
-from moye.kernels.attention.parts.scores import LOG2_E, Place, Scores, key_tiles, mask, modify, offset
+from moye.kernels.attention.parts.scores import (
+    LOG2_E,
+    Place,
+    Scores,
+    factor_of,
+    key_tiles,
+    mask,
+    modify,
+    offset,
+)
 from moye.kernels.attention.parts.softmax import finished, grew, online, rescale, row_state
 from moye.kernels.attention.sm90.config import GROUP
+from moye.kernels.attention.sm90.turned import turned_begin
 
 TURN, OWN = 4, 1
 """Named barriers: TURN + g is warpgroup g's turn to multiply, OWN + g is where its four warps meet."""
@@ -26,18 +36,20 @@ TURN, OWN = 4, 1
 
 @mo.kernel
 def attention_sm90_kernel(Q, K, V, O, lse, offsets_Q, offsets_K, longest, counter, scale, softcap, left, right, bias,
-                          slopes, sinks, tensors, plan: mo.Constexpr):
+                          slopes, sinks, tensors, factors, plan: mo.Constexpr):
     """Tiles of bM queries of one head, block after block of a persistent grid.
 
     With offsets, sequences lie one behind the other, the longest has ``longest`` queries, and O is no TMA copy.
+    ``factors``: of queries, keys and values.
     """
     config = plan.config
     how = Scores(plan.rules, mo.size(Q.tensor, 0), mo.size(K.tensor, 0), scale, softcap, left, right, bias, slopes,
                  tensors)
-    parts = Sequences(how, offsets_Q, offsets_K, longest)
+    parts = Sequences(how, offsets_Q, offsets_K, longest, factors)
     sQ = mo.shared_array(plan.dtype, plan.staged(plan.Q, config.q_stages))          # (bM, dim, q_stages)
     sK = mo.shared_array(plan.dtype, plan.staged(plan.K, config.stages))            # (bN, dim, stages)
     sV = mo.shared_array(plan.dtype, plan.staged(plan.V, config.stages))            # (dim_v, bN, stages)
+    sO = mo.shared_array(plan.out, plan.staged(plan.O, config.groups)) if plan.narrow else None
     pipes = Pipes(mo.PipelineTma(config.q_stages, Q.bytes, consumers=config.groups),
                   mo.PipelineTma(config.stages, K.bytes, consumers=config.groups),
                   mo.PipelineTma(config.stages, V.bytes, consumers=config.groups))
@@ -56,7 +68,7 @@ def attention_sm90_kernel(Q, K, V, O, lse, offsets_Q, offsets_K, longest, counte
             produce(plan, parts, (Q, K, V), (sQ, sK, sV), pipes, tiles)
     else:
         mo.warpgroup_reg_alloc(config.registers[1])
-        consume(plan, parts, O, lse, sinks, (sQ, sK, sV), pipes, tiles)
+        consume(plan, parts, O, lse, sinks, (sQ, sK, sV, sO), pipes, tiles)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +84,14 @@ class Pipes:
 class Sequences:
     """What becomes of scores, ``how``, for all sequences; where each begins, or None: then they are batches.
 
-    ``longest``: the queries of the longest.
+    ``longest``: the queries of the longest.  ``factors``: of queries, keys and values, by head and sequence or None.
     """
 
     how: Any
     offsets_Q: Any
     offsets_K: Any
     longest: Any
+    factors: Any
 
 
 @mo.jit
@@ -91,11 +104,49 @@ def rules_of(parts, batch):
 
 
 @mo.jit
+def scaled_rules(plan, parts, head, batch):
+    """The same, with the scale of a head."""
+    how, (factor_Q, factor_K, _) = rules_of(parts, batch), parts.factors
+    if factor_Q is None and factor_K is None:
+        return how
+    return replace(how, scale=how.scale * factor_of(factor_Q, head, batch)
+                   * factor_of(factor_K, head // plan.heads_of_a_key, batch))
+
+
+@mo.jit
+def fold_of(how, work):
+    """What exponents have of a score."""
+    return how.fold if work.fold is None else work.fold
+
+
+@mo.jit
+def factor_of_values(plan, parts, head, batch):
+    """What the results of a head are multiplied by, or None."""
+    factors = parts.factors[2]
+    return None if factors is None else factor_of(factors, head // plan.heads_of_a_key, batch)
+
+
+@mo.jit
+def scaled(factor, times):
+    """The factors of rows, each times a number."""
+    factor[...] = factor * times
+    return factor
+
+
+@mo.jit
 def rows_of(X, offsets, batch, mode=0):
     """Coordinates (rows, dim, heads, batch) from the first row of a sequence on, and its batch."""
     if offsets is None:
         return X, batch
     return mo.domain_offset(tuple(offsets[batch] if i == mode else 0 for i in range(4)), X), 0
+
+
+@mo.jit
+def values_of(plan, V, offsets, batch):
+    """The same for V; of 8 bits, sequences begin at ``turned_begin``."""
+    if offsets is None or not plan.narrow:
+        return rows_of(V, offsets, batch, 1)
+    return mo.domain_offset((0, turned_begin(offsets[batch], batch), 0, 0), V), 0
 
 
 # --- which tiles -----------------------------------------------------------------------------------------------------
@@ -171,7 +222,7 @@ def load_some(plan, parts, copies, stages, pipes, states, place):
     m, head, batch = place
     how, config, head_K = rules_of(parts, batch), plan.config, head // plan.heads_of_a_key
     (tQ, own), (tK, _), (tV, _) = (rows_of(Q.tensor, parts.offsets_Q, batch), rows_of(K.tensor, parts.offsets_K, batch),
-                                   rows_of(V.tensor, parts.offsets_K, batch, 1))
+                                   values_of(plan, V.tensor, parts.offsets_K, batch))
     least, most, _, _ = key_tiles(how, m * config.bM, config.bM, config.bN)
     gQ = mo.tile(tQ, (config.bM, plan.dim, 1, 1), (m, 0, head, own))                            # (bM, dim, 1, 1)
     gK = mo.tile(tK, (config.bN, plan.dim, 1, 1), (None, 0, head_K, own))                       # (bN, dim, 1, 1, n)
@@ -199,7 +250,7 @@ def load(X, sX, gX, n, pipe, state):
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A warpgroup's operands, registers and pipelines."""
+    """A warpgroup's operands, registers and pipelines; ``fold`` is None where each head has its own."""
 
     pipes: Any
     tQ: Any
@@ -215,41 +266,43 @@ class Work:
 @mo.jit
 def consume(plan, parts, O, lse, sinks, stages, pipes, tiles):
     """A warpgroup's 64 queries of tile after tile."""
-    sQ, sK, sV = stages
+    sQ, sK, sV, sO = stages
     group, config = mo.warpgroup_idx(), plan.config
     thr_S, thr_O = plan.scores.get_slice(mo.thread_idx().x % GROUP), plan.output.get_slice(mo.thread_idx().x % GROUP)
     S = plan.scores.partition_fragment_C((64, config.bN))                           # ((2,2,bN/8), 1, 1)
     work = Work(pipes, thr_S.partition_fragment_A(mo.tile(sQ, (64, plan.dim), (group, 0))),
                 thr_S.partition_fragment_B(sK), thr_O.partition_fragment_B(sV),     # (MMA, 1, MMA_K, stages)
-                S, mo.make_fragment_like(mo.accumulators_as_A(S.to(plan.dtype), plan.scores, plan.output)),
-                plan.output.partition_fragment_C((64, plan.dim_v)), row_state(2),
-                LOG2_E if parts.how.modified else parts.how.scale * LOG2_E)
+                S, operand(plan, S), plan.output.partition_fragment_C((64, plan.dim_v)), row_state(2),
+                parts.how.fold if parts.factors[0] is None and parts.factors[1] is None else None)
     at = pipes.Q.consumer_start(), pipes.K.consumer_start(), pipes.V.consumer_start()
     first_turn(plan)
     tile, dealt = first_tile(plan, parts, tiles)
     m, head, batch = place_of(plan, tiles, tile)
     if config.q_stages > 1 and tile < tiles.tiles:
-        at = begin(plan, rules_of(parts, batch), work, at, (m, head, batch))
+        at = begin(plan, scaled_rules(plan, parts, head, batch), work, at, (m, head, batch))
     while tile < tiles.tiles:
+        how, times = scaled_rules(plan, parts, head, batch), factor_of_values(plan, parts, head, batch)
         if config.q_stages == 1:
-            at = begin(plan, rules_of(parts, batch), work, at, (m, head, batch))
-        at = steps(plan, rules_of(parts, batch), work, at, (m, head, batch))
-        factor, log_sum = finished(work.rows, work.fold, None if sinks is None else sinks[head] * LOG2_E)
+            at = begin(plan, how, work, at, (m, head, batch))
+        at = steps(plan, how, work, at, (m, head, batch))
+        factor, log_sum = finished(work.rows, fold_of(how, work), None if sinks is None else sinks[head] * LOG2_E,
+                                   plan.lift)
         here = m, head, batch
         at_Q, at_K, at_V = at
         tile, dealt = next_tile(plan, parts, tiles, tile, dealt)
         if config.q_stages > 1 and tile < tiles.tiles:
             m, head, batch = place_of(plan, tiles, tile)
+            following = scaled_rules(plan, parts, head, batch)
             pipes.Q.consumer_wait(at_Q.next())
             multiply(plan, work, (at_Q.next(), at_K, at_V))
-            first_softmax(plan, rules_of(parts, batch), work, (m, head, batch))
+            first_softmax(plan, following, work, (m, head, batch))
             values_done(plan, work, at_V)
             at_K = at_K.next()
         else:
             last_product(plan, work, at_V)
             m, head, batch = place_of(plan, tiles, tile)
-        rescale(mo.mn_view(work.O, plan.output), factor)
-        put(plan, parts, O, lse, sQ[:, :, at_Q.stage], work.O, log_sum, here)
+        rescale(mo.mn_view(work.O, plan.output), factor if times is None else scaled(factor, times))
+        put(plan, parts, O, lse, (sQ[:, :, at_Q.stage], sO), work.O, log_sum, here)
         release(pipes.Q, at_Q)
         if config.q_stages > 1:
             round_up(plan, work)
@@ -312,8 +365,8 @@ def first_softmax(plan, how, work, place):
     config = plan.config
     _, most, _, _ = key_tiles(how, place[0] * config.bM, config.bM, config.bN)
     judge(plan, how, work, place, most - 1, plan.rules.masks)
-    online(work.rows, mo.mn_view(work.S, plan.scores), work.fold, True,
-           plan.rules.windowed or how.lowered)
+    online(work.rows, mo.mn_view(work.S, plan.scores), fold_of(how, work), True, plan.rules.windowed or how.empties,
+           plan.lift)
 
 
 @mo.jit
@@ -338,7 +391,7 @@ def step(plan, how, work, at, place, n, masked):
     at_Q, at_K, at_V = at
     multiply(plan, work, at)
     judge(plan, how, work, place, n, masked)
-    online(work.rows, mo.mn_view(work.S, plan.scores), work.fold, False, masked or how.lowered)
+    online(work.rows, mo.mn_view(work.S, plan.scores), fold_of(how, work), False, masked or how.empties, plan.lift)
     values_done(plan, work, at_V)
     round_up(plan, work)
     if grew(work.rows):
@@ -396,19 +449,32 @@ def judge(plan, how, work, place, n, masked):
 
 
 @mo.jit
-def round_up(plan, work):
-    """The exponentials become the operand of the next product."""
-    work.P[...] = mo.accumulators_as_A(work.S.to(plan.dtype), plan.scores, plan.output)
+def operand(plan, S):
+    """Registers for the exponentials of S as operand A, (MMA, 1, MMA_K)."""
+    if plan.narrow:
+        return mo.fragment(((4, 2, 2), 1, plan.config.bN // 32), plan.dtype)
+    return mo.make_fragment_like(mo.accumulators_as_A(S.to(plan.dtype), plan.scores, plan.output))
 
 
 @mo.jit
-def put(plan, parts, O, lse, sQ, acc, log_sum, place):
+def round_up(plan, work):
+    """The exponentials become the operand of the next product."""
+    if plan.narrow:
+        lined = mo.fragment(mo.shape(work.P), mo.float32)                           # (MMA, 1, MMA_K)
+        lined.with_layout(plan.places)[...] = work.S
+        work.P[...] = lined.to(plan.dtype)
+    else:
+        work.P[...] = mo.accumulators_as_A(work.S.to(plan.dtype), plan.scores, plan.output)
+
+
+@mo.jit
+def put(plan, parts, O, lse, room, acc, log_sum, place):
     """The warpgroup's rows of O and of the logarithms of their sums."""
     m, head, batch = place
     tid, begin, own = mo.thread_idx().x % GROUP, 0, batch
     row, how = m * plan.config.bM + mo.thread_idx().x // 32 * 16 + tid % 32 // 4, rules_of(parts, batch)
     if parts.offsets_Q is None:
-        store(plan, O, sQ, acc, place)
+        store(plan, O, room, acc, place)
     else:
         begin, own = parts.offsets_Q[batch], 0
         store_rows(plan, O, acc, (begin + row, begin + how.queries), head)
@@ -423,7 +489,7 @@ def put(plan, parts, O, lse, sQ, acc, log_sum, place):
 def store_rows(plan, O, acc, rows, head):
     """Rows of one sequence to O (rows, dim_v, heads, 1), pair by pair: those behind are another sequence's."""
     row, end = rows
-    results = mo.mn_view(acc.to(plan.dtype), plan.output)
+    results = mo.mn_view(acc.to(plan.out), plan.output)
     column = mo.thread_idx().x % 4 * 2
     for i in mo.static_range(2):
         if row + 8 * i < end:
@@ -443,13 +509,17 @@ def beyond(plan, O, place, end, begin, head):
 
 
 @mo.jit
-def store(plan, O, sQ, acc, place):
-    """The warpgroup's rows of O, by way of the shared memory of its queries, which nobody needs any more."""
-    m, head, batch = place
+def store(plan, O, room, acc, place):
+    """The warpgroup's rows of O, by way of the shared memory of its queries, which nobody needs any more, or of sO."""
+    (m, head, batch), (sQ, sO) = place, room
     tid, group = mo.thread_idx().x % GROUP, mo.warpgroup_idx()
     thr_store = plan.store.get_slice(tid)
-    own = mo.tile(sQ, (64, plan.dim), (group, 0)).with_layout(plan.O)               # (64, dim_v), its first columns
-    mo.copyto(plan.store, thr_store.partition_D(own), thr_store.retile_S(acc.to(plan.dtype)))
+    if plan.narrow:
+        own = sO[:, :, group]                                                       # (64, dim_v)
+        mo.barrier_sync(OWN + group, GROUP)             # thread 0 has waited for the store before
+    else:
+        own = mo.tile(sQ, (64, plan.dim), (group, 0)).with_layout(plan.O)           # (64, dim_v), its first columns
+    mo.copyto(plan.store, thr_store.partition_D(own), thr_store.retile_S(acc.to(plan.out)))
     mo.fence_proxy_async()                              # what this thread wrote is visible to TMA
     mo.barrier_sync(OWN + group, GROUP)
     if tid == 0:

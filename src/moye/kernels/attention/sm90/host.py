@@ -13,9 +13,10 @@ from typing import Any
 import moye as mo
 from moye.kernels.attention.parts.arguments import Problem, by_16_bytes
 from moye.kernels.attention.sm90.backward import attention_backward_sm90_kernel, numbers_kernel, queries_kernel
-from moye.kernels.attention.sm90.config import MOST_WIDTH, ForwardConfig, choose, choose_gradient
+from moye.kernels.attention.sm90.config import MOST_WIDTH, ForwardConfig, choose, choose_gradient, choose_narrow
 from moye.kernels.attention.sm90.forward import attention_sm90_kernel
 from moye.kernels.attention.sm90.plan import ForwardPlan, GradientPlan, make_gradient_plan, make_plan
+from moye.kernels.attention.sm90.turned import KEYS, THREADS, WIDTH, turn_kernel
 from moye.kernels.workspace import counters, empty, ordered, zeros
 
 _LOAD, _STORE = mo.TmaLoad(), mo.TmaStore()
@@ -24,50 +25,77 @@ _L2 = 32 << 20
 
 
 def launch_sm90(problem: Problem, out: Any, q: Any, k: Any, v: Any, **given: Any) -> None:
-    """Launch the kernel on arrays (batch, seqlen, heads, dim) that TMA can describe."""
-    grid, block, arguments = arguments_sm90(problem, (out, q, k, v), **given)
+    """Launch the kernel on arrays (batch, seqlen, heads, dim) that TMA can describe; turn values of 8 bits before."""
+    values = turned(v, given.get("offsets", (None, None))[1]) if problem.narrow else ordered(v, (3, 1, 2, 0))
+    grid, block, arguments = arguments_sm90(problem, (out, q, k, values), **given)
     attention_sm90_kernel[grid, block](*arguments)
 
 
 def arguments_sm90(problem: Problem, arrays: tuple[Any, Any, Any, Any], *, bias: Any = None, slopes: Any = None,
                    sinks: Any = None, tensors: tuple[Any, ...] = (), lse: Any = None,
-                   offsets: tuple[Any, Any] = (None, None),
+                   offsets: tuple[Any, Any] = (None, None), factors: tuple[Any, Any, Any] = (None, None, None),
                    config: ForwardConfig | None = None) -> tuple[int, int, tuple[Any, ...]]:
-    """Grid, block and arguments of the kernel for (out, q, k, v)."""
+    """Grid, block and arguments of the kernel for (out, q, k, values), these (dim_v, places, heads, batch)."""
     rules, several = problem.rules, offsets[0] is not None
-    config = config or choose(problem.dim, problem.dim_v, balanced=not (rules.left or rules.right or several))
+    config = config or (choose_narrow if problem.narrow else choose)(
+        problem.dim, problem.dim_v, balanced=not (rules.left or rules.right or several))
     rules = replace(rules, ragged=problem.keys % config.bN != 0 or several, lacking=several)
-    plan = make_plan(config, problem.dtype, problem.dim, problem.dim_v, rules, problem.heads_of_a_key,
+    plan = make_plan(config, (problem.dtype, problem.out), (problem.dim, problem.dim_v), rules, problem.heads_of_a_key,
                      section_of(problem))
     tiles = -(-problem.queries // config.bM) * problem.heads * problem.batch
     counter = counters(arrays[0], 1) if config.dynamic else None
     return min(tiles, mo.multiprocessors(arrays[0])), config.threads, (
         *copies(plan, *arrays, several), None if lse is None else ordered(lse, (2, 1, 0)), *offsets,
         problem.queries if several else None, counter, *problem.numbers,
-        None if bias is None else ordered(bias, (2, 3, 1, 0)), slopes, sinks, tensors, plan)
+        None if bias is None else ordered(bias, (2, 3, 1, 0)), slopes, sinks, tensors, factors, plan)
 
 
 def suits(problem: Problem, *arrays: Any) -> bool:
     """Whether the device has wgmma, and TMA can describe the arrays.
 
-    Head dimensions are multiples of 16 up to 256, those of values no larger than those of keys.
+    Head dimensions are multiples of 16, in 8 bits of 32, up to 256; those of values no larger than those of keys.
     """
-    return mo.arch_of(arrays[0]) in (None, "sm_90a") and problem.dim % 16 == 0 and problem.dim_v % 16 == 0 \
+    step = 32 if problem.narrow else 16
+    return mo.arch_of(arrays[0]) in (None, "sm_90a") and problem.dim % step == 0 and problem.dim_v % step == 0 \
         and problem.dim_v <= problem.dim and problem.keys > 0 and all(by_16_bytes(x) for x in arrays)
+
+
+def require_suits(problem: Problem, *arrays: Any) -> None:
+    """UnsupportedError for operands of 8 bits that these kernels do not take: there are no others."""
+    if not suits(problem, *arrays):
+        arch = mo.arch_of(arrays[0])
+        raise mo.UnsupportedError(
+            f"attention: q, k and v of {problem.dtype} need sm_90a, keys, arrays whose vectors are whole 16 bytes, and "
+            f"head dimensions of multiples of 32, those of values no larger; this is {arch or 'the host'}, "
+            f"{problem.keys} keys, dimensions {problem.dim} and {problem.dim_v}",
+            hint="convert them to bfloat16 or float16")
+
+
+def turned(v: Any, offsets: Any) -> Any:
+    """A view (dim_v, places, heads, batch) of the values of 8 bits, contiguous along the keys."""
+    info = mo.describe(v)
+    assert info is not None, "arguments were checked"
+    batch, keys, heads, dim_v = info.shape
+    sequences = batch if offsets is None else mo.describe(offsets).shape[0] - 1      # type: ignore[union-attr]
+    groups = -(-keys // KEYS) if offsets is None else keys // KEYS + sequences
+    T = empty(v, info.dtype, (groups * KEYS, dim_v, heads, batch))
+    blocks = max(1, min(-(-groups * dim_v // (WIDTH * THREADS)), 8 * mo.multiprocessors(v)))
+    turn_kernel[(blocks, heads, sequences), THREADS](T, ordered(v, (3, 1, 2, 0)), offsets)
+    return ordered(T, (1, 0, 2, 3))
 
 
 def section_of(problem: Problem) -> int:
     """How many heads of queries one after the other have keys and values that L2 holds together."""
-    each = 2 * problem.keys * (problem.dim + problem.dim_v) // problem.heads_of_a_key
+    each: int = problem.dtype.bytes * problem.keys * (problem.dim + problem.dim_v) // problem.heads_of_a_key
     return max(1, min(_L2 // max(1, each), problem.heads * problem.batch))
 
 
-def copies(plan: ForwardPlan, out: Any, q: Any, k: Any, v: Any, several: bool) -> tuple[Any, ...]:
+def copies(plan: ForwardPlan, out: Any, q: Any, k: Any, values: Any, several: bool) -> tuple[Any, ...]:
     """The TMA copies of queries, keys, values and results; of ``several`` sequences results as they are."""
     config = plan.config
     return (mo.make_tma_copy(_LOAD, ordered(q, (1, 3, 2, 0)), plan.Q, tile=(config.bM, plan.dim, 1, 1)),
             mo.make_tma_copy(_LOAD, ordered(k, (1, 3, 2, 0)), plan.K, tile=(config.bN, plan.dim, 1, 1)),
-            mo.make_tma_copy(_LOAD, ordered(v, (3, 1, 2, 0)), plan.V, tile=(plan.dim_v, config.bN, 1, 1)),
+            mo.make_tma_copy(_LOAD, values, plan.V, tile=(plan.dim_v, config.bN, 1, 1)),
             ordered(out, (1, 3, 2, 0)) if several else
             mo.make_tma_copy(_STORE, ordered(out, (1, 3, 2, 0)), plan.O, tile=(64, plan.dim_v, 1, 1)))
 

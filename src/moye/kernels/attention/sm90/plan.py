@@ -2,7 +2,7 @@
 
 In: a configuration, dtype, head dimensions, the rules of the scores.  Out: a ``ForwardPlan``.
 
-    plan = make_plan(config, mo.bfloat16, 128, 128, Rules(right=True), group=4, heavy_first=True)
+    plan = make_plan(config, (mo.bfloat16, mo.bfloat16), (128, 128), Rules(right=True), 4, section=64)
 """
 
 from __future__ import annotations
@@ -24,11 +24,15 @@ class ForwardPlan:
     (bM, dim), (bN, dim) and (dim_v, bN), all contiguous along the head dimension; the rows of a warpgroup lie together
     in Q, so that its ``O`` (64, dim_v) can take their place.  ``heads_of_a_key``: heads of queries that share keys and
     values.  ``section``: heads whose keys and values fit in L2 together.
+
+    Elements of 8 bits are multiplied along K alone, so V is contiguous along the keys then (``turned.py``); O is
+    ``out``, of 16 bits, and lies elsewhere.  ``places``: where a score of a thread is among its operands A.
     """
 
     config: ForwardConfig
     rules: Rules
     dtype: Any
+    out: Any
     dim: int
     dim_v: int
     heads_of_a_key: int
@@ -40,6 +44,17 @@ class ForwardPlan:
     K: Any
     V: Any
     O: Any
+    places: Any
+
+    @property
+    def narrow(self) -> bool:
+        """Whether elements have 8 bits."""
+        return self.dtype is not self.out
+
+    @property
+    def lift(self) -> int:
+        """Exponentials, which are at most 1, are 2^lift as large in 8 bits: e4m3 ends at 448, and at 2^-9."""
+        return 8 if self.narrow else 0
 
     def staged(self, tile: Any, stages: int) -> Any:
         """``stages`` tiles one behind the other."""
@@ -47,19 +62,41 @@ class ForwardPlan:
 
 
 @lru_cache(maxsize=256)
-def make_plan(config: ForwardConfig, dtype: Any, dim: int, dim_v: int, rules: Rules, heads_of_a_key: int,
+def make_plan(config: ForwardConfig, dtypes: tuple[Any, Any], dims: tuple[int, int], rules: Rules, heads_of_a_key: int,
               section: int) -> ForwardPlan:
-    """The plan; once for each kind of call."""
+    """The plan for dtypes of operands and results, and head dimensions; once for each kind of call."""
+    (dtype, out), (dim, dim_v), narrow = dtypes, dims, dtypes[0] is not dtypes[1]
     scores = mo.make_tiled_mma(mo.mma.wgmma(dtype, dtype, mo.float32, config.bN))
-    output = mo.make_tiled_mma(mo.mma.wgmma(dtype, dtype, mo.float32, dim_v, b_major="mn", a_source="registers"))
-    line = next(row for row in (128, 64, 32) if 2 * dim % row == 2 * dim_v % row == 0)     # O lies where Q did
-    rows, columns = (mo.smem_layout_atom(dtype, major, line) for major in ("k", "mn"))
+    output = mo.make_tiled_mma(mo.mma.wgmma(dtype, dtype, mo.float32, dim_v, b_major="k" if narrow else "mn",
+                                            a_source="registers"))
+    wide = 0 if narrow else 2 * dim_v                   # O lies where Q did
+    rows = mo.smem_layout_atom(dtype, "k", _line(dtype.bytes * dim, wide))
+    keys = mo.tile_to_shape(rows, (config.bN, dim))
+    if narrow:
+        V = mo.tile_to_shape(mo.smem_layout_atom(dtype, "k", _line(config.bN)), (dim_v, config.bN))
+        results = mo.smem_layout_atom(out, "k", _line(2 * dim_v))
+    else:
+        columns = mo.smem_layout_atom(dtype, "mn", _line(2 * dim, wide))
+        V, results = mo.tile_to_shape(columns, (dim_v, config.bN), (1, 0)), rows
     return ForwardPlan(
-        config, rules, dtype, dim, dim_v, heads_of_a_key, section, scores, output,
-        mo.make_tiled_copy_C(mo.CopyAtom(mo.StMatrix(4), dtype), output),
-        mo.tile_to_shape(mo.tile_to_shape(rows, (64, dim)), (config.bM, dim)),
-        mo.tile_to_shape(rows, (config.bN, dim)), mo.tile_to_shape(columns, (dim_v, config.bN), (1, 0)),
-        mo.tile_to_shape(rows, (64, dim_v)))
+        config, rules, dtype, out, dim, dim_v, heads_of_a_key, section, scores, output,
+        mo.make_tiled_copy_C(mo.CopyAtom(mo.StMatrix(4), out), output),
+        mo.tile_to_shape(mo.tile_to_shape(rows, (64, dim)), (config.bM, dim)), keys, V,
+        mo.tile_to_shape(results, (64, dim_v)), _places(config.bN) if narrow else None)
+
+
+def _line(*lengths: int) -> int:
+    """The longest swizzled row of which all these are multiples, in bytes."""
+    return next(row for row in (128, 64, 32) if all(length % row == 0 for length in lengths))
+
+
+def _places(bN: int) -> Any:
+    """A thread's scores (MMA, MMA_M, MMA_N) by their places in operand A of 8 bits, (MMA, MMA_M, MMA_K).
+
+    Of 16 columns, a thread of the scores has 2t, 2t + 1, 2t + 8 and 2t + 9, and one of A has 4t to 4t + 3: so keys are
+    in that order for the product with V.
+    """
+    return mo.make_layout(((2, 2, (2, 2, bN // 32)), 1, 1), ((1, 4, (2, 8, 16)), 0, 0))
 
 
 @dataclass(frozen=True, slots=True)

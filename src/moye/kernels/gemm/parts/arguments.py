@@ -90,6 +90,8 @@ def scalar(x: Any, dtype: Any, name: str) -> Any:
         if isinstance(x, (str, bytes)):
             raise TypeError
         value = float(x)
+    except OverflowError:
+        raise mo.ArgumentError(f"{name}: alpha and beta are numbers that a float can be") from None
     except (TypeError, ValueError):
         shown = repr(x) if isinstance(x, (str, bytes, complex, type(None))) else f"a {type(x).__name__}"
         raise mo.ArgumentError(f"{name}: alpha and beta are real numbers, not {shown}") from None

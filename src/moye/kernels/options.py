@@ -1,0 +1,48 @@
+"""Numbers among the options of host functions: of Python, NumPy or any library, and refused in one sentence if not.
+
+In: what a caller passed.  Out: Python's own int or float.
+
+    scale = real("softmax", "scale", np.float32(0.5))         # 0.5
+    index = integer("cross_entropy", "ignore_index", None)      # ArgumentError
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import moye as mo
+
+_LONGEST = 60
+
+
+def real(who: str, name: str, x: Any) -> float:
+    """The float that a real number is; bools are none."""
+    try:
+        if isinstance(x, (bool, str, bytes, bytearray)):
+            raise TypeError
+        return float(x)
+    except OverflowError:
+        raise mo.ArgumentError(f"{who}: {name} is larger than a float can be") from None
+    except (TypeError, ValueError):
+        raise mo.ArgumentError(f"{who}: {name}={shown(x)} is no number") from None
+
+
+def integer(who: str, name: str, x: Any, what: str = "no integer", least: int | None = None) -> int:
+    """The int that an integer of 64 bits is, of at least ``least``; bools are none.  ``what`` says what others are."""
+    try:
+        found = None if isinstance(x, bool) else operator.index(x)
+    except TypeError:
+        found = None
+    if found is None or not -(1 << 63) <= found < 1 << 63 or (least is not None and found < least):
+        raise mo.ArgumentError(f"{who}: {name}={shown(x)} is {what}")
+    return found
+
+
+def shown(x: Any) -> str:
+    """What a caller passed, in a sentence."""
+    try:
+        text = repr(x)
+    except ValueError:                                  # an integer of more digits than Python writes
+        return f"a {type(x).__name__}"
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

@@ -1,0 +1,89 @@
+"""Arithmetic of 8 and 16 bits that loses bits which matter: told where C++ would have kept them, and nowhere else."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import moye as mo
+
+LARGE, SMALL = np.full(64, 200, np.uint8), np.full(64, 5, np.uint8)
+
+
+@mo.kernel
+def apply(out, x, function: mo.Constexpr):
+    out[mo.thread_idx().x] = function(x, mo.thread_idx().x)
+
+
+@mo.jit
+def _looped(x, i):
+    total = x[i]
+    for k in range(3):
+        total = total + x[i + k]
+    return total.to(mo.int32)
+
+
+LOSES = {
+    "a mean": lambda x, i: (x[i] + x[i + 1] + x[i + 2]) / 3,
+    "a rounded mean": lambda x, i: (x[i] + x[i + 1] + 1) >> 1,
+    "an absolute difference": lambda x, i: mo.abs(x[i] * 1 - x[i] - x[i + 1]),
+    "a word of bytes": lambda x, i: x[i] << 8 | x[i + 1],
+    "a weighted sum": lambda x, i: 0.5 * (x[i] * x[i + 1]),
+    "a sum that is widened too late": lambda x, i: (x[i] + x[i + 1]).to(mo.int32),
+    "an order": lambda x, i: mo.where(x[i] + x[i + 1] > x[i], 1, 0),
+    "a quotient": lambda x, i: (x[i] + x[i + 1]) // 2,
+    "a sum in a loop": _looped,
+}
+KEEPS = {
+    "bytes stay bytes": lambda x, i: x[i] + x[i + 1] * 3,
+    "widened before": lambda x, i: (x[i].to(mo.int32) + x[i + 1]) / 2,
+    "the low bits alone": lambda x, i: (x[i] + x[i + 1] & 15) / 2,
+    "a bit pattern": lambda x, i: (x[i] ^ x[i + 1]).to(mo.int32) << 8,
+    "an equality": lambda x, i: mo.where(x[i] + x[i + 1] == 144, 1, 0),
+    "what is not chosen": lambda x, i: mo.where(x[i] > 250, (x[i] + x[i + 1]) / 2, 0.0),
+}
+
+
+@pytest.mark.parametrize("name", LOSES)
+def test_lost_bits_are_told(name):
+    out = np.zeros(32, np.float32)
+    report = mo.check(apply)[1, 32](out, LARGE, LOSES[name])
+    assert [finding.code for finding in report.findings][:1] == ["A11"], report
+    assert "does not fit 8 bits" in str(report.findings[0])
+    assert report.findings[0].hint == "compute it in 32 bits, as C++ does: an operand.to(mo.int32)"
+    small = SMALL * 0 if name in ("a word of bytes", "an absolute difference") else SMALL
+    assert mo.check(apply)[1, 32](out, small, LOSES[name]).ok
+
+
+@pytest.mark.parametrize("name", KEEPS)
+def test_bits_that_nobody_needs_are_not(name):
+    whole = np.uint8 if "bytes" in name else np.float32
+    report = mo.check(apply)[1, 32](np.zeros(32, whole), LARGE, KEEPS[name])
+    assert report.ok, report
+
+
+def test_a_number_that_all_threads_have():
+    @mo.kernel
+    def alike(out, a: mo.uint8, b: mo.uint8):
+        out[mo.thread_idx().x] = (a + b) / 2
+
+    found = mo.check(alike)[1, 32](np.zeros(32, np.float32), 200, 100).findings
+    assert [finding.code for finding in found] == ["A11"]
+    assert "= 300, which does not fit 8 bits" in str(found[0])
+    out = np.zeros(32, np.float32)
+    assert mo.check(alike)[1, 32](out, 100, 100).ok
+    assert out[0] == 100
+
+
+def test_register_tensors():
+    @mo.kernel
+    def blurred(out, x):
+        tid = mo.thread_idx().x
+        a, b = mo.fragment((4,), x.dtype), mo.fragment((4,), x.dtype)
+        mo.copyto(a, mo.tile(x, (4,), (tid,)))
+        mo.copyto(b, mo.tile(x, (4,), (tid + 4,)))
+        mo.copyto(mo.tile(out, (4,), (tid,)), ((a + b) // 2).to(mo.float32))
+
+    found = mo.check(blurred)[1, 8](np.zeros(64, np.float32), LARGE).findings
+    assert [finding.code for finding in found] == ["A11"]
+    assert mo.check(blurred)[1, 8](np.zeros(64, np.float32), SMALL).ok
