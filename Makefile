@@ -1,6 +1,8 @@
 # make demo      set up .venv and run the double-buffered matmul (GPU if there is one, else the simulator)
-# make test      ruff, mypy, and every test that needs no GPU; those that need Chromium, LaTeX or torch are skipped where
-#                these are absent, and the last lines say so (TEST_REQUIRE=browser,latex,torch,pyodide: an error)
+# make test      ruff, mypy, and the tests that need no GPU, but for the few that take longest (tests/longest.py); those
+#                that need Chromium, LaTeX or torch are skipped where these are absent, and the last lines say so
+#                (TEST_REQUIRE=browser,latex,torch,pyodide: an error)
+# make test-all  every test that needs no GPU: what CI runs
 # make check     ruff, mypy, and the tests that are not marked slow: what to run before each commit
 # make gpu-test  the tests that need a GPU, GPU_JOBS at a time; then, one by one, those that time it
 # make bench     the benchmarks that this machine can run
@@ -32,7 +34,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Some 40 tests start a Python of their own: each would compile every module of moye again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo check test gpu-test bench pictures docs site browser notebooks wheel lint clean
+.PHONY: demo check test test-all gpu-test bench pictures docs site browser notebooks wheel lint clean
 .DEFAULT_GOAL := test
 
 $(PY):
@@ -63,9 +65,12 @@ lint: $(TEST_STAMP)
 
 # With worksteal a worker goes through whole files, so that what they share is traced and compiled once.
 check: lint
-	$(PY) -m pytest -q -n $(JOBS) --dist worksteal -m "not slow" --ignore=tests/gpu tests
+	$(PY) -m pytest -q -n $(JOBS) --dist worksteal -m "not slow and not longest" --ignore=tests/gpu tests
 
 test: lint
+	$(PY) -m pytest -q -n $(JOBS) --dist worksteal -m "not longest" --ignore=tests/gpu tests
+
+test-all: lint
 	$(PY) -m pytest -q -n $(JOBS) --dist worksteal --ignore=tests/gpu tests
 
 ifeq ($(GPU_PY),$(PY))

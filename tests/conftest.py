@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import gc
 import os
-import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 
+import longest
 import tools
 
 GPU = Path(__file__).parent / "gpu"
@@ -32,8 +32,7 @@ def _emulated(request: pytest.FixtureRequest) -> Iterator[None]:
     if seed is None:
         yield
         return
-    sys.path.insert(0, str(Path(__file__).parent / "emulator"))
-    from emulated import emulated
+    from emulator.emulated import emulated
 
     with emulated(seed):
         yield
@@ -51,6 +50,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     return True if collection_path == GPU and not _asked_for_gpu(config) else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    longest.mark(items)
 
 
 def pytest_collection_finish() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+import longest
 import tools
 
 
@@ -72,3 +75,14 @@ def test_the_last_lines_count_what_was_left_out():
     assert tools.left_out([why, "Skipped: no sm_90a", why]) == [
         "NOT RUN: 2 tests or files: this test needs pdflatex: apt-get install it"]
     assert tools.left_out(["Skipped: no sm_90a"]) == []
+
+
+def test_the_list_of_the_longest_tests_has_tests_that_there_are():
+    """Its lines leave tests out of ``make test``: a line of a test that is gone would hide that nothing is left out."""
+    root, listed = Path(__file__).parents[1], sorted(longest.longest())
+    places = {tuple(test.partition("[")[0].split("::")) for test in listed}
+    assert listed and not [place for place in places if f"def {place[-1]}(" not in (root / place[0]).read_text()]
+
+
+def test_what_takes_long_is_listed():
+    assert longest.chosen({"b": longest.LEAST, "a": 9.0, "c": longest.LEAST / 2}) == ["a", "b"]

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import re
 
-from ptx import WIDTHS, Instruction
-from writer import TYPES, Writer, translates
+from emulator.ptx import WIDTHS, Instruction
+from emulator.writer import TYPES, Writer, translates
 
-SPACES = ("global", "shared", "shared__cta", "shared__cluster", "local", "param", "param__entry", "param__func", "const")
+SPACES = ("global", "shared", "shared__cta", "shared__cluster", "local", "param", "param__entry", "param__func",
+          "const")
 _ORDERED = ("volatile", "relaxed", "acquire", "release", "mmio")
 
 
 def space_of(w: Writer, i: Instruction, operand: str) -> str:
     """The space of an access: that of the opcode; generic ones are empty."""
     found = next((part for part in i.parts[1:] if part in SPACES), "")
-    return {"shared__cta": "shared", "param__entry": "param", "param__func": "param", "const": "global"}.get(found, found)
+    same = {"shared__cta": "shared", "param__entry": "param", "param__func": "param", "const": "global"}
+    return same.get(found, found)
 
 
 def pointer(w: Writer, i: Instruction, operand: str, size: int, access: str) -> str:
@@ -151,6 +153,11 @@ def createpolicy(w: Writer, i: Instruction) -> str:
 
 @translates("call")
 def call(w: Writer, i: Instruction) -> str:
+    own = [name for name in w.functions if name in i.operands]
+    if own:
+        names = [name.strip() for x in i.operands if x.startswith("(") for name in x.strip("() ").split(",")]
+        given = [f"reinterpret_cast<u8*>({w.address_of(name)})" for name in names if name]
+        return f"v_{own[0].replace('$', 'S')}({', '.join(['t', *given])});"
     names = [name for name in ("vprintf", "__assertfail") if name in i.operands]
     if not names:
         raise w.refuse(i)

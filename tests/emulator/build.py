@@ -20,7 +20,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from translate import Facts, Translated, translate
+from emulator.translate import Facts, Translated, translate
 
 HERE = Path(__file__).parent
 _FLAGS = ("-std=c++20", "-O1", "-fPIC", "-shared", "-ffp-contract=off", "-fwrapv", "-fno-strict-aliasing",

@@ -15,7 +15,6 @@ import functools
 import hashlib
 import math
 import random
-
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -24,9 +23,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import build
-import maps
-
+from emulator import build, maps
 from moye.cuda.compiler import cubin as cubins
 from moye.cuda.compiler.nvrtc import compile_ptx
 
@@ -98,15 +95,15 @@ class Launched:
 class Device:
     """One device; it has the attributes of ``cuda.bindings.driver`` that moye uses."""
 
-    CUdevice_attribute = CUfunction_attribute = CUlaunchAttributeID = CUtensorMapDataType = CUtensorMapSwizzle = _Names()
-    CUtensorMapInterleave = CUtensorMapL2promotion = CUtensorMapFloatOOBfill = _Names()
+    CUdevice_attribute = CUfunction_attribute = CUlaunchAttributeID = CUtensorMapDataType = _Names()
+    CUtensorMapSwizzle = CUtensorMapInterleave = CUtensorMapL2promotion = CUtensorMapFloatOOBfill = _Names()
     CUresult = IntEnum("CUresult", {"CUDA_ERROR_INVALID_VALUE": 1, "CUDA_ERROR_LAUNCH_FAILED": 719})
     CUlaunchConfig = Config
     cuuint64_t = cuuint32_t = CUstream = staticmethod(int)
 
     def __init__(self, *, seed: int, multiprocessors: int, arrays: Any) -> None:
         self.random, self.multiprocessors, self.arrays = random.Random(seed), multiprocessors, arrays
-        self.sources: dict[bytes, tuple[str, str, str]] = {}
+        self.sources: dict[bytes, tuple[str, str]] = {}
         self.launches: list[Launched] = []
         self._functions: dict[int, Function] = {}
         self._configs: dict[int, Config] = {}
@@ -148,7 +145,7 @@ class Device:
         return 0, cubin
 
     def cuLibraryGetKernel(self, cubin: bytes, name: bytes) -> tuple[int, Function]:
-        source, arch, folder = self.sources[cubin]
+        source, arch = self.sources[cubin]
         text, path = _ptx(source, name.decode(), arch)
         return 0, Function(name.decode(), build.build(text), cubins.parse(cubin)[name.decode()], path)
 
@@ -165,7 +162,8 @@ class Device:
     def cuFuncSetAttribute(self, function: Function, attribute: str, value: int) -> tuple[int]:
         return 0,
 
-    def cuOccupancyMaxActiveBlocksPerMultiprocessor(self, function: Function, threads: int, smem: int) -> tuple[int, int]:
+    def cuOccupancyMaxActiveBlocksPerMultiprocessor(self, function: Function, threads: int,
+                                                    smem: int) -> tuple[int, int]:
         warps = -(-threads // 32)
         registers = -(-function.info.registers // 8) * 8 * 32 * warps
         return 0, min(BLOCKS_PER_SM, THREADS_PER_SM // (32 * warps), REGISTERS // max(1, registers),
@@ -213,10 +211,10 @@ class Device:
         facts = function.library.facts(function.name)
         held = _packed(facts, params)
         at = (ctypes.addressof(held) + 127) // 128 * 128
-        ranges = [*self.arrays.ranges(), (at, at + facts.param_size, False),
+        workspace = (ctypes.addressof(self._workspace) + 15) // 16 * 16
+        ranges = [*self.arrays.ranges(), (at, at + facts.param_size, False), (workspace, workspace + 16, True),
                   *((start, start + size, True) for start, size in function.library.variables())]
         ctypes.memset(self._workspace, 0, 64)
-        workspace = (ctypes.addressof(self._workspace) + 15) // 16 * 16
         each = self.cuOccupancyMaxActiveBlocksPerMultiprocessor(function, math.prod(block), smem)[1]
         error = ctypes.create_string_buffer(4096)
         launch = _Launch(function.library.function(function.name), tuple(grid), tuple(block), tuple(cluster), smem,
@@ -231,7 +229,8 @@ class Device:
         self.launches.append(Launched(function.name, tuple(grid), tuple(block), launch.executed,
                                       time.perf_counter() - start))
         if failed:
-            raise EmulatorError(f"{function.name}: {error.value.decode()}\n  {_quoted(function.ptx, error.value.decode())}")
+            said = error.value.decode()
+            raise EmulatorError(f"{function.name}: {said}\n  {_quoted(function.ptx, said)}")
 
 
 def _packed(facts: Any, params: int) -> Any:

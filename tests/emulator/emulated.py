@@ -14,19 +14,16 @@ import ctypes
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
-sys.path.insert(0, str(Path(__file__).parent))
-
 import numpy as np
-from device import MOST_SHARED, SHARED_PER_SM, THREADS_PER_SM, Arrays, Device, EmulatorError
 
+from emulator.device import MOST_SHARED, SHARED_PER_SM, THREADS_PER_SM, Arrays, Device, EmulatorError
 from moye.cuda.device import driver, events, tensor_maps
 from moye.runtime import arrays, kernel, launch, prepare, replay_launch
-from moye.runtime.check import checking
 from moye.runtime.arrays import ArrayInfo, span_bytes
+from moye.runtime.check import checking
 
 __all__ = ["Device", "EmulatorError", "emulated"]
 _ARCH = "sm_90a"
@@ -89,7 +86,7 @@ def _loader(device: Device) -> Callable[[Any, int], Any]:
     def load(program: Any, ordinal: int) -> Any:
         found = kept.get(id(program))
         if found is None:
-            device.sources[program.cubin] = program.printed.source, program.arch, ""
+            device.sources[program.cubin] = program.printed.source, program.arch
             formats = [slot.format for slot in program.printed.slots]
             loaded = driver.load(program.cubin, program.printed.name, ordinal, formats, program.printed.cooperative)
             kept[id(program)] = found = program, loaded
@@ -121,8 +118,8 @@ class _Judge:
 
     @contextmanager
     def on_host(self, call: Any, func: Any) -> Iterator[Any]:
-        before = [(first, ctypes.string_at(first, end - first))
-                  for first, end in {span_bytes(info) for _, info, _ in call.arrays if info.device is not None} if end > first]
+        spans = {span_bytes(info) for _, info, _ in call.arrays if info.device is not None}
+        before = [(first, ctypes.string_at(first, end - first)) for first, end in spans if end > first]
         self._clean.clear()
         with self._on_host(call, func) as host:
             yield host

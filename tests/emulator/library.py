@@ -14,17 +14,18 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT / "src"), str(Path(__file__).parent)]
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 
-import ml_dtypes
-import numpy as np
-from emulated import Device, emulated
+import ml_dtypes  # noqa: E402
+import numpy as np  # noqa: E402
 
-from moye import kernels
+from emulator.emulated import Device, emulated  # noqa: E402
+from moye import kernels  # noqa: E402
 
 f64, f32, f16, bf16 = np.float64, np.float32, np.float16, ml_dtypes.bfloat16
 CLOSE = {np.dtype(f64): 1e-12, np.dtype(f32): 2e-5, np.dtype(f16): 2e-3, np.dtype(bf16): 1.2e-2}
@@ -239,7 +240,8 @@ def _top_k(rng: np.random.Generator, shape: tuple[int, ...], k: int, dtype: Any)
 # --- products --------------------------------------------------------------------------------------------------------
 
 
-def product(rng: np.random.Generator, size: tuple[int, int, int], dtype: Any, result: Any, order: str) -> tuple[Any, ...]:
+def product(rng: np.random.Generator, size: tuple[int, int, int], dtype: Any, result: Any,
+            order: str) -> tuple[Any, ...]:
     """A, B and C with their orders ("K" or "M": which mode is contiguous)."""
     m, n, k = size
     a = drawn(rng, (m, k) if order[0] == "K" else (k, m), dtype)
@@ -266,7 +268,8 @@ def _gemm_sm80(rng: np.random.Generator, size: Any, order: str, dtype: Any, resu
     yield c, wide(a) @ wide(b).T, close(result) if dtype is not f32 else 2e-3
 
 
-ALIGNED = ((64, 64, 64), "KK"), ((130, 80, 104), "KK"), ((72, 136, 64), "MK"), ((40, 40, 48), "KM"), ((96, 64, 40), "MM")
+ALIGNED = ((64, 64, 64), "KK"), ((130, 80, 104), "KK"), ((72, 136, 64), "MK"), ((40, 40, 48), "KM"), \
+    ((96, 64, 40), "MM")
 
 
 @case("gemm_sm90", *((size, order, bf16, bf16) for size, order in ALIGNED), ((200, 256, 320), "KK", f16, f32),
@@ -277,8 +280,8 @@ def _gemm_sm90(rng: np.random.Generator, size: Any, order: str, dtype: Any, resu
     yield c, wide(a) @ wide(b).T, close(result) if dtype is not f32 else 2e-3
 
 
-FORMS = (("cooperative", 2, 1, 1, 1), ("pingpong", 2, 1, 1, 1), ("cooperative", 2, 1, 2, 1), ("cooperative", 2, 1, 1, 2),
-         ("cooperative", 1, 1, 1, 1))
+FORMS = (("cooperative", 2, 1, 1, 1), ("pingpong", 2, 1, 1, 1), ("cooperative", 2, 1, 2, 1),
+         ("cooperative", 2, 1, 1, 2), ("cooperative", 1, 1, 1, 1))
 
 
 @case("gemm_sm90 configs", *FORMS)
@@ -307,7 +310,7 @@ def _grouped(rng: np.random.Generator, sizes: tuple[int, ...]) -> Iterator[Answe
     b = drawn(rng, (len(sizes), n, k), bf16)
     offsets = np.cumsum([0, *sizes]).astype(np.int32)
     kernels.grouped_gemm_sm90(a, b.transpose(1, 2, 0), c, offsets)
-    want = np.concatenate([wide(a)[i:j] @ wide(b)[g].T for g, (i, j) in enumerate(zip(offsets, offsets[1:], strict=False))])
+    want = np.concatenate([wide(a)[i:j] @ wide(b)[g].T for g, (i, j) in enumerate(pairwise(offsets))])
     yield c, want, close(bf16)
 
 
@@ -377,7 +380,7 @@ def _attention_varlen(rng: np.random.Generator, queries: tuple[int, ...], keys: 
     out, (at, of) = poison(q.shape, bf16), (np.cumsum([0, *n]).astype(np.int32) for n in (queries, keys))
     kernels.attention_varlen(out, q, k, v, at, of, causal=True)
     parts = [attended(q[None, a:b], k[None, c:d], v[None, c:d], True)[0][0]
-             for a, b, c, d in zip(at, at[1:], of, of[1:], strict=False) if b > a]
+             for (a, b), (c, d) in zip(pairwise(at), pairwise(of), strict=True) if b > a]
     yield out, np.concatenate(parts), close(bf16)
 
 

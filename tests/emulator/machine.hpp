@@ -43,6 +43,18 @@ struct Thread {
     void* more;                                         // what the scheduler keeps
 };
 
+// Local memory of a function, while it runs.
+struct Depot {
+    Thread& t;
+    u8* before;
+    u32 size;
+    Depot(Thread& t_, u8* memory, u32 bytes) : t(t_), before(t_.local), size(t_.local_size) {
+        std::memset(memory, 0xff, bytes);
+        t.local = memory, t.local_size = bytes;
+    }
+    ~Depot() { t.local = before, t.local_size = size; }
+};
+
 // What all threads of a block see alike.
 struct Block {
     u32 ctaid[3], cluster_rank;

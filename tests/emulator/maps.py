@@ -1,4 +1,4 @@
-"""Tensor maps of the emulator: what cuda.bindings is given, encoded by ``tensor_maps.hpp``, which refuses what is wrong.
+"""Tensor maps of the emulator: what cuda.bindings is given, encoded by ``tensor_maps.hpp``, which refuses faults.
 
 In: the arguments of cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col.  Out: (error, map), as cuda.bindings answers.
 
@@ -11,7 +11,7 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any
 
-import build
+from emulator import build
 
 TYPES = ("UINT8", "UINT16", "UINT32", "INT32", "UINT64", "INT64", "FLOAT16", "FLOAT32", "FLOAT64", "BFLOAT16",
          "FLOAT32_FTZ", "TFLOAT32", "TFLOAT32_FTZ")

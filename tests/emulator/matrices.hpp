@@ -227,7 +227,9 @@ inline double dot(const Mma& mma, const double* a, const double* b, double c) {
 
 inline uint32_t dot(const Mma& mma, const int64_t* a, const int64_t* b, int64_t c) {
     for (int k = 0; k < mma.k; ++k)
-        c += mma.product == Product::multiply ? a[k] * b[k] : mma.product == Product::exclusive_or ? a[k] ^ b[k] : a[k] & b[k];
+        c += mma.product == Product::multiply     ? a[k] * b[k]
+             : mma.product == Product::exclusive_or ? a[k] ^ b[k]
+                                                    : a[k] & b[k];
     if (mma.satfinite) c = c > INT32_MAX ? INT32_MAX : c < INT32_MIN ? INT32_MIN : c;
     return uint32_t(c);
 }

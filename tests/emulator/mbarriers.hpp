@@ -4,10 +4,12 @@
 //   uint64_t mbarrier_arrive(uint64_t& barrier, uint32_t count = 1, bool no_complete = false);       returns the state
 //   uint64_t mbarrier_arrive_drop(uint64_t& barrier, uint32_t count = 1, bool no_complete = false);
 //   uint64_t mbarrier_arrive_expect_tx(uint64_t& barrier, uint32_t bytes);
-//   void mbarrier_expect_tx(uint64_t& barrier, uint32_t bytes);   void mbarrier_complete_tx(uint64_t& barrier, uint32_t bytes);
+//   void mbarrier_expect_tx(uint64_t& barrier, uint32_t bytes);
+//   void mbarrier_complete_tx(uint64_t& barrier, uint32_t bytes);
 //   void mbarrier_cp_async_begin(uint64_t& barrier);              cp.async.mbarrier.arrive without .noinc, when issued;
 //                                                                 its arrival later is mbarrier_arrive(barrier)
-//   bool mbarrier_test(uint64_t barrier, uint64_t state);         bool mbarrier_test_parity(uint64_t barrier, uint32_t parity);
+//   bool mbarrier_test(uint64_t barrier, uint64_t state);
+//   bool mbarrier_test_parity(uint64_t barrier, uint32_t parity);
 //   uint32_t mbarrier_pending_count(uint64_t state);
 //
 // A barrier of another block of the cluster is only another uint64_t.  Errors: a word that holds no barrier (of zeros

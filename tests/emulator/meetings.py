@@ -7,8 +7,8 @@ Source: PTX ISA, Control Flow; Parallel Synchronization and Communication; mbarr
 
 from __future__ import annotations
 
-from ptx import Instruction
-from writer import Writer, translates
+from emulator.ptx import Instruction
+from emulator.writer import Writer, translates
 
 
 @translates("bra")
@@ -20,9 +20,14 @@ def bra(w: Writer, i: Instruction) -> str:
     return f"{back}goto {w.label(target)};"
 
 
-@translates("ret", "exit")
+@translates("ret")
 def ret(w: Writer, i: Instruction) -> str:
     return f"t.line = {i.line}; return;"
+
+
+@translates("exit")
+def exit_(w: Writer, i: Instruction) -> str:
+    return f"t.line = {i.line}; leave(t);"
 
 
 @translates("trap")
@@ -126,7 +131,8 @@ def barrier(w: Writer, i: Instruction) -> str:
 def reduced(w: Writer, i: Instruction, parts: list[str]) -> str:
     kind = {"popc": "p", "and": "a", "or": "o"}[parts[2]]
     count = w.get(i.operands[2], "u32") if len(i.operands) > 3 else "0"
-    text = f"block_reduce(t, {i.line}, '{kind}', {w.get(i.operands[1], 'u32')}, {count}, {w.get(i.operands[-1], 'pred')})"
+    number, flag = w.get(i.operands[1], "u32"), w.get(i.operands[-1], "pred")
+    text = f"block_reduce(t, {i.line}, '{kind}', {number}, {count}, {flag})"
     return w.put(i.operands[0], text, "u32" if kind == "p" else "pred")
 
 

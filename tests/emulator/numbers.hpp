@@ -4,8 +4,10 @@
 //   uint64_t from_double(Type, double, Rounding, bool satfinite, bool relu);     one rounding
 //   Type type_named(const char*); int bits_of(Type); bool is_float(Type);
 //   uint32_t cvt(Type to, Type from, uint64_t bits, Rounding, bool satfinite, bool relu);   f16 bf16 tf32 e4m3 e5m2 f32
-//   uint32_t cvt_pair_f32(Type to, float upper, float lower, Rounding, bool satfinite, bool relu);   cvt.rn.f16x2.f32 d, upper, lower
-//   uint32_t cvt_pair(Type to, Type from, uint32_t pair, Rounding, bool satfinite, bool relu);       cvt.rn.f16x2.e4m3x2 d, pair
+//   uint32_t cvt_pair_f32(Type to, float upper, float lower, Rounding, bool satfinite, bool relu);
+//       cvt.rn.f16x2.f32 d, upper, lower
+//   uint32_t cvt_pair(Type to, Type from, uint32_t pair, Rounding, bool satfinite, bool relu);
+//       cvt.rn.f16x2.e4m3x2 d, pair
 //   uint32_t cvt_pack(Type to, int32_t a, int32_t b, uint32_t c);     cvt.pack.sat.<to>.s32.b32 d, a, b, c
 //   enum class Half { add, sub, mul, fma, min, max, min_nan, max_nan, neg, abs };
 //   uint16_t half(Half, Type, uint16_t a, uint16_t b, uint16_t c, bool sat, bool relu);    f16 or bf16, rounded once
@@ -17,6 +19,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -121,11 +124,34 @@ inline int64_t integer_of(Type type, uint64_t bits) {
     }
 }
 
+// The formats that half of a float holds, without its ldexp: most numbers of a product are of these.
+inline double half_to_double(uint32_t bits) {
+    const uint32_t sign = (bits & 0x8000) << 16, magnitude = bits & 0x7fff;
+    if (magnitude >= 0x7c00) return float_of(sign | 0x7f800000 | (magnitude & 0x3ff) << 13);
+    if (magnitude < 0x400) return (sign ? -1.0 : 1.0) * magnitude * 0x1p-24;
+    return float_of(sign | ((magnitude << 13) + (112u << 23)));
+}
+
+inline double e4m3_to_double(uint32_t bits) {
+    static const auto table = [] {
+        std::array<double, 256> found;
+        for (uint32_t i = 0; i < 256; ++i) found[i] = decode(format_of(Type::e4m3), i);
+        return found;
+    }();
+    return table[bits & 0xff];
+}
+
 inline double to_double(Type type, uint64_t bits) {
-    if (type == Type::f64) return double_of(bits);
-    if (type == Type::f32) return float_of(uint32_t(bits));
-    if (type == Type::tf32) return float_of(uint32_t(bits) & ~0x1fffu);
-    return is_float(type) ? decode(format_of(type), uint32_t(bits)) : double(integer_of(type, bits));
+    switch (type) {
+        case Type::f64: return double_of(bits);
+        case Type::f32: return float_of(uint32_t(bits));
+        case Type::tf32: return float_of(uint32_t(bits) & ~0x1fffu);
+        case Type::bf16: return float_of(uint32_t(bits) << 16);
+        case Type::f16: return half_to_double(uint32_t(bits));
+        case Type::e5m2: return half_to_double(uint32_t(bits) << 8);
+        case Type::e4m3: return e4m3_to_double(uint32_t(bits));
+        default: return double(integer_of(type, bits));
+    }
 }
 
 // The whole number of units in the last place that a scaled magnitude rounds to.

@@ -83,7 +83,7 @@ void together_mma(std::array<Party, 32>& lanes, u32 here) {
     require_warp(lanes[0], here);
     const int line = lanes[0].line;
     const ptx::Mma& op = parsed<ptx::Mma, ptx::parse_mma>(line, lanes[0].key);
-    u32 held[4][32 * 8];
+    u32 held[4][32 * 16];
     const char names[] = "abcd";
     size_t words[4];
     for (int n = 0; n < 4; ++n) words[n] = size_t(ptx::words(op, names[n]));

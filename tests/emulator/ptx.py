@@ -63,9 +63,10 @@ class Variable:
 
 @dataclass(slots=True)
 class Kernel:
-    """One entry: parameters in order, registers with their widths in bits, variables, and what it does."""
+    """One entry or function: parameters in order, registers with their widths in bits, variables, and what it does."""
 
     name: str
+    returns: list[Variable] = field(default_factory=list)
     params: list[Variable] = field(default_factory=list)
     registers: dict[str, int] = field(default_factory=dict)
     variables: list[Variable] = field(default_factory=list)
@@ -77,14 +78,15 @@ class Module:
     """What a text declares."""
 
     kernels: dict[str, Kernel] = field(default_factory=dict)
+    functions: dict[str, Kernel] = field(default_factory=dict)
     variables: list[Variable] = field(default_factory=list)
 
 
 _LABEL = re.compile(r"([$%\w]+)\s*:(?!:)")
 _BLANK = re.compile(r"\s+")
 _NAME = re.compile(r"[%$A-Za-z_][$\w]*")
-_VARIABLE = re.compile(r"\.(?P<type>[bsuf]\d+|pred)\s+(?P<name>[%$\w]+)\s*(?P<extents>(?:\[\d*\])*)\s*(?:=\s*(?P<init>.*))?$",
-                       re.S)
+_VARIABLE = re.compile(r"\.(?P<type>[bsuf]\d+|pred)\s+(?P<name>[%$\w]+)\s*(?P<extents>(?:\[\d*\])*)\s*"
+                       r"(?:=\s*(?P<init>.*))?$", re.S)
 
 
 def parse(text: str) -> Module:
@@ -131,6 +133,10 @@ class _Reader:
             elif found := re.compile(r"(?:\.visible\s+|\.weak\s+)?\.entry\s+([$\w]+)").match(self.text, self.at):
                 self.at = found.end()
                 module.kernels[found[1]] = self.kernel(found[1])
+            elif found := re.compile(r"(?:\.visible\s+|\.weak\s+)?\.func\b").match(self.text, self.at):
+                self.at = found.end()
+                if (function := self.function()) is not None:
+                    module.functions[function.name] = function
             elif re.compile(r"\.extern\s+\.func").match(self.text, self.at) \
                     or self.text.startswith((".section", ".pragma"), self.at):
                 self.until(";}" if self.text.startswith(".section", self.at) else ";")
@@ -138,12 +144,33 @@ class _Reader:
                 module.variables.append(variable(self.until(";"), line))
         return module
 
+    def parameters(self) -> list[Variable]:
+        """What follows in parentheses."""
+        if not self.skip() or self.text[self.at] != "(":
+            return []
+        self.at += 1
+        line = self.line
+        return [variable(part, line) for part in self.until(")").split(",") if part.strip()]
+
+    def function(self) -> Kernel | None:
+        """A function that kernels call; None if it is only declared here."""
+        returns = self.parameters()
+        self.skip()
+        found = re.compile(r"[$\w]+").match(self.text, self.at)
+        if found is None:
+            raise PtxError(self.line, "a function without a name")
+        self.at = found.end()
+        kernel = Kernel(found[0], returns, self.parameters())
+        head = self.until("{;")
+        if self.text[self.at - 1] == ";":
+            return None
+        assert not head.strip() or head.strip().startswith("."), f"directives of a function: {head}"
+        _Body(self, kernel).read()
+        return kernel
+
     def kernel(self, name: str) -> Kernel:
         kernel = Kernel(name)
-        if self.skip() and self.text[self.at] == "(":
-            self.at += 1
-            line = self.line
-            kernel.params = [variable(part, line) for part in self.until(")").split(",") if part.strip()]
+        kernel.params = self.parameters()
         self.until("{")                                 # .maxntid and its kind
         _Body(self, kernel).read()
         return kernel

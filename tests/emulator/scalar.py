@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import re
 
-from ptx import WIDTHS, Instruction
-from writer import TYPES, WORDS, Writer, translates
+from emulator.ptx import WIDTHS, Instruction
+from emulator.writer import TYPES, WORDS, Writer, translates
 
 FLOATS, HALVES = ("f32", "f64"), {"f16": "H", "bf16": "B", "f16x2": "H", "bf16x2": "B"}
 ROUNDINGS = {"rn": "RN", "rz": "RZ", "rm": "RM", "rp": "RP", "rna": "RNA"}
 _INTEGER = {
     "add": "({a}) + ({b})", "sub": "({a}) - ({b})", "and": "({a}) & ({b})", "or": "({a}) | ({b})",
     "xor": "({a}) ^ ({b})", "div": "idiv({a}, {b})", "rem": "irem({a}, {b})", "not": "~({a})", "neg": "0 - ({a})",
-    "cnot": "!({a})", "abs": "iabs({a})", "min": "({a}) < ({b}) ? ({a}) : ({b})", "max": "({a}) > ({b}) ? ({a}) : ({b})",
+    "cnot": "!({a})", "abs": "iabs({a})", "min": "({a}) < ({b}) ? ({a}) : ({b})",
+    "max": "({a}) > ({b}) ? ({a}) : ({b})",
     "sad": "({c}) + (({a}) < ({b}) ? ({b}) - ({a}) : ({a}) - ({b}))",
 }
 _SINGLE = {"ex2": "ex2", "lg2": "lg2", "rcp": "rcp", "rsqrt": "rsqrt", "sin": "fsin", "cos": "fcos", "tanh": "ftanh"}
@@ -87,7 +88,9 @@ def floating(w: Writer, i: Instruction, root: str, dtype: str) -> str:
     if root in _FLOAT:
         text = f"{_FLOAT[root]}{f'<{mode}>' if mode else ''}({', '.join(values)})"
     elif root in _SINGLE:
-        text = f"xdiv<{mode}>({TYPES[dtype]}(1), {values[0]})" if mode else f"{_SINGLE[root]}({values[0]})"
+        exact = root == "rcp" and "approx" not in i.parts
+        text = f"xdiv{f'<{mode}>' if mode else ''}({TYPES[dtype]}(1), {values[0]})" if exact else \
+            f"{_SINGLE[root]}{'_gross' if dtype == 'f64' and 'ftz' in i.parts else ''}({values[0]})"
     elif root in ("min", "max"):
         suffix = "_nan" if "NaN" in i.parts else "2"
         text = values[0]
@@ -319,7 +322,8 @@ def cvt(w: Writer, i: Instruction) -> str:
         text = f"to_integer<{TYPES[to]}>({wide(i, value, of)}, {mode})"
     elif not float_of:
         mode = rounding(i)
-        text = f"from_integer<{to}, {mode}>({value})" if to in FLOATS else f"narrow(f64({value}), {FORMATS[to]}, {mode})"
+        text = f"from_integer<{to}, {mode}>({value})" if to in FLOATS else \
+            f"narrow(f64({value}), {FORMATS[to]}, {mode})"
     else:
         return w.put(i.operands[0], between_floats(i, value, to, of), "b32" if to == "tf32" else to)
     return w.put(i.operands[0], text, to)

@@ -108,9 +108,10 @@ template <class T> inline T fmax_nan(T a, T b) {
 inline f32 ex2(f32 x) { return nan_of(f32(std::exp2(f64(x)))); }
 inline f32 lg2(f32 x) { return nan_of(f32(std::log2(f64(x)))); }
 inline f32 rcp(f32 x) { return nan_of(f32(1.0 / f64(x))); }
-inline f64 rcp(f64 x) { return D(R(1.0 / x) >> 32 << 32); }      // of .f64 the upper half of the bits
+inline f64 rcp_gross(f64 x) { return D(R(1.0 / x) >> 32 << 32); }           // .approx.ftz.f64: the upper half of the bits
 inline f32 rsqrt(f32 x) { return nan_of(f32(1.0 / std::sqrt(f64(x)))); }
-inline f64 rsqrt(f64 x) { return D(R(1.0 / std::sqrt(x)) >> 32 << 32); }
+inline f64 rsqrt(f64 x) { return 1.0 / std::sqrt(x); }
+inline f64 rsqrt_gross(f64 x) { return D(R(rsqrt(x)) >> 32 << 32); }
 inline f32 fsin(f32 x) { return nan_of(f32(std::sin(f64(x)))); }
 inline f32 fcos(f32 x) { return nan_of(f32(std::cos(f64(x)))); }
 inline f32 ftanh(f32 x) { return nan_of(f32(std::tanh(f64(x)))); }

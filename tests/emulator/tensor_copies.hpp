@@ -15,8 +15,10 @@
 //   void reduce_element(Reduction, Type, uint8_t* memory, const uint8_t* operand);
 //
 // Coordinates are signed.  Elements outside of the tensor are filled on loads (zero, or the NaN of all ones), and left
-// out of stores and reductions.  A tfloat32 map rounds to nearest even on loads.  Sums of floats keep subnormals.
-// Source: PTX ISA, cp.async.bulk, cp.reduce.async.bulk and their .tensor forms; "Tensors".
+// out of stores and reductions, whose boxes must not begin before the tensor.  A tfloat32 map rounds to nearest even on
+// loads.  Sums of floats keep subnormals.
+// Source: PTX ISA, cp.async.bulk, cp.reduce.async.bulk and their .tensor forms; "Tensors"; CUDA C++ Programming Guide,
+// "Tensor Memory Access".
 #pragma once
 
 #include <cstdint>
@@ -218,6 +220,9 @@ template <typename Action>
 inline void each_element(const TensorMap& map, int rank, const int32_t* coordinates, const Shared& shared,
                          uint32_t address, Action action) {
     const uint32_t bytes = element_bytes(map.type);
+    for (int d = 0; d < rank; ++d)
+        if (coordinates[d] < 0)
+            refuse("tensor copy: a box that is written begins at coordinate " + std::to_string(coordinates[d]));
     each_row(map, rank, coordinates, nullptr, address, [&](uint32_t offset, const Row& row) {
         each_part(map, shared, address + offset, [&](uint32_t part, const uint8_t* place) {
             for (uint32_t at = 0; at < 16; at += bytes) {

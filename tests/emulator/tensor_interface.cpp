@@ -114,6 +114,16 @@ int ptx_wgmma_words(const char* opcode, char operand, int* count) {
     return guarded([&] { *count = ptx::words(ptx::parse_wgmma(opcode), operand); });
 }
 
+// The address of every element (rows, k) of a matrix that a descriptor describes.
+int ptx_matrix_addresses(uint64_t descriptor, int k_major, int bytes, int rows, int k, uint32_t* addresses) {
+    return guarded([&] {
+        const ptx::Descriptor matrix = ptx::parse_descriptor(descriptor);
+        ptx::require_within_span(matrix, (k_major ? k : rows) * bytes, "the matrix");
+        for (int mn = 0; mn < rows; ++mn)
+            for (int i = 0; i < k; ++i) *addresses++ = ptx::matrix_address(matrix, k_major, bytes, mn, i);
+    });
+}
+
 // --- mbarriers ---
 
 int ptx_mbarrier(const char* what, uint64_t* barrier, uint32_t number, uint64_t state, uint64_t* result) {

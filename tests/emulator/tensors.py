@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 
-from meetings import barrier_address
-from ptx import WIDTHS, Instruction
-from writer import Writer, translates
+from emulator.meetings import barrier_address
+from emulator.ptx import WIDTHS, Instruction
+from emulator.writer import Writer, translates
 
 
 def words(w: Writer, operand: str) -> list[str]:
@@ -229,7 +229,7 @@ def red_async(w: Writer, i: Instruction) -> str:
 
 @translates("tensormap.replace")
 def map_replace(w: Writer, i: Instruction) -> str:
-    from accesses import pointer
+    from emulator.accesses import pointer
 
     field, operands = i.parts[2], list(i.operands)
     place = operands.pop(0)

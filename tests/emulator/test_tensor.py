@@ -139,6 +139,9 @@ def test_arithmetic_of_16_bits_rounds_once(tensor: Library, name: str) -> None:
              for _ in range(3)]
     words[2][:200] = (-words[0][:200].astype(np.float64) * words[1][:200].astype(np.float64)).astype(dtype)
     words[2][200:400] = np.float32(2.0**-20)
+    # Half-way between two numbers of bfloat16, and far less than a double has: 3 / 2 * 101 / 64 + 2^-70.
+    words[0][:100], words[1][:100] = 1.5, np.arange(129, 329, 2) % 128 / 64 + 1
+    words[2][:100] = np.where(np.arange(100) % 2, 1, -1) * np.exp2(-70.0)
     a, b, c = words
     exact = [[Fraction(float(x)) for x in word] for word in words]
     for what, function in enumerate((lambda x, y, z: x + y, lambda x, y, z: x - y, lambda x, y, z: x * y,
@@ -303,6 +306,12 @@ def _numbers(name: str, bits: Array) -> Array:
     return bits.astype(f"u{np.dtype(dtype).itemsize}").view(dtype)
 
 
+def _near_the_ends(rng: np.random.Generator, shape: tuple[int, int]) -> tuple[Array, Array]:
+    """Numbers of 32 bits to which little can be added, above or below."""
+    values = rng.integers(0, 100, shape) + rng.choice([-1 << 31, (1 << 31) - 100, 0], shape)
+    return values, (values & 0xFFFFFFFF).astype(np.uint64)
+
+
 def _c_place(g: int, t: int, i: int) -> tuple[int, int]:
     return g if i < 2 else g + 8, 2 * t + (i & 1)
 
@@ -314,9 +323,7 @@ def test_mma_by_the_figures_of_fragments(tensor: Library, opcode: str) -> None:
     m, k = int(shape[1:shape.index("n")]), int(shape[shape.index("k") + 1:])
     d, a, b = words[:3]
     (left, a_bits), (right, b_bits) = _drawn(rng, a, (m, k)), _drawn(rng, b, (k, 8))
-    before, c_bits = (rng.integers(-1 << 31, 1 << 31, (m, 8)),) * 2 if d == "s32" else _drawn(rng, d, (m, 8))
-    if d == "s32":
-        c_bits = (c_bits & 0xFFFFFFFF).astype(np.uint64)
+    before, c_bits = _near_the_ends(rng, (m, 8)) if d == "s32" else _drawn(rng, d, (m, 8))
     counts = [m * k // 32, 8 * k // 32, m * 8 // 32]
     registers = [_registers(a_bits, BITS[a], counts[0], A_PLACES[m, k, BITS[a]]),
                  _registers(b_bits, BITS[b], counts[1], B_PLACES[k, BITS[b]]),

@@ -164,7 +164,7 @@ def test_floats_round_on_their_way(tensor: Library) -> None:
 @pytest.mark.parametrize(("type_", "sizes", "box", "steps", "swizzle", "at"), BOXES)
 def test_a_box_is_stored(tensor: Library, type_: str, sizes: tuple[int, ...], box: tuple[int, ...],
                          steps: tuple[int, ...] | None, swizzle: int, at: tuple[int, ...]) -> None:
-    of = Tensor(type_, sizes)
+    of, at = Tensor(type_, sizes), tuple(max(0, c) for c in at)
     map_, row = of.tiled(tensor, box, steps, swizzle), box[0] * of.array.dtype.itemsize
     numbers = np.random.default_rng(3).integers(0, 256, SIZE, dtype=np.uint8)
     shared, address = numbers.copy(), 4096 + 128 * 3
@@ -226,6 +226,8 @@ def test_reductions_of_runs_and_boxes(tensor: Library, type_: str, by: str) -> N
     if dtype.kind in "iu":
         draw = rng.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, (2, 6, 64), dtype=dtype, endpoint=True)
         draw[:, 0] = draw[:, 0] % 3
+        draw[0, 1, 8:16], draw[0, 1, 16:24] = draw[1, 1, 8:16], draw[1, 0, 16:24]       # the same number twice
+        draw[0, 1, :4] = 0
     else:
         draw = rng.standard_normal((2, 6, 64)).astype(dtype)
     of.array[...] = draw[0]
@@ -328,6 +330,9 @@ def test_copies_that_are_wrong_are_refused(tensor: Library) -> None:
             ("offset of 256", (window, (0, 0, 0, 0), shared, 2048, (0, 256)))):
         with pytest.raises(RuntimeError, match=words):
             _load(tensor, *arguments)
+    for by, first in (("", (0, -1)), ("add", (-8, 0))):
+        with pytest.raises(RuntimeError, match="begins at coordinate -"):
+            tensor("tma_store", by, map_, 2, np.array(first, np.int32), shared, BASE, SIZE, 2048)
     with pytest.raises(RuntimeError, match="no such reduction"):
         tensor("tma_store", "and", map_, 2, np.array([0, 0], np.int32), shared, BASE, SIZE, 2048)
     with pytest.raises(RuntimeError, match="no reduction of bytes"):

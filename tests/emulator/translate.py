@@ -9,14 +9,12 @@ What is not known is refused here, before anything runs: ``PtxError`` with the l
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
-import accesses
-import meetings
-import scalar
-import tensors
-from ptx import WIDTHS, Instruction, Kernel, Label, Module, PtxError, Variable, parse
-from writer import SHARED_START, TABLE, WORDS, Place, Writer
+from emulator import accesses, meetings, scalar, tensors
+from emulator.ptx import WIDTHS, Instruction, Kernel, Label, Module, PtxError, Variable, parse
+from emulator.writer import SHARED_START, TABLE, WORDS, Place, Writer
 
 ROOMS = (accesses, meetings, scalar, tensors)
 """What knows the instructions; each fills the table when it is imported."""
@@ -47,9 +45,12 @@ def translate(text: str) -> Translated:
     module = parse(text)
     storage, places = module_variables(module)
     facts, functions = {}, []
+    for one in module.functions.values():
+        functions.append(device_function(one, {**places, **called(one, module)}, tuple(module.functions)))
+    functions = [f"{text.splitlines()[0].removesuffix(' {')};" for text in functions] + functions
     for kernel in module.kernels.values():
         own, facts[kernel.name] = arranged(kernel, module)
-        functions.append(function(kernel, {**places, **own}))
+        functions.append(function(kernel, {**places, **own}, tuple(module.functions)))
     variables = {v.name: v.size for v in module.variables if v.space in ("global", "const") and not v.extern}
     exports = [f'extern "C" void* at_{cpp(name)}() {{ return {cpp(name)}; }}' for name in variables]
     source = "\n".join(['#include "tensor_ops.hpp"', "using namespace emu;", *storage, *functions, *exports, ""])
@@ -67,7 +68,8 @@ def module_variables(module: Module) -> tuple[list[str], dict[str, Place]]:
         if v.space in ("global", "const") and not v.extern:
             word, each = WORDS[WIDTHS[v.dtype]], WIDTHS[v.dtype] // 8
             initial = f" = {{{', '.join(v.initial)}}}" if v.initial else ""
-            storage.append(f"alignas({max(16, v.align)}) static {word} {cpp(v.name)}[{max(1, v.size // each)}]{initial};")
+            extent = max(1, v.size // each)
+            storage.append(f"alignas({max(16, v.align)}) static {word} {cpp(v.name)}[{extent}]{initial};")
             places[v.name] = Place(v, storage=cpp(v.name))
     return storage, places
 
@@ -98,17 +100,30 @@ def arranged(kernel: Kernel, module: Module) -> tuple[dict[str, Place], Facts]:
     return places, facts
 
 
-def function(kernel: Kernel, places: dict[str, Place]) -> str:
-    """The C++ of one kernel."""
-    w = Writer(kernel, places, labels={x.name: x.line for x in kernel.body if isinstance(x, Label)})
+def called(kernel: Kernel, module: Module) -> dict[str, Place]:
+    """Where the variables of a function lie: its parameters are those of the C++ function."""
+    own, _ = arranged(Kernel(kernel.name, variables=kernel.variables), module)
+    return own | {v.name: Place(v, storage=cpp(v.name)) for v in [*kernel.returns, *kernel.params]}
+
+
+def device_function(kernel: Kernel, places: dict[str, Place], functions: tuple[str, ...]) -> str:
+    """The C++ of a function that kernels call."""
+    given = ", ".join(f"u8* {cpp(v.name)}" for v in [*kernel.returns, *kernel.params])
+    text = function(kernel, places, functions, {v.name for v in [*kernel.returns, *kernel.params]})
+    return f"static void {cpp(kernel.name)}(Thread& t, {given}) {{\n" + text.split("\n", 1)[1]
+
+
+def function(kernel: Kernel, places: dict[str, Place], functions: tuple[str, ...],
+             given: Collection[str] = ()) -> str:
+    """The C++ of one kernel; ``given`` are the parameters that a caller holds."""
+    w = Writer(kernel, places, functions, labels={x.name: x.line for x in kernel.body if isinstance(x, Label)})
     local = max((p.offset + p.variable.size for p in places.values() if p.variable.space == "local"), default=0)
     body = blocks(w, kernel.body)
     registers = [f"    {WORDS[width]} {w.register(name)} = 0;" for name, width in kernel.registers.items()
                  if f"{w.register(name)} " in body or f"{w.register(name)})" in body or f"{w.register(name)};" in body]
-    depot = [f"    alignas(16) u8 depot[{local}]; std::memset(depot, 0xff, {local});",
-             f"    t.local = depot; t.local_size = {local};"] if local else []
+    depot = [f"    alignas(16) u8 depot[{local}]; Depot held(t, depot, {local});"] if local else []
     params = [f"    alignas(16) u8 {p.storage}[{max(16, p.variable.size)}];" for p in places.values()
-              if p.variable.space == "param" and p.storage.startswith("v_")]
+              if p.variable.space == "param" and p.storage.startswith("v_") and p.variable.name not in given]
     sites = [f"    {site}" for site in w.sites]
     return "\n".join([f'extern "C" void run_{kernel.name}(Thread& t) {{', "    bool carry = false; (void)carry;",
                       *registers, *depot, *params, *sites, body, "}"])

@@ -99,19 +99,39 @@ inline void require_within_span(const Descriptor& matrix, int along_bytes, const
                std::to_string(matrix.span) + "-byte swizzle and do not end within it");
 }
 
-// All elements of A (64, k) or B (n, k), k fastest.
+template <Type type, typename Word>
+inline void decode_run(const uint8_t* part, double* to, size_t apart) {
+    Word words[16 / sizeof(Word)];
+    std::memcpy(words, part, 16);
+    for (size_t i = 0; i < 16 / sizeof(Word); ++i) to[i * apart] = to_double(type, words[i]);
+}
+
+using DecodeRun = void (*)(const uint8_t*, double*, size_t);
+
+inline DecodeRun decoder_of(Type type) {
+    switch (type) {
+        case Type::f16: return decode_run<Type::f16, uint16_t>;
+        case Type::bf16: return decode_run<Type::bf16, uint16_t>;
+        case Type::tf32: return decode_run<Type::tf32, uint32_t>;
+        case Type::e4m3: return decode_run<Type::e4m3, uint8_t>;
+        case Type::e5m2: return decode_run<Type::e5m2, uint8_t>;
+        case Type::s8: return decode_run<Type::s8, uint8_t>;
+        default: return decode_run<Type::u8, uint8_t>;
+    }
+}
+
+// All elements of A (64, k) or B (n, k), k fastest, 16 bytes at a time: these lie together.
 inline std::vector<double> matrix_of(const Shared& shared, uint64_t bits, Type type, int rows, int k, bool k_major,
                                      const char* name) {
     const Descriptor matrix = parse_descriptor(bits);
-    const int bytes = bits_of(type) / 8;
+    const int bytes = bits_of(type) / 8, each = 16 / bytes;
     require_within_span(matrix, (k_major ? k : rows) * bytes, name);
+    const DecodeRun decode_part = decoder_of(type);
     std::vector<double> found(size_t(rows) * k);
-    for (int mn = 0; mn < rows; ++mn)
-        for (int i = 0; i < k; ++i) {
-            uint64_t element = 0;
-            std::memcpy(&element, shared.at(matrix_address(matrix, k_major, bytes, mn, i), bytes), bytes);
-            found[size_t(mn) * k + i] = to_double(type, element);
-        }
+    for (int mn = 0; mn < rows; mn += k_major ? 1 : each)
+        for (int i = 0; i < k; i += k_major ? each : 1)
+            decode_part(shared.at(matrix_address(matrix, k_major, bytes, mn, i), 16), &found[size_t(mn) * k + i],
+                        k_major ? 1 : size_t(k));
     return found;
 }
 
@@ -130,18 +150,37 @@ inline std::vector<double> fragments_of(const Wgmma& wgmma, const uint32_t* a) {
     return found;
 }
 
-// Element i of a thread's accumulators.
-inline Place warpgroup_place(int thread, int i) {
-    const int lane = thread % 32;
-    return {thread / 32 * 16 + lane / 4 + i / 2 % 2 * 8, i / 4 * 8 + lane % 4 * 2 + i % 2};
+// Each accumulator of each thread: action(thread, register element, its place in (64, n)).  Four of them are columns 2 t
+// and 2 t + 1 of row g and of row g + 8 of a warp's 16; the next four are 8 columns further.
+template <typename Action>
+inline void each_accumulator(int n, Action action) {
+    for (int thread = 0; thread < 128; ++thread) {
+        const int row = thread / 32 * 16 + thread % 32 / 4, first = row * n + thread % 4 * 2;
+        for (int i = 0; i < n / 2; i += 4) {
+            const int at = first + 2 * i;
+            action(thread, i, at), action(thread, i + 1, at + 1);
+            action(thread, i + 2, at + 8 * n), action(thread, i + 3, at + 8 * n + 1);
+        }
+    }
 }
 
-// sum (64, n) += a (64, k) b (k, n)
-__attribute__((optimize("O3"))) inline void multiply(int n, int k, const double* a, const double* b, double* sum) {
+// sum (64, n) += a (64, k) b (k, n), in the order of k; k is a multiple of 4.  Fused or not is the same: products are
+// exact.
+#if defined(__x86_64__)
+__attribute__((optimize("O3"), target_clones("arch=haswell", "default")))
+#else
+__attribute__((optimize("O3")))
+#endif
+inline void multiply(int n, int k, const double* __restrict__ a, const double* __restrict__ b,
+                     double* __restrict__ sum) {
     for (int row = 0; row < 64; ++row)
-        for (int i = 0; i < k; ++i) {
-            const double left = a[row * k + i];
-            for (int column = 0; column < n; ++column) sum[row * n + column] += left * b[i * n + column];
+        for (int i = 0; i < k; i += 4) {
+            const double* const left = a + row * k + i;
+            const double* const right = b + i * n;
+            double* const to = sum + row * n;
+            for (int column = 0; column < n; ++column)
+                to[column] = (((to[column] + left[0] * right[column]) + left[1] * right[n + column]) +
+                              left[2] * right[2 * n + column]) + left[3] * right[3 * n + column];
         }
 }
 
@@ -164,17 +203,16 @@ inline void wgmma(const Wgmma& op, const Shared& shared, uint32_t* d, const uint
     std::vector<double> right(size_t(k) * n), sum(size_t(64) * n);
     for (int column = 0; column < n; ++column)
         for (int i = 0; i < k; ++i) right[size_t(i) * n + column] = rows[size_t(column) * k + i] * (scale_a * scale_b);
-    for (int thread = 0; scale_d && thread < 128; ++thread)
-        for (int i = 0; i < n / 2; ++i) {
-            const Place at = warpgroup_place(thread, i);
-            sum[size_t(at.row) * n + at.column] = to_double(op.d, element_of(d + thread * own, bits, i));
-        }
+    if (scale_d)
+        each_accumulator(n, [&](int thread, int i, int at) {
+            sum[at] = bits == 32 ? to_double(op.d, d[thread * own + i])
+                                 : half_to_double(element_of(d + thread * own, 16, i));
+        });
     multiply(n, k, left.data(), right.data(), sum.data());
-    for (int thread = 0; thread < 128; ++thread)
-        for (int i = 0; i < n / 2; ++i) {
-            const Place at = warpgroup_place(thread, i);
-            set_element(d + thread * own, bits, i, accumulator_bits(op, sum[size_t(at.row) * n + at.column]));
-        }
+    each_accumulator(n, [&](int thread, int i, int at) {
+        if (op.d == Type::f32) d[thread * own + i] = bits_of_float(float(sum[at]));
+        else set_element(d + thread * own, bits, i, accumulator_bits(op, sum[at]));
+    });
 }
 
 }  // namespace ptx

@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ptx import WIDTHS, Instruction, Kernel, PtxError, Variable
+from emulator.ptx import WIDTHS, Instruction, Kernel, PtxError, Variable
 
 TYPES = {"pred": "bool", "b8": "u8", "u8": "u8", "s8": "s8", "b16": "u16", "u16": "u16", "s16": "s16", "f16": "u16",
          "bf16": "u16", "b32": "u32", "u32": "u32", "s32": "s32", "f32": "f32", "f16x2": "u32", "bf16x2": "u32",
@@ -55,6 +55,7 @@ class Writer:
 
     kernel: Kernel
     places: dict[str, Place]
+    functions: tuple[str, ...] = ()
     labels: dict[str, int] = field(default_factory=dict)
     sites: list[str] = field(default_factory=list)
     line: int = 0
@@ -77,6 +78,8 @@ class Writer:
             return f"!{self.get(operand[1:], dtype)}"
         if operand in self.kernel.registers:
             raw = self.register(operand)
+            if kind == WORDS[self.kernel.registers[operand]]:
+                return raw                              # a cast less for g++, which has many to look at
             return f"F({raw})" if kind == "f32" else f"D({raw})" if kind == "f64" else f"{kind}({raw})"
         if operand.startswith("%"):
             return f"{kind}({self.special(operand)})"
@@ -129,10 +132,9 @@ class Writer:
             return f"(void)({value});"
         if operand not in self.kernel.registers:
             raise PtxError(self.line, f"no register: {operand!r}")
-        word = WORDS[self.kernel.registers[operand]]
         if TYPES[dtype] in ("f32", "f64"):
             value = f"R({value})"
-        return f"{self.register(operand)} = {word}({value});"
+        return f"{self.register(operand)} = {value};"
 
     def list(self, operand: str) -> list[str]:
         """The parts of ``{a, b}``, or the operand alone."""

@@ -366,6 +366,8 @@ def binary(kind: str, a: Any, b: Any) -> Any:
             raise Unclear("arithmetic of Python floats")
         work = "f32" if t in ("f16", "bf16") else t
         return Num(t, rounded(float_binary(kind, operand(a, work), operand(b, work), work), t))
+    if kind in ("min", "max") and _of_numbers("eq", a, b):
+        return Num(t, operand(a if (a.v < b.v) is (kind == "min") else b, t))
     x, y = operand(a, t), operand(b, t)
     if kind in ("floordiv", "mod") and y == 0:
         raise Unclear("division by zero")

@@ -200,6 +200,21 @@ def test_factors_refused(options, message):
         attention(*narrow(), **options)
 
 
+def test_factors_of_zero_and_below():
+    """Scores of 0 are equal weights of the keys that count; of a negative factor, which is none, nothing comes."""
+    out, q, k, v = narrow(20, 33)
+    k_scale, q_scale = np.zeros(1, np.float32), np.array([1.0, -1.0], np.float32)
+    attention(out, q, k, v, causal=True, k_scale=k_scale)
+    seen = np.arange(14, 34)[:, None]
+    means = np.cumsum(v[0, :, 0].astype(np.float64), 0)[seen[:, 0] - 1] / seen
+    assert abs(out[0, :, 0].astype(np.float64) - means).max() < 0.1
+    once = np.empty_like(out)
+    attention(once, q, k, v, causal=True, k_scale=0.0)
+    assert np.array_equal(once, out)
+    attention(out, q, k, v, q_scale=q_scale)
+    assert np.isnan(out[:, :, 1].astype(float)).all() and not np.isnan(out[:, :, 0].astype(float)).any()
+
+
 def test_operands_of_8_bits_refused(monkeypatch):
     with pytest.raises(mo.ArgumentError, match="k_scale is for q, k and v of float8_e4m3fn, and these are bfloat16"):
         attention(*arrays(), k_scale=2.0)

@@ -133,6 +133,18 @@ def test_factors_refused(factor, message):
         paged_attention(**arrays(stored=E4M3), v_scale=factor)
 
 
+@pytest.mark.parametrize(("stored", "options"), [
+    (None, {"scale": 0.0}), (E4M3, {"scale": 0}), (E4M3, {"k_scale": 0.0}),
+    *((E4M3, {"k_scale": np.zeros(shape, np.float32)}) for shape in (2, (2, 2), (6, 16, 2)))])
+def test_scores_of_zero(stored, options):
+    """All keys have the same weight."""
+    given = arrays(stored=stored)
+    paged_attention(**given, **options)
+    for b, length in enumerate((40, 33)):
+        rows = given["v_cache"][given["page_table"][b]].reshape(-1, 2, 64)[:length].astype(np.float64)
+        assert abs(given["out"][b, 0].astype(np.float64) - rows.mean(0).repeat(2, 0)).max() < 0.01
+
+
 def test_splits():
     assert host.splits_of(132, 128, 8192) == 2 and host.splits_of(132, 1, 1 << 20) == 264
     assert host.splits_of(132, 1, 512) == 2 and host.splits_of(132, 1000, 8192) == 1

@@ -210,6 +210,24 @@ def test_inputs_are_not_written():
         mo.jax.call(lambda out, x: added[1, 32](x, out), like(32))(jnp.zeros(32)).block_until_ready()
 
 
+def test_arrays_that_a_host_function_keeps_are_refused():
+    """XLA gives their memory to others: a later launch wrote into these."""
+    kept = []
+
+    def keeps(y, x):
+        kept.append((y, x.T))
+        scaled[1, 128](y, x, 2.0)
+
+    assert (mo.jax.call(keeps, like(32))(jnp.ones(32)) == 2).all()
+    with pytest.raises(mo.ArgumentError, match="handed over for one call is used after that call"):
+        scaled[1, 128](*kept[0], 2.0)
+
+
+def test_aliases_are_numbers():
+    with pytest.raises(mo.ArgumentError, match="input_output_aliases"):
+        mo.jax.call(added, like(32), grid=1, block=32, input_output_aliases={"x": 0})(jnp.zeros(32))
+
+
 def test_what_the_simulator_finds_comes_out_of_jax():
     @mo.kernel
     def outside(y, x):

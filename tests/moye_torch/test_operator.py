@@ -291,6 +291,18 @@ def test_a_result_is_a_new_tensor():
     with pytest.raises(ArgumentError, match="testing::same returns one of its arguments"):
         itself.overload(torch.ones(3))
 
+    @op("testing::part")
+    def part(x: list[Tensor]) -> Tensor:
+        return x[1][1:]
+    with pytest.raises(ArgumentError, match="testing::part returns one of its arguments or a view of one"):
+        part.overload([torch.ones(3), torch.ones(3)])
+
+
+@pytest.mark.parametrize("library", ["aten", "prims"])
+def test_libraries_of_torch_are_left_alone(library):
+    with pytest.raises(ArgumentError, match=f"the library {library} is torch's own"):
+        op(f"{library}::add")(scaled_add.function)
+
 
 def test_an_operator_is_made_anew():
     """As a notebook does when a cell runs again."""

@@ -78,3 +78,15 @@ def test_the_short_way_knows_all_that_matters():
               Memory(0x1000, (4, 8), mo.float32, 0, False), Memory(0x1000, (4, 8), mo.float32, 0, True, (1, 4))]
     assert key((a,)) == key((Memory(0x2000, (4, 8), mo.float32, 0),))
     assert len({key((x,)) for x in (a, *others)}) == 7
+
+
+def test_memory_whose_call_has_ended_is_refused():
+    """Also views that were kept, and on the short way: their memory is another's by then."""
+    a = Memory(0x1000, (4, 8), mo.float32, 0)
+    view, key = a.T, fast_launch._key_function((fast_launch._array_kind(a),))
+    before = key((view,))
+    a.life.ended = True
+    assert key((view,)) != before
+    for each in (a, view):
+        with pytest.raises(mo.ArgumentError, match="handed over for one call is used after that call"):
+            mo.describe(each)

@@ -74,3 +74,20 @@ def test_equality_with_what_no_value_is_equal_to_is_refused():
 
     with pytest.raises(mo.DTypeError, match=r"-1 does not fit uint32"):
         all_lanes.trace(np.zeros(32, np.int32), block=32)
+
+
+@mo.kernel
+def extrema(out, a, b):
+    x, y, o = a[mo.thread_idx().x], b[mo.thread_idx().x], out[mo.thread_idx().x, :]
+    o[0], o[1], o[2], o[3] = mo.min(x, y), mo.max(x, y), mo.max(y, x), min(y, x)
+
+
+@pytest.mark.parametrize("signed", SIGNED[:3])
+def test_extrema_are_of_the_numbers(signed):
+    """In the dtype of a sum of the two: the bits are right, which is all that an int32 array keeps."""
+    a, b = numbers(signed, np.uint32)
+    out = np.full((32, 4), 77, np.int32)
+    assert mo.check(extrema)[1, 32](out, a, b).ok
+    small, large = np.minimum(a.astype(np.int64), b), np.maximum(a.astype(np.int64), b)
+    assert (out == np.stack([small, large, large, small], 1).astype(np.int32)).all()
+    extrema.compile(out, a, b, block=32, arch="sm_90a")

@@ -125,7 +125,7 @@ class Call:
     def _check(self, jax: Any, given: Sequence[Any]) -> None:
         """Trace the kernel, so that what is wrong with it is told where it is called; compile it where it is to run."""
         for i, o in self.aliases.items():
-            if not (0 <= i < len(given) and 0 <= o < len(self._outs)):
+            if not (isinstance(i, int) and isinstance(o, int) and 0 <= i < len(given) and 0 <= o < len(self._outs)):
                 raise ArgumentError(f"moye.jax.call of {self.__name__}: input_output_aliases {self.aliases} of "
                                     f"{len(given)} inputs and {len(self._outs)} outputs")
         arrays = [_like(x) for x in (*self._outs, *given)]
@@ -238,7 +238,12 @@ def _run(frame: frames.Frame, on_device: bool) -> None:
         raise MoyeError(f"this program of XLA was compiled in another process (call {key}): kernels of moye cannot be "
                         "in a persistent compilation cache")
     with driver.on_stream(frame.stream()) if on_device else _host_lock:
-        found.run(frame.results(device), frame.arguments(device))
+        results, arguments = frame.results(device), frame.arguments(device)
+        try:
+            found.run(results, arguments)
+        finally:
+            for each in (*results, *arguments):         # XLA gives their memory to others
+                each.life.ended = True
 
 
 __all__ = ["Call", "call"]

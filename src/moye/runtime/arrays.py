@@ -15,7 +15,7 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -69,12 +69,21 @@ class TensorLike:
         return ArrayInfo(self.align, self.shape, strides, self.dtype, None, True, "spec")
 
 
+class Life:
+    """How long memory is handed over for; arrays and their views share one."""
+
+    __slots__ = ("ended",)
+
+    def __init__(self) -> None:
+        self.ended = False
+
+
 @dataclass(frozen=True, slots=True)
 class Memory:
     """Memory that another program hands over as an array; ``device`` None is the host.
 
     ``strides`` are in elements; without them it is dense, the last mode contiguous.  Whoever makes it keeps the memory
-    alive.  Launches go to the stream of ``driver.on_stream``.
+    alive until its ``life`` has ended; then it is refused.  Launches go to the stream of ``driver.on_stream``.
     """
 
     ptr: int
@@ -83,12 +92,16 @@ class Memory:
     device: int | None
     writable: bool = True
     strides: tuple[int, ...] = ()
+    life: Life = field(default_factory=Life, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self.strides:
             object.__setattr__(self, "strides", _compact(self.shape))
 
     def info(self) -> ArrayInfo:
+        if self.life.ended:
+            raise ArgumentError("an array that was handed over for one call is used after that call: its memory is "
+                                "another's now", hint="launch inside of the function that got it")
         return ArrayInfo(self.ptr, self.shape, self.strides, self.dtype, self.device, self.writable, "memory")
 
     def transpose(self, *order: int) -> Memory:

@@ -50,7 +50,8 @@ _ARRAYS = {                                             # kind -> (pointer, what
     "torch": ("{a}.data_ptr()", ("{a}.dtype", "{a}.shape", "{a}.stride()", "{a}.get_device()", "{a}.is_neg()",
                                  "{a}.requires_grad")),
     "cupy": ("{a}.data.ptr", ("{a}.dtype", "{a}.shape", "{a}.strides", "{a}.device.id")),
-    "memory": ("{a}.ptr", ("{a}.dtype", "{a}.shape", "{a}.strides", "{a}.device", "{a}.writable")),
+    "memory": ("{a}.ptr", ("{a}.dtype", "{a}.shape", "{a}.strides", "{a}.device", "{a}.writable",
+                        "{a}.life.ended")),
 }
 _ARRAYS |= {f"tma-{kind}": (pointer.format(a="{a}.array"),
                             ("{a}.key", "{a}.array.__class__", *(text.format(a="{a}.array") for text in fixed)))

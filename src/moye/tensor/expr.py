@@ -355,6 +355,8 @@ def arithmetic(kind: str, a: Scalar, b: Scalar) -> Scalar:
     if dtype.kind is Kind.BOOL:
         dtype = dt.int32
     dtype = _wide_enough(kind, a, b, dtype)
+    if kind in ("min", "max") and (first := _of_two_signs("lt" if kind == "min" else "gt", a, b)) is not None:
+        return where(first, Expr(operand_of(a, dtype)), Expr(operand_of(b, dtype)))
     native = kind in ops.NARROW_ARITHMETIC and dtype in HALF
     work = dt.float32 if dtype in _NARROW and not native else dtype
     if dtype in HALF and not native:                    # a Python number is one of the 16-bit dtype in either case

@@ -79,7 +79,8 @@ def _part(entry: slice, layout: Layout, mode: int, asked: str) -> range:
     if not isinstance(have, int):
         what = "nested" if isinstance(have, tuple) else "dynamic"
         raise TensorError(f"{asked}: mode {mode} of {layout} is {what}, and only a static mode that is not nested is "
-                          "sliced in parts", hint="mo.tile takes a part of it", locs=(locate(),))
+                          "sliced in parts", locs=(locate(),),
+                          hint="mo.tile takes a part of it; a parameter annotated with mo.Static has static modes")
     start, stop, step = (default if bound is None else int(bound)
                          for bound, default in zip(bounds, (0, have, 1), strict=True))
     if not 0 <= start < stop <= have or step < 1:
@@ -123,8 +124,8 @@ def _entry(c: object) -> object:
         return None
     if isinstance(c, Expr):
         if c.dtype.is_float:
-            raise TensorError(f"the index {c} is a {c.dtype}, not an integer", hint="convert it with int(...)",
-                              locs=(locate(),))
+            raise TensorError(f"the index {c} is a {c.dtype}, not an integer", locs=(locate(),),
+                              hint="// divides integers; int(...) converts")
         return expr.position(c)
     if c is None or isinstance(c, int):
         return weak(c)

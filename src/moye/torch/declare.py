@@ -39,6 +39,8 @@ def op(name: str, *, mutates: Sequence[str] = (), schema: str | None = None, fak
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z_]\w*::[A-Za-z_]\w*", name):
         raise ArgumentError(f"torch_op takes the operator's name as 'library::name', not {name!r}",
                             hint="@mo.torch_op('mine::scaled_add')")
+    if (library := name.partition("::")[0]) in ("aten", "prim", "prims"):
+        raise ArgumentError(f"{name}: the library {library} is torch's own", hint="@mo.torch_op('mine::scaled_add')")
     try:
         from moye.torch.operator import Operator
     except ModuleNotFoundError as error:

@@ -128,11 +128,10 @@ class Operator:
     def _carry_out(self, *args: Any, **kwargs: Any) -> Any:
         """What the dispatcher calls: the function.  A graph may use the memory of an argument again for its result."""
         result = self.function(*args, **kwargs)
-        for x in result if isinstance(result, (tuple, list)) else (result,):
-            for y in args:
-                if x is y:
-                    raise ArgumentError(f"{self.name} returns one of its arguments, and torch expects new tensors",
-                                        hint="return a copy: x.clone()")
+        given = set(map(_memory, tree_leaves((args, kwargs)))) - {None}
+        if any(_memory(x) in given for x in (result if isinstance(result, (tuple, list)) else (result,))):
+            raise ArgumentError(f"{self.name} returns one of its arguments or a view of one, and torch expects new "
+                                "tensors", hint="return a copy: x.clone()")
         return result
 
     def _shapes(self, *args: Any, **kwargs: Any) -> Any:
@@ -171,6 +170,14 @@ class Operator:
         """What a transform of ``torch.func`` gets."""
         raise UnsupportedError(f"{self.name} has no rule for torch.vmap and the transforms of torch.func",
                                hint="call it on the whole batch, and differentiate it by torch.autograd")
+
+
+def _memory(x: Any) -> Any:
+    """What tells the memory of a tensor from others; None for what has none."""
+    try:
+        return x.untyped_storage()._cdata if isinstance(x, torch.Tensor) and x.numel() else None
+    except (NotImplementedError, RuntimeError):         # of sparse tensors, say
+        return None
 
 
 def _require_one_place(name: str, arguments: Any) -> None:

@@ -5,12 +5,12 @@ In: a Func.  Out: the ids of the values that wrap in silence and are then conver
     total = x8[i] + x8[i + 1]; out[i] = total / 2           # 44, where 200 + 100 was meant
 
 A byte that is stored as a byte keeps what it needs: sums, differences, products and bits of the low byte are the low
-byte of theirs.  C++ computes in int, so that there the two differ nowhere else.
+byte of theirs.  C++ computes in int, so that there the two differ nowhere else.  What a loop carries is a byte in C++,
+too, and its lost bits are meant: hashes and checksums are computed so.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import TypeGuard
 
 from moye.dtypes import DType
@@ -27,23 +27,14 @@ _WHOLE = ("floordiv", "mod", "shr", "lt", "le", "gt", "ge", "min", "max")
 @once_per_func
 def widened(func: Func) -> frozenset[int]:
     """The ids of narrow values whose lost bits would matter."""
-    every = [op for op in func.body.walk() if isinstance(op, (ops.Binary, ops.Unary, ops.Cast, ops.Read, ops.Assign,
-                                                              ops.Declare, ops.Select))]
+    every = [op for op in func.body.walk() if isinstance(op, (ops.Binary, ops.Unary, ops.Cast, ops.Select))]
     found = {operand.id for op in every for operand in _needed(op) if is_narrow(operand)}
-    if not found:
-        return frozenset()
-    assigned: dict[int, list[Operand]] = defaultdict(list)
-    for op in every:
-        for var, operand in op.pairs if isinstance(op, ops.Assign) else ():
-            assigned[id(var)].append(operand)
-        if isinstance(op, ops.Declare) and op.init is not None:
-            assigned[id(op.var)].append(op.init)
-    before = -1
+    before = 0
     while before != len(found):
         before = len(found)
         for op in reversed(every):
-            if not isinstance(op, (ops.Assign, ops.Declare)) and op.result.id in found:
-                found |= {operand.id for operand in _parts(op, assigned) if is_narrow(operand)}
+            if op.result.id in found:
+                found |= {operand.id for operand in _parts(op) if is_narrow(operand)}
     return frozenset(found)
 
 
@@ -76,10 +67,8 @@ def _needed(op: ops.Op) -> list[Value]:
     return [op.a] if isinstance(op, ops.Unary) and op.kind == "abs" and isinstance(op.a, Value) else []
 
 
-def _parts(op: ops.Op, assigned: dict[int, list[Operand]]) -> list[Operand]:
+def _parts(op: ops.Op) -> list[Operand]:
     """What the bits of a result are made of."""
-    if isinstance(op, ops.Read):
-        return assigned[id(op.var)]
     if isinstance(op, ops.Binary) and op.kind in _LOW_BITS:
         return [op.a, op.b]
     if isinstance(op, ops.Binary) and op.kind == "shl":

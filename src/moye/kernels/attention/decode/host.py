@@ -23,11 +23,12 @@ from moye.kernels.attention.parts.arguments import (
     bias_of,
     by_16_bytes,
     described,
+    factor,
     factors,
     in_memory,
     same_place,
 )
-from moye.kernels.attention.parts.scores import Rules
+from moye.kernels.attention.parts.scores import LEAST_SCALE, Rules
 from moye.kernels.workspace import empty, ordered
 
 MOST_QUERIES = 16
@@ -77,7 +78,8 @@ def paged_attention(out: Any, q: Any, k_cache: Any, v_cache: Any, page_table: An
     log_sums = empty(q, mo.float32, (heads, queries, batch, splits * WARPS))
     decode_kernel[(splits * plan.row_tiles, heads_K, batch), WARPS * 32](
         ordered(q, (3, 2, 1, 0)), ordered(k_cache, (1, 3, 2, 0)), ordered(v_cache, (1, 3, 2, 0)),
-        ordered(page_table, (1, 0)), lengths, results, log_sums, 1 / math.sqrt(dim) if scale is None else float(scale),
+        ordered(page_table, (1, 0)), lengths, results, log_sums,
+        1 / math.sqrt(dim) if scale is None else max(float(scale), LEAST_SCALE),
         float(softcap) if softcap else None, window, None if bias is None else ordered(bias, (2, 3, 1, 0)), alibi,
         tensors, *(ordered(x, (1, 2, 0)) if _rank(x) == 3 else x for x in (k_scale, v_scale)), plan)
     combine_kernel[(heads, queries, batch), WARPS * 32](
@@ -108,8 +110,8 @@ def _check_options(window: int | None, scale: float | None, softcap: float, scor
                    tensors: tuple[Any, ...]) -> None:
     """ArgumentError for numbers that are none."""
     for name, value in (("scale", scale), ("softcap", softcap)):
-        if value is not None and not (math.isfinite(value) and value >= 0):
-            raise mo.ArgumentError(f"paged_attention: {name}={value} is no finite number of at least 0")
+        if value is not None:
+            factor("paged_attention", name, value)
     if window is not None and (not isinstance(window, int) or isinstance(window, bool) or window < 0):
         raise mo.ArgumentError(f"paged_attention: window={window!r} is no number of keys of at least 0")
     if tensors and score is None:

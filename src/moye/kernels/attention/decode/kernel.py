@@ -17,7 +17,16 @@ from typing import Any
 
 import moye as mo
 from moye.kernels.attention.decode.plan import KEYS, ROWS, WARPS
-from moye.kernels.attention.parts.scores import LOG2_E, Place, Scores, factor_of, modified, offset, row_offset
+from moye.kernels.attention.parts.scores import (
+    LOG2_E,
+    Place,
+    Scores,
+    factor_of,
+    modified,
+    offset,
+    positive,
+    row_offset,
+)
 from moye.kernels.attention.parts.softmax import finished, grew, online, rescale, row_state
 from moye.kernels.attention.sm80.tiles import (
     inside,
@@ -38,8 +47,8 @@ def decode_kernel(Q, K, V, table, lengths, results, log_sums, scale, softcap, le
     tile, split, warp = x // splits, x % splits, mo.thread_idx().x // 32
     part, parts, length = split * WARPS + warp, splits * WARPS, lengths[batch]
     where = Where(tile, head_K, batch, mo.size(Q, 2), length)
-    how = Scores(plan.rules, mo.size(Q, 2), length, scale * factor_of(k_scale, head_K, batch), softcap, left, None,
-                 bias, slopes, tensors)
+    how = Scores(plan.rules, mo.size(Q, 2), length, scale_of(scale, k_scale, head_K, batch), softcap, left, None, bias,
+                 slopes, tensors)
     sQ = mo.shared_array(plan.dtype, plan.Q)                                        # (ROWS, dim)
     stages = Stages(mo.shared_array(plan.stored, plan.K), mo.shared_array(plan.stored, plan.V),
                     tokens(plan, k_scale), tokens(plan, v_scale))
@@ -73,6 +82,12 @@ def decode_kernel(Q, K, V, table, lengths, results, log_sums, scale, softcap, le
     factor[...] = factor * factor_of(v_scale, head_K, batch)
     rescale(mo.mn_view(acc, plan.mma_V), factor)
     put(plan, results, log_sums, mo.mn_view(acc, plan.mma_V), log_sum, where, part)
+
+
+@mo.jit
+def scale_of(scale, factors, head_K, batch):
+    """The scale times the factor of the keys of a head, if they have one."""
+    return scale if factors is None else positive(scale * factor_of(factors, head_K, batch))
 
 
 @dataclass(frozen=True, slots=True)

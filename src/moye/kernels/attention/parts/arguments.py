@@ -12,7 +12,7 @@ from numbers import Real
 from typing import Any
 
 import moye as mo
-from moye.kernels.attention.parts.scores import Rules
+from moye.kernels.attention.parts.scores import LEAST_SCALE, Rules
 from moye.kernels.options import integer, real, shown
 from moye.kernels.views import FLOATS, outputs
 
@@ -89,12 +89,10 @@ def problem_of(out: Any, q: Any, k: Any, v: Any, *, causal: bool, window: Window
         factor("attention", "softcap", softcap)
     rules = Rules(left is not None, right is not None, False, softcap=softcap != 0, score=score)
     return Problem(a.dtype, o.dtype, batch, queries, keys, heads, heads_K, dim, dim_v, rules,
-                   1 / math.sqrt(dim) if scale is None else max(scale, _LEAST), softcap,
+                   1 / math.sqrt(dim) if scale is None else max(scale, LEAST_SCALE), softcap,
                    0 if left is None else left, 0 if right is None else right)
 
 
-_LEAST = 2.0**-126
-"""In place of a scale of 0, which makes no number of -inf: scores times it are 0 beside any other."""
 _MOST = 2.0**126
 
 
@@ -200,7 +198,8 @@ def factors_of(problem: Problem, q: Any, q_scale: Any, k_scale: Any, v_scale: An
              ("v_scale", v_scale, problem.heads_K))]
     numbers = [x for x in each[:2] if isinstance(x, float)]
     kept = (*(None if isinstance(x, float) else x for x in each[:2]), each[2])
-    return replace(problem, scale=math.prod(numbers, start=problem.scale)), kept
+    scale = factor("attention", "scale * q_scale * k_scale", math.prod(numbers, start=problem.scale))
+    return replace(problem, scale=max(scale, LEAST_SCALE)), kept
 
 
 def like_q(name: str, x: Any, q: Any, expected: tuple[int, ...]) -> None:

@@ -18,6 +18,8 @@ from typing import Any
 import moye as mo
 
 LOG2_E = math.log2(math.e)
+LEAST_SCALE = 2.0**-126
+"""In place of a scale of 0, which makes no number of -inf: scores times it are 0 beside any other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +206,12 @@ def factor_of(factors, head, batch):
     if mo.rank(factors) == 3:
         return 1.0
     return factors[head] if mo.rank(factors) == 1 else factors[batch, head]
+
+
+@mo.jit
+def positive(scale):
+    """A scale that was computed on the device: 0 as ``LEAST_SCALE``, and a negative one, which is none, as NaN."""
+    return mo.where(scale >= 0.0, mo.max(scale, LEAST_SCALE), math.nan)
 
 
 @mo.jit

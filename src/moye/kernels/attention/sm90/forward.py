@@ -25,6 +25,7 @@ from moye.kernels.attention.parts.scores import (
     mask,
     modify,
     offset,
+    positive,
 )
 from moye.kernels.attention.parts.softmax import finished, grew, online, rescale, row_state
 from moye.kernels.attention.sm90.config import GROUP
@@ -109,8 +110,8 @@ def scaled_rules(plan, parts, head, batch):
     how, (factor_Q, factor_K, _) = rules_of(parts, batch), parts.factors
     if factor_Q is None and factor_K is None:
         return how
-    return replace(how, scale=how.scale * factor_of(factor_Q, head, batch)
-                   * factor_of(factor_K, head // plan.heads_of_a_key, batch))
+    return replace(how, scale=positive(how.scale * factor_of(factor_Q, head, batch)
+                                       * factor_of(factor_K, head // plan.heads_of_a_key, batch)))
 
 
 @mo.jit

@@ -1,0 +1,123 @@
+"""The emulator of PTX: what it runs is right, and what kernels do wrong is found, with the line.
+
+Kernels are written here, launched through moye's own path for devices, and run from the PTX that NVRTC made of them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import moye as mo
+from emulator.build import compiler
+from emulator.by_hand import run
+from emulator.emulated import EmulatorError, emulated
+from emulator.library import CASES, judged
+from emulator.ptx import PtxError
+from emulator.translate import translate
+
+pytestmark = pytest.mark.skipif(compiler() is None, reason="the emulator needs g++ on x86-64")
+
+HEAD = ".version 8.0\n.target sm_90a\n.address_size 64\n"
+
+
+@mo.kernel
+def staged(dst, src, wait: mo.Constexpr, meet: mo.Constexpr):
+    tid = mo.thread_idx().x
+    smem = mo.shared_array(src.dtype, 256)                                                      # (256)
+    mo.copyto(mo.CpAsync(mo.uint128), mo.tile(smem, (4,), (tid,)), mo.tile(src, (4,), (tid,)))
+    if wait:
+        mo.cp_async_wait()
+    if meet:
+        mo.sync_threads()
+    for i in mo.range(4):
+        dst[i * 64 + tid] = smem[255 - i * 64 - tid]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_staged(seed):
+    src, dst = np.arange(256, dtype=np.float32), np.zeros(256, np.float32)
+    with emulated(seed) as device:
+        staged[1, 64](dst, src, True, True)
+    assert np.array_equal(dst, src[::-1]), f"{dst[:8]}"
+    assert [launch.kernel for launch in device.launches] == ["staged"] and device.launches[0].instructions > 64 * 10
+
+
+@pytest.mark.parametrize(("wait", "meet"), [(False, True), (True, False)])
+def test_what_is_not_waited_for_is_seen(wait, meet):
+    """Without the wait or the barrier, some order of threads reads what is not there yet."""
+    src, wrong = np.arange(256, dtype=np.float32), 0
+    for seed in range(4):
+        dst = np.zeros(256, np.float32)
+        with emulated(seed):
+            staged[1, 64](dst, src, wait, meet)
+        wrong += not np.array_equal(dst, src[::-1])
+    assert wrong, "four orders of threads, and every one gave the right numbers"
+
+
+@mo.kernel
+def strided(dst, step: mo.Constexpr):
+    dst[mo.thread_idx().x * step] = 1.0
+
+
+def test_out_of_bounds():
+    held = np.zeros(96, np.float32)
+    with emulated():
+        strided[1, 32](held[:32], 1)
+        with pytest.raises(EmulatorError, match=r"strided: PTX line \d+ in block \(0, 0, 0\) thread .*: out of "
+                                                r"bounds: 4 bytes at global address"):
+            strided[1, 32](held[:32], 3)
+
+
+def test_deadlock():
+    """Half of the threads wait at one barrier for the others, which wait at another."""
+    ptx = HEAD + """.visible .entry k(.param .u64 k_param_0) {
+    .reg .b32 %r<2>; .reg .pred %p<2>;
+    mov.u32 %r0, %tid.x;
+    setp.lt.u32 %p0, %r0, 32;
+    @%p0 bar.sync 1, 64;
+    @!%p0 bar.sync 2, 64;
+    ret; }"""
+    with pytest.raises(EmulatorError, match=r"deadlock: 32 threads wait at PTX line 8, bar.sync 1 .* bar.sync 2"):
+        run(ptx, "k", np.zeros(4, np.uint32), threads=64)
+
+
+def test_a_second_read_through_the_constant_cache_is_refused():
+    """A write that a read by ld.global.nc may not see."""
+    ptx = HEAD + """.visible .entry k(.param .u64 k_param_0) {
+    .reg .b64 %rd<2>; .reg .b32 %r<2>;
+    ld.param.u64 %rd0, [k_param_0];
+    mov.u32 %r0, 7;
+    st.global.u32 [%rd0], %r0;
+    ld.global.nc.u32 %r1, [%rd0];
+    ret; }"""
+    with pytest.raises(EmulatorError, match=r"PTX line 9 .*ld.global.nc of address .*, which this launch has written"):
+        run(ptx, "k", np.zeros(4, np.uint32))
+
+
+def test_lanes_that_do_not_come():
+    """A shuffle whose mask names a lane that waits elsewhere."""
+    ptx = HEAD + """.visible .entry k(.param .u64 k_param_0) {
+    .reg .b32 %r<4>; .reg .pred %p<2>;
+    mov.u32 %r0, %laneid;
+    setp.eq.u32 %p0, %r0, 5;
+    @%p0 bar.warp.sync 0xffffffff;
+    @!%p0 shfl.sync.bfly.b32 %r1, %r0, 1, 31, 0xffffffff;
+    ret; }"""
+    with pytest.raises(EmulatorError, match=r"deadlock: .*bar.warp.sync.*shfl.bfly"):
+        run(ptx, "k", np.zeros(4, np.uint32))
+
+
+def test_what_is_not_known_is_refused():
+    text = HEAD + ".visible .entry k() {\n.reg .b32 %r<2>;\nvideo.sub.u32 %r0, %r1, 3;\nret; }"
+    with pytest.raises(PtxError, match=r"PTX line 6: the emulator does not know video\.sub\.u32 %r0, %r1, 3"):
+        translate(text)
+
+
+@pytest.mark.parametrize(("kernel", "number"), [("rms_norm", 0), ("gemm_sm80", 3), ("gemm_sm90", 3)])
+def test_library(kernel, number):
+    """Cases of library.py, one of each kind of memory and products; the script runs all of them."""
+    one = [x for x in CASES if x.kernel == kernel][number]
+    verdict, error, device = judged(one, 5)
+    assert verdict == "right" and error > 0, verdict
+    assert device.launches, "it ran in the emulator"

@@ -1,0 +1,97 @@
+"""Which tests take longest: ``make test`` leaves them out, ``make test-all`` and CI run them.
+
+In: a run of all tests.  Out: ``tests/data/longest.txt``, the ids of tests that took ``LEAST`` CPU seconds or more,
+with those of the processes that they started.
+
+    python tests/longest.py [-n 2]          # runs all tests: do nothing else meanwhile
+
+conftest.py marks the tests of that list "longest".  A test that has another name now is not marked, and runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from collections.abc import Generator, Iterable
+from pathlib import Path
+
+import pytest
+
+LEAST = 0.6
+LIST = Path(__file__).parent / "data" / "longest.txt"
+_FOLDER = "MOYE_TEST_TIMES"
+_times: dict[str, float] = {}
+
+
+def longest() -> frozenset[str]:
+    """The ids of the list."""
+    return frozenset(LIST.read_text().splitlines())
+
+
+def chosen(times: dict[str, float]) -> list[str]:
+    """The ids for the list, sorted."""
+    return sorted(test for test, seconds in times.items() if seconds >= LEAST)
+
+
+def mark(items: Iterable[pytest.Item]) -> None:
+    """Mark the tests of the list."""
+    listed = longest()
+    for item in items:
+        if item.nodeid in listed:
+            item.add_marker("longest")
+
+
+# --- as a plugin of the run that is measured -------------------------------------------------------------------------
+
+
+def _seconds() -> float:
+    """CPU seconds of this process, and of all that it started and that have ended."""
+    both = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in both)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    start = _seconds()
+    result = yield
+    _times[item.nodeid] = _seconds() - start
+    return result
+
+
+def pytest_sessionfinish() -> None:
+    name = os.environ.get("PYTEST_XDIST_WORKER", "main")
+    (Path(os.environ[_FOLDER]) / f"{name}.json").write_text(json.dumps(_times))
+
+
+# --- as a script -----------------------------------------------------------------------------------------------------
+
+
+def measured(workers: int) -> dict[str, float]:
+    """CPU seconds of each test."""
+    here = Path(__file__).parent
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {**os.environ, _FOLDER: folder, "PYTHONPATH": f"{here}:{os.environ.get('PYTHONPATH', '')}"}
+        subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "longest", "-n", str(workers), "--dist",
+                        "worksteal", f"--ignore={here / 'gpu'}", str(here)], cwd=here.parent, env=environment,
+                       check=True)
+        return {test: seconds for path in Path(folder).glob("*.json")
+                for test, seconds in json.loads(path.read_text()).items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("-n", type=int, default=2, dest="workers", help="processes")
+    times = measured(parser.parse_args().workers)
+    found = chosen(times)
+    LIST.write_text("".join(f"{test}\n" for test in found))
+    print(f"{len(found)} of {len(times)} tests take {sum(times[test] for test in found):.0f} of "
+          f"{sum(times.values()):.0f} CPU seconds")
+
+
+if __name__ == "__main__":
+    main()
