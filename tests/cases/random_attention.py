@@ -24,7 +24,7 @@ import moye as mo
 from moye.kernels import attention, attention_backward
 from random_products import NumPy, Place, _Array, _filled, _made
 
-UNIT = {"bf16": 2.0 ** -8, "f16": 2.0 ** -11, "e4m3": 2.0 ** -4}
+UNIT = {"bf16": 2.0 ** -8, "f16": 2.0 ** -11, "f32": 2.0 ** -24, "f64": 2.0 ** -53, "e4m3": 2.0 ** -4}
 LEAST = 2.0 ** -25
 """Half of the least float16: what rounding of a number that is smaller than all normal ones may cost."""
 DIMS = ((64, 64), (64, 64), (128, 128), (128, 128), (96, 96), (192, 128), (192, 192), (256, 256), (80, 80), (32, 16),
@@ -66,6 +66,16 @@ class Case:
     deterministic: bool = False
     out: str = ""
     factors: tuple[str, str, str] = ("", "", "")
+
+    @property
+    def numbers(self) -> str:
+        """The dtype of lse, slopes, sinks and sums."""
+        return "f64" if self.dtype == "f64" else "f32"
+
+    @property
+    def fine(self) -> float:
+        """How much finer sums are than those of float32, eight units in the last place left for those here."""
+        return 2.0 ** -26 if self.dtype == "f64" else 1.0
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
@@ -158,11 +168,11 @@ def run(case: Case, library: Any) -> None:
         arrays["bias"] = _filled(library, case.bias, case.shapes[4], case.places[4])
     if case.alibi:
         shape = (case.batch, case.heads)[2 - case.alibi:]
-        arrays["alibi"] = _filled(library, "f32", shape, dense[len(shape)])
+        arrays["alibi"] = _filled(library, case.numbers, shape, dense[len(shape)])
     if case.sinks:
-        arrays["sinks"] = _filled(library, "f32", (case.heads,), dense[1])
+        arrays["sinks"] = _filled(library, case.numbers, (case.heads,), dense[1])
     if case.lse:
-        arrays["lse"] = _made(library, "f32", (case.batch, case.heads, case.queries), dense[3])
+        arrays["lse"] = _made(library, case.numbers, (case.batch, case.heads, case.queries), dense[3])
     table = _filled(library, "f32", (16,), dense[1])
     before = {name: library.copy(array.memory) for name, array in arrays.items()}
     given = {name: arrays[name].x for name in ("bias", "alibi", "sinks", "lse") if name in arrays}
@@ -216,7 +226,7 @@ def _poisoned(library: Any, x: Any) -> None:
         x.view(f"u{width}")[...] = (1 << 8 * width) - 1
     else:
         import torch
-        x.view({2: torch.int16, 4: torch.int32}[width]).fill_(-1)
+        x.view({2: torch.int16, 4: torch.int32, 8: torch.int64}[width]).fill_(-1)
 
 
 def _backward(case: Case, library: Any, arrays: dict[str, _Array], found: dict[str, Any]) -> None:
@@ -225,6 +235,7 @@ def _backward(case: Case, library: Any, arrays: dict[str, _Array], found: dict[s
     The product of result and gradient that is taken off is that of the rounded result.
     """
     f, u, p, v = library.functions, UNIT[case.dtype], found["p"], found["v"]
+    least, fine = LEAST * case.fine, 2.0 ** -20 * case.fine
     arrays = dict(arrays, dout=_filled(library, case.dtype, case.shapes[3], case.places[3]))
     for name, i in (("dq", 0), ("dk", 1), ("dv", 2)):
         arrays[name] = _made(library, case.dtype, case.shapes[i], case.places[(i + 1) % 3])
@@ -240,19 +251,19 @@ def _backward(case: Case, library: Any, arrays: dict[str, _Array], found: dict[s
     off = 4 * f.moveaxis(found["off"][..., 0], 1, 2)[..., None]             # of a weight, relative
     mean = (p * dp).sum(-1)[..., None]
     ds, slope = p * (dp - mean) * found["slope"], abs(found["slope"])
-    error = u * abs(ds) + LEAST + p * slope * (abs(taken - mean) + off * abs(dp - taken) + 2.0 ** -20 * (size + most))
+    error = u * abs(ds) + least + p * slope * (abs(taken - mean) + off * abs(dp - taken) + fine * (size + most))
     if case.softcap:                                    # 1 minus a square near 1, times the scale
         scale = 1 / math.sqrt(case.dim) if case.scale is None else case.scale
-        error = error + p * 2.0 ** -20 * scale * abs(dp - taken)
+        error = error + p * fine * scale * abs(dp - taken)
     group, both = case.heads // case.heads_K, {}
     both["dq"] = [f.einsum("bhqk,bkhd->bqhd", x, y) for x, y in ((ds, found["k"]), (error, abs(found["k"])))]
     both["dk"] = [f.einsum("bhqk,bqhd->bkhd", x, y) for x, y in ((ds, found["q"]), (error, abs(found["q"])))]
-    both["dv"] = [f.einsum("bhqk,bqhd->bkhd", x, y) for x, y in ((p, dout), ((u + off) * p + LEAST, abs(dout)))]
+    both["dv"] = [f.einsum("bhqk,bqhd->bkhd", x, y) for x, y in ((p, dout), ((u + off) * p + least, abs(dout)))]
     for name, (exact, bound) in both.items():
         if name != "dq":                                # heads that share keys add up
             exact, bound = (x.reshape(*x.shape[:2], case.heads_K, group, x.shape[3]).sum(3) for x in (exact, bound))
         got = _wide(library, arrays[name].x)
-        wrong = ~(abs(got - exact) <= 1.1 * bound + u * abs(exact) + 1e-6)
+        wrong = ~(abs(got - exact) <= 1.1 * bound + u * abs(exact) + 1e-6 * case.fine)
         assert not wrong.any(), f"{case}: {int(wrong.sum())} of {name} are off by up to {abs(got - exact).max()}"
         _untouched(case, library, name, arrays[name], before[name])
 
@@ -275,8 +286,8 @@ def _compare(case: Case, library: Any, arrays: dict[str, _Array], table: _Array,
     p = weights / f.where(empty, 1.0, total)
     exact, spread = (f.einsum("bhqk,bkhd->bqhd", p, x) for x in (v, abs(v)))
     cut = 2.0 ** -13 * (case.dim / 32 + 1) if case.out else 2.0 ** -22
-    off = f.moveaxis(f.amax(f.where(seen, size, 0.0) * cut, -1), 1, 2)[..., None] + 2.0 ** -20
-    bound = 2 * off * spread + UNIT[case.out or case.dtype] * abs(exact) + 1e-6 + _rounded_weights(
+    off = case.fine * (f.moveaxis(f.amax(f.where(seen, size, 0.0) * cut, -1), 1, 2)[..., None] + 2.0 ** -20)
+    bound = 2 * off * spread + UNIT[case.out or case.dtype] * abs(exact) + 1e-6 * case.fine + _rounded_weights(
         case, library, p, v, exact, spread)
     out = _wide(library, arrays["out"].x)
     wrong = ~(abs(out - exact) <= 1.05 * bound)
@@ -286,7 +297,7 @@ def _compare(case: Case, library: Any, arrays: dict[str, _Array], table: _Array,
         none, ref = empty[..., 0], (f.log(f.where(empty, 1.0, total)) + top)[..., 0]
         assert bool((found[none] == -math.inf).all()), f"{case}: lse of a row that sees nothing is not -inf"
         apart = f.where(none, 0.0, abs(f.where(none, 0.0, found) - ref))
-        limit = 1e-5 + 2.0 ** -21 * (abs(ref) + f.moveaxis(off[..., 0], 1, 2) * 2.0 ** 22)
+        limit = 1e-5 * case.fine + 2.0 ** -21 * case.fine * abs(ref) + 2 * f.moveaxis(off[..., 0], 1, 2)
         assert bool((apart <= limit).all()), f"{case}: lse is off by {apart.max()}"
     return {"p": p, "q": q, "k": k, "v": v, "off": off, "slope": slope}
 
@@ -295,7 +306,7 @@ def _rounded_weights(case: Case, library: Any, p: Any, v: Any, exact: Any, sprea
     """What rounding of weights, and of sums of products of 8 bits, may cost results."""
     f, u = library.functions, UNIT[case.dtype]
     if not case.out:
-        return u * spread + case.keys * LEAST * abs(v).max()
+        return u * spread + case.keys * LEAST * case.fine * abs(v).max()
     deviation = f.einsum("bhqk,bkhd->bqhd", p ** 2, v ** 2) ** 0.5
     weights = f.minimum(u * spread, 4 * u * deviation + u * abs(exact))
     return weights + 2.0 ** -13 * (case.keys / 32 + 4) * spread + case.keys * 2.0 ** -18 * abs(v).max()

@@ -114,6 +114,19 @@ def attention(p: Place) -> Case:
     return mt.attention, operands, exact
 
 
+def rms_norm_fp8(p: Place) -> Case:
+    """The factors; what is of eight bits has no comparison of torch's."""
+    def largest(x: torch.Tensor) -> torch.Tensor:
+        return F.rms_norm(x, x.shape[-1:], eps=1e-6).abs().amax(-1) / 448
+    return lambda x: mt.rms_norm_fp8(x)[1], (p.numbers(3, 9 * p.times).detach(),), largest
+
+
+def layer_norm_fp8(p: Place) -> Case:
+    def largest(x: torch.Tensor) -> torch.Tensor:
+        return F.layer_norm(x, x.shape[-1:]).abs().amax(-1) / 448
+    return lambda x: mt.layer_norm_fp8(x)[1], (p.numbers(3, 9 * p.times).detach(),), largest
+
+
 def paged_attention(p: Place) -> Case:
     """One query over a page of 16 keys: all of them count."""
     p = p if p.dtype.itemsize == 2 else p._replace(dtype=torch.bfloat16)       # it takes 16 bits alone
@@ -129,5 +142,6 @@ def paged_attention(p: Place) -> Case:
 
 
 CASES: dict[str, Callable[[Place], Case]] = {made.__name__: made for made in (
-    attention, cross_entropy, cumsum, embedding, geglu, layer_norm, linear, linear_cross_entropy, log_softmax,
-    paged_attention, permute, reduce, rms_norm, rope, softmax, swiglu, top_k) if made.__name__ in mt.__all__}
+    attention, cross_entropy, cumsum, embedding, geglu, layer_norm, layer_norm_fp8, linear, linear_cross_entropy,
+    log_softmax, paged_attention, permute, reduce, rms_norm, rms_norm_fp8, rope, softmax, swiglu,
+    top_k) if made.__name__ in mt.__all__}

@@ -40,6 +40,13 @@ def test_drawn(chunk):
     assert not wrong, f"{len(wrong)} of {FORMS * SIZES} cases\n" + "\n".join(wrong[:3])
 
 
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_exact(dtype):
+    """float32 and float64: every rule, any strides, by ordinary cores."""
+    for seed in range(6):
+        run(dataclasses.replace(draw(random.Random(seed), most=200, work=1 << 24), dtype=dtype), Torch())
+
+
 def heads(*shape):
     return torch.randn(shape, device="cuda", dtype=torch.bfloat16)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from dataclasses import replace
 
 import ml_dtypes
 import numpy as np
@@ -24,6 +25,7 @@ from moye.kernels.attention.sm90.config import SHARED, choose, choose_gradient, 
 from moye.kernels.attention.sm90.forward import attention_sm90_kernel
 from moye.kernels.attention.sm90.host import arguments_sm90
 from moye.kernels.workspace import ordered
+from moye.runtime.prepare import compile_only
 from random_attention import DIMS, NARROW_DIMS, Case, draw
 
 # --- drawn -----------------------------------------------------------------------------------------------------------
@@ -42,6 +44,14 @@ def test_a_few():
 @pytest.mark.parametrize("first", range(6, 18, 4))
 def test_more(first):
     right(range(first, first + 4))
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize("seed", range(6))
+def test_exact(seed, dtype):
+    """float32 and float64: every rule and any strides, up to what sums in the dtype itself lose."""
+    case = replace(draw(random.Random(seed), most=40, work=1 << 18), dtype=dtype)
+    assert (why := fuzz.failure(case)) is None, why
 
 
 @pytest.mark.parametrize("seed", [30, 36, 37, 41])
@@ -113,6 +123,22 @@ def test_no_keys_at_all():
     assert (out == 0).all() and (lse == -np.inf).all()
 
 
+@pytest.mark.parametrize("arch, dtype", [("sm_80", ml_dtypes.bfloat16), ("sm_90a", ml_dtypes.bfloat16),
+                                         ("sm_90a", np.float32)])
+def test_a_row_that_a_bias_hides_whole(monkeypatch, arch, dtype):
+    """It gives 0, and has no part in the gradients."""
+    monkeypatch.setattr(mo, "arch_of", lambda _: arch)
+    out, q, k, v = arrays(64, 128, heads=1, dtype=dtype)
+    bias = np.zeros((1, 1, 64, 128), np.float32)
+    bias[..., 3, :], bias[..., 5, 9:] = -np.inf, -np.inf
+    lse = np.full((1, 1, 64), np.nan, np.float32)
+    gradients = [np.full_like(x, np.nan) for x in (q, k, v)]
+    attention(out, q, k, v, bias=bias, lse=lse)
+    attention_backward(*gradients, np.ones_like(out), q, k, v, out, lse, bias=bias)
+    assert (out[0, 3] == 0).all() and lse[0, 0, 3] == -np.inf and (gradients[0][0, 3] == 0).all()
+    assert all(np.isfinite(x.astype(float)).all() for x in (out, *gradients)) and np.isfinite(lse[0, 0, 4:]).all()
+
+
 def test_no_queries():
     out, q, k, v = arrays(queries=0)
     assert attention(out, q, k, v) is out
@@ -130,6 +156,8 @@ def test_no_queries():
     ({"alibi": np.zeros(3, np.float32)}, r"alibi is \(3,\) where the others ask for \(2,\)"),
     ({"tensors": (np.zeros(3, np.float32),)}, "tensors are handed to a score function, and there is none"),
     ({"q": lambda q: q.tolist()}, "q is a list, no array"),
+    ({"bias": np.ones((1, 2, 10, 20), bool)}, "bias is bool; it may be bfloat16"),
+    ({"k": lambda k: k.astype(np.float32)}, "all float64, or q, .* of 16 bits, not q bfloat16 and k float32"),
 ])
 def test_refused(change, message):
     out, q, k, v = arrays()
@@ -138,6 +166,15 @@ def test_refused(change, message):
     options = {name: value for name, value in change.items() if name not in given}
     with pytest.raises(mo.ArgumentError, match=message):
         attention(given["out"], given["q"], given["k"], given["v"], **options)
+
+
+def test_memory_that_is_shared_is_refused():
+    _, q, k, v = arrays(heads=1)
+    lse = np.zeros((1, 1, 10), np.float32)
+    with pytest.raises(mo.ArgumentError, match="attention: out shares memory with q"):
+        attention(q, q, k, v)
+    with pytest.raises(mo.ArgumentError, match="attention_backward: dv shares memory with dk"):
+        attention_backward(np.zeros_like(q), k, k, q.copy(), q, k.copy(), v.copy(), q.copy(), lse)
 
 
 def test_heads_that_cannot_share():
@@ -364,6 +401,19 @@ def test_sm80_as_compiled(dim, options):
     _, block, given = arguments_sm80(*described(dim, dim, **options))
     compiled = attention_sm80_kernel.compile(*given, block=block, arch="sm_80")
     assert compiled.spills == 0 and "HMMA.16816" in compiled.sass and "LDGSTS.E.BYPASS.128" in compiled.sass
+
+
+@pytest.mark.parametrize(("dtype", "dim"), [(mo.float32, 256), (mo.float64, 128), (mo.float64, 256)])
+def test_exact_as_compiled(dtype, dim):
+    """Nothing spills, and no tensor core rounds an operand."""
+    rows = mo.TensorLike(dtype, (2, 4096, 8, dim), (4096 * 8 * dim, 8 * dim, dim, 1))
+    lse = mo.TensorLike(dtype, (2, 8, 4096), (8 * 4096, 4096, 1))
+    with compile_only("sm_90a") as compiled:
+        attention(rows, rows, rows, rows, causal=True, softcap=2.0, lse=lse)
+        attention_backward(rows, rows, rows, rows, rows, rows, rows, rows, lse, causal=True, softcap=2.0)
+    assert len(compiled.programs) == 4
+    for program in compiled.programs:
+        assert program.spills == 0 and not any(name in program.sass for name in ("HMMA", "DMMA"))
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from moye.kernels.rows.arrays import Rows
 from moye.kernels.rows.entropy import cross_entropy_kernel
 from moye.kernels.rows.plan import RowPlan
 from moye.kernels.rows.views import plan_of
+from moye.runtime.prepare import compile_only
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -151,6 +152,15 @@ x8, i4, one = np.zeros((4, 8), np.float32), np.zeros(4, np.int64), np.zeros((), 
 def test_refused(call, words):
     with pytest.raises(mo.ArgumentError, match=re.escape(words)):
         call()
+
+
+@pytest.mark.parametrize("columns, dtype", [(1025, mo.bfloat16), (8192, mo.bfloat16), (20481, mo.bfloat16),
+                                            (50257, mo.float16), (131072, mo.bfloat16), (4096, mo.float64)])
+def test_smoothed_gradients_spill_nothing(columns, dtype):
+    x, labels = mo.TensorLike(dtype, (16384, columns), (columns, 1)), mo.TensorLike(mo.int64, (16384,))
+    with compile_only("sm_90a") as compiled:
+        cross_entropy(mo.TensorLike(mo.float32, (1,)), x, labels, dlogits=x, label_smoothing=0.1)
+    assert [program.spills for program in compiled.programs] == [0, 0, 0]
 
 
 @pytest.mark.parametrize("columns, dtype, gradient", [(8192, mo.bfloat16, False), (4097, mo.bfloat16, True),

@@ -12,6 +12,7 @@ from moye.kernels import layer_norm_backward, rms_norm_backward
 from moye.kernels.rows import RowPlan
 from moye.kernels.rows.arrays import Rows
 from moye.kernels.rows.norm_backward import norm_backward_kernel
+from moye.runtime.prepare import compile_only
 
 bf16 = ml_dtypes.bfloat16
 BOUND = {np.dtype(np.float64): 1e-13, np.dtype(np.float32): 2e-6, np.dtype(np.float16): 2e-3, np.dtype(bf16): 1e-2}
@@ -89,6 +90,16 @@ def test_compiled(columns):
     assert program.spills == 0 and program.registers <= 128 and "LDL" not in program.sass
     assert program.sass.count("LDG.E.128") == 5 * plan.rounds          # x and dout, first and ahead; the weights
     assert program.sass.count("STG.E.128") == 3 * plan.rounds          # dx; the sums, two a vector
+
+
+@pytest.mark.parametrize("columns", [513, 4097, 7168, 8192, 65537])
+def test_nothing_spills_with_all_gradients(columns):
+    """Both sums, a gradient of the sum itself; rows of whole vectors, and rows that begin anywhere."""
+    x, rows = mo.TensorLike(mo.bfloat16, (16384, columns), (columns, 1)), mo.TensorLike(mo.float32, (16384,))
+    w = mo.TensorLike(mo.bfloat16, (columns,))
+    with compile_only("sm_90a") as compiled:
+        layer_norm_backward(x, x, x, w, rows, rows, dweight=w, dbias=w, dsummed=x)
+    assert [program.spills for program in compiled.programs] == [0, 0]
 
 
 def drawn(seed):

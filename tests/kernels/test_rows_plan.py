@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -20,10 +23,12 @@ def test_the_rule(rows, columns, bits, lanes, side, rounds, cluster, at_once):
     assert plan.whole and not plan.streamed
 
 
-@pytest.mark.parametrize("columns, clusters, streamed", [
-    (262144, True, False), (262148, True, True), (32768, False, False), (32772, False, True)])
-def test_what_no_registers_hold_is_streamed(columns, clusters, streamed):
-    assert row_plan(Shape(64, columns, 32), clusters=clusters).streamed is streamed
+@pytest.mark.parametrize("bits, columns", [(16, 262144), (32, 262144), (64, 131072)])
+def test_what_no_registers_hold_is_streamed(bits, columns):
+    """A thread of 1024 has 32 elements at most, or 128 bytes; eight blocks share a row where there are clusters."""
+    for clusters, most in ((True, columns), (False, columns // 8)):
+        assert not row_plan(Shape(64, most, bits), clusters=clusters).streamed
+        assert row_plan(Shape(64, most + 8, bits), clusters=clusters).streamed
 
 
 def test_sums_over_rows_take_128_registers():
@@ -32,6 +37,20 @@ def test_sums_over_rows_take_128_registers():
         assert (plan.lanes, plan.rounds, plan.cluster, plan.at_once) == (lanes, rounds, cluster, 1)
         assert plan.resident * plan.threads <= 512
     assert row_plan(Shape(16384, 65544, 16, held=2, sums=True)).streamed
+
+
+ROWS = re.compile(r"^\| (\d+) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|( again)? \|$", re.M)
+
+
+def test_the_table_of_the_page():
+    """docs/rows.md has what the rule gives."""
+    found = ROWS.findall((Path(__file__).parents[2] / "docs/rows.md").read_text())
+    assert len(found) >= 10
+    for *numbers, again in found:
+        bits, rows, columns, cluster, threads, side, vectors = map(int, numbers)
+        plan = row_plan(Shape(rows, columns, bits))
+        assert (plan.cluster, plan.lanes, plan.rows, plan.rounds) == (cluster, threads, side, vectors), numbers
+        assert plan.streamed == bool(again)
 
 
 def test_every_element_has_a_thread():

@@ -39,7 +39,7 @@ def exact(q, k, v, bias, alibi, sinks, causal, left, right, scale, softcap):
     row = torch.arange(q.shape[1])[:, None] + k.shape[1] - q.shape[1]
     column = torch.arange(k.shape[1])
     if alibi is not None:
-        s = s - alibi[:, None, None] * (row - column).abs()
+        s = s - alibi[..., None, None] * (row - column).abs()
     s = s if bias is None else s + bias
     right = 0 if causal else right
     far = 10 ** 6
@@ -67,6 +67,30 @@ def test_rules(options, dtype):
     """The gradient of sinks is float32, of results that were rounded to 16 bits."""
     tolerance = 2e-3 if dtype == torch.float16 else 1.6e-2
     check_reference(operators._attention, (*heads(dtype=dtype), *options), exact, tolerance)
+
+
+EXACT = {
+    "plain": PLAIN,
+    "causal, sinks": (None, None, drawn(2, dtype=torch.float64), True, None, None, None, 0.0),
+    "window, cap": (None, None, None, False, 4, 2, 0.4, 1.5),
+    "bias, slopes": (drawn(1, 2, 7, 9, dtype=torch.float64, grad=False), drawn(1, 2, dtype=torch.float64, grad=False),
+                     drawn(2, dtype=torch.float64), True, 5, None, None, 2.0)}
+
+
+@pytest.mark.parametrize("options", EXACT.values(), ids=EXACT)
+def test_gradients_of_float64(options):
+    """Against finite differences, too; all else that operators have to be."""
+    check_operator(operators._attention, (*heads(7, 9, dim=10, dtype=torch.float64), *options), exact)
+
+
+def test_gradients_of_many_heads_and_rows_that_see_nothing():
+    """More queries than keys: the first see none of them."""
+    q, k, v = drawn(2, 6, 4, 5, dtype=torch.float64), *(drawn(2, 4, 2, n, dtype=torch.float64) for n in (5, 3))
+    check_operator(operators._attention, (q, k, v, None, None, None, True, None, None, None, 0.0), exact)
+
+
+def test_float32():
+    check_reference(operators._attention, (*heads(dtype=torch.float32), *PLAIN), exact)
 
 
 def test_one_graph_for_all_lengths():

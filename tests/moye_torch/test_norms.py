@@ -7,8 +7,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import moye.torch  # noqa: E402
-from moye.errors import ArgumentError  # noqa: E402
-from moye.torch.operators.norms import _norm, _norm_backward  # noqa: E402
+from moye.errors import ArgumentError, UnsupportedError  # noqa: E402
+from moye.torch.operators.norms import _norm, _norm_backward, _norm_fp8  # noqa: E402
 from operators import check_compiled, check_fake, check_one_graph, check_operator, check_reference  # noqa: E402
 
 SHAPE = (3, 2, 20)
@@ -104,3 +104,30 @@ def test_refused():
     first, = torch.autograd.grad(out.sum(), x, create_graph=True)
     with pytest.raises(Exception, match="is not differentiable"):
         first.sum().backward()
+
+
+@pytest.mark.parametrize("by_block", [False, True])
+@pytest.mark.parametrize("centred", [False, True])
+def test_eight_bits(centred, by_block):
+    """The factors are the largest magnitudes / 448; the results times them are near, and the sum is the same."""
+    x, weight, bias, residual = operands((5, 300), torch.bfloat16, grad=False)
+    function = moye.torch.layer_norm_fp8 if centred else moye.torch.rms_norm_fp8
+    out, scale, summed = function(x, weight, bias, 0.01, residual=residual, by_block=by_block)
+    wanted, h = reference(x.double(), weight.double(), bias.double(), (x + residual).double() - x.double(), centred)
+    assert torch.equal(summed.double(), h) and out.dtype == torch.float8_e4m3fn
+    parts = [wanted] if not by_block else wanted.split(128, 1)
+    largest = torch.stack([part.abs().amax(1) for part in parts], 1)
+    largest = largest if by_block else largest[:, 0]
+    torch.testing.assert_close(scale.double(), largest / 448, rtol=1e-4, atol=0)
+    factors = scale.repeat_interleave(128, 1)[:, :300] if by_block else scale[:, None]
+    assert ((out.double() * factors - wanted).abs() <= wanted.abs() / 16 + factors * 2.0 ** -9).all()
+    torch.library.opcheck(_norm_fp8.overload, (x, weight, bias, residual, 0.01, 0.0, centred, by_block))
+
+
+def test_eight_bits_at_the_edges():
+    assert moye.torch.rms_norm_fp8(torch.zeros(3, 0))[1].tolist() == [0, 0, 0]
+    out, scale = moye.torch.rms_norm_fp8(torch.zeros(2, 8), by_block=True)
+    assert scale.tolist() == [[0], [0]] and (out.float() == 0).all()
+    x = torch.ones(2, 8, requires_grad=True)
+    with pytest.raises(UnsupportedError, match="norm_fp8"):
+        moye.torch.rms_norm_fp8(x)[1].sum().backward()

@@ -17,7 +17,7 @@ from moye.torch.declare import op
 
 _FAMILIES = {
     "attention": ("attention", "paged_attention"), "gated": ("geglu", "swiglu"), "linear": ("linear",),
-    "moves": ("embedding", "permute", "rope"), "norms": ("layer_norm", "rms_norm"),
+    "moves": ("embedding", "permute", "rope"), "norms": ("layer_norm", "layer_norm_fp8", "rms_norm", "rms_norm_fp8"),
     "reductions": ("cumsum", "reduce", "top_k"),
     "softmax": ("cross_entropy", "linear_cross_entropy", "log_softmax", "softmax"),
 }

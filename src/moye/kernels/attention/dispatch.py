@@ -13,16 +13,18 @@ from typing import Any
 
 import moye as mo
 from moye.kernels.attention.parts.arguments import (
+    EXACT,
     Problem,
     Window,
-    agree,
     beside,
-    described,
+    bias_of,
     factors_of,
+    in_memory,
     like_q,
     problem_of,
     require_wide,
 )
+from moye.kernels.attention.simt.host import launch_gradients_simt, launch_simt
 from moye.kernels.attention.sm80.host import launch_gradients, launch_sm80
 from moye.kernels.attention.sm90.host import (
     launch_gradients_sm90,
@@ -41,14 +43,15 @@ def attention(out: Any, q: Any, k: Any, v: Any, *, causal: bool = False, window:
     """out = softmax(scale * q k^T + bias) v for each head, in place; returns out.
 
     ``q`` is (batch, queries, heads, dim), ``k`` (batch, keys, heads_k, dim), ``v`` (batch, keys, heads_k, dim_v) and
-    ``out`` (batch, queries, heads, dim_v), all bfloat16 or all float16; heads_k divides heads, and head h takes keys
-    and values of head h // (heads / heads_k).  The last query stands at the last key.  ``causal``: a query sees the
-    keys up to its own place; ``window`` = (behind, before): only so many more than that.  ``scale`` is 1 / sqrt(dim)
-    by default; ``softcap`` c makes scores c * tanh(scores / c).  ``alibi`` (heads) or (batch, heads), float32: each
-    score loses its slope times the distance.  ``bias`` (batch, heads, queries, keys) is added, of any strides, 0 too.
-    ``score`` is a traced function (score, query, key, head, batch, *tensors) of what the score becomes.  ``sinks``
-    (heads), float32, are scores without a value.  A query that sees no key gives 0, and -inf in ``lse`` (batch, heads,
-    queries), float32: the logarithms of the sums of exponentials.  ArgumentError for other arguments.
+    ``out`` (batch, queries, heads, dim_v), all bfloat16 or all float16; or all float32 or all float64, which ordinary
+    cores take, exact rather than fast.  heads_k divides heads, and head h takes keys and values of head h // (heads /
+    heads_k).  The last query stands at the last key.  ``causal``: a query sees the keys up to its own place; ``window``
+    = (behind, before): only so many more than that.  ``scale`` is 1 / sqrt(dim) by default; ``softcap`` c makes scores
+    c * tanh(scores / c).  ``alibi`` (heads) or (batch, heads), float32: each score loses its slope times the distance.
+    ``bias`` (batch, heads, queries, keys) is added, of any strides, 0 too.  ``score`` is a traced function (score,
+    query, key, head, batch, *tensors) of what the score becomes.  ``sinks`` (heads), float32, are scores without a
+    value.  A query that sees no key gives 0, and -inf in ``lse`` (batch, heads, queries), float32: the logarithms of
+    the sums of exponentials.  Beside float64, lse, alibi and sinks are float64.  ArgumentError for other arguments.
 
     On sm_90a, q, k and v may be float8_e4m3fn beside an ``out`` of 16 bits: they are then what is stored times
     ``q_scale``, ``k_scale`` and ``v_scale``, numbers or float32 (heads) or (batch, heads), of keys and values (heads_k)
@@ -61,15 +64,16 @@ def attention(out: Any, q: Any, k: Any, v: Any, *, causal: bool = False, window:
         raise mo.ArgumentError("attention: tensors are handed to a score function, and there is none")
     _check_more(problem, q, bias, alibi, lse)
     beside("sinks", sinks, q, (problem.heads,))
+    in_memory("attention", {"out": out, "lse": lse},
+              {"q": q, "k": k, "v": v, "bias": bias, "alibi": alibi, "sinks": sinks})
     if 0 in (problem.batch, problem.heads, problem.queries):
         return out
-    given = {"bias": bias, "slopes": alibi, "sinks": sinks, "tensors": tensors, "lse": lse}
+    given: dict[str, Any] = {"bias": bias, "slopes": alibi, "sinks": sinks, "tensors": tensors, "lse": lse}
     if problem.narrow:
         require_suits(problem, out, q, k, v)
         launch_sm90(problem, out, q, k, v, factors=factors, **given)
     else:
-        launch = launch_sm90 if suits(problem, out, q, k, v) else launch_sm80
-        launch(problem, out, q, k, v, **given)
+        launch_of(problem, out, q, k, v)(problem, out, q, k, v, **given)
     return out
 
 
@@ -92,13 +96,24 @@ def attention_backward(dq: Any, dk: Any, dv: Any, dout: Any, q: Any, k: Any, v: 
     if lse is None:
         raise mo.ArgumentError("attention_backward: lse is None", hint="attention writes it: attention(..., lse=lse)")
     _check_more(problem, q, bias, alibi, lse)
+    in_memory("attention_backward", {"dq": dq, "dk": dk, "dv": dv},
+              {"dout": dout, "q": q, "k": k, "v": v, "out": out, "lse": lse, "bias": bias, "alibi": alibi})
     if 0 not in (problem.batch, problem.heads):
         arrays = {"q": q, "k": k, "v": v, "out": out, "dout": dout, "lse": lse, "dq": dq, "dk": dk, "dv": dv}
-        if suits_gradients(problem, arrays):
+        if problem.dtype in EXACT:
+            launch_gradients_simt(problem, arrays, bias=bias, slopes=alibi)
+        elif suits_gradients(problem, arrays):
             launch_gradients_sm90(problem, arrays, bias=bias, slopes=alibi, in_order=deterministic)
         else:
             launch_gradients(problem, arrays, bias=bias, slopes=alibi)
     return dq, dk, dv
+
+
+def launch_of(problem: Problem, *arrays: Any) -> Callable[..., None]:
+    """The launch for arrays of 16 bits or more: by wgmma, by mma.sync, or by ordinary cores."""
+    if problem.dtype in EXACT:
+        return launch_simt
+    return launch_sm90 if suits(problem, *arrays) else launch_sm80
 
 
 def _check_more(problem: Problem, q: Any, bias: Any, alibi: Any, lse: Any) -> None:
@@ -106,5 +121,4 @@ def _check_more(problem: Problem, q: Any, bias: Any, alibi: Any, lse: Any) -> No
     shape = problem.batch, problem.heads, problem.queries
     beside("lse", lse, q, shape)
     beside("alibi", alibi, q, shape[:2] if len(getattr(alibi, "shape", ())) == 2 else shape[1:2])
-    if bias is not None:
-        agree("bias", described("bias", bias, 4).shape, (*shape, problem.keys))
+    bias_of(bias, q, (*shape, problem.keys))

@@ -13,18 +13,22 @@ from dataclasses import replace
 from typing import Any
 
 import moye as mo
+from moye.kernels.attention.dispatch import launch_of
 from moye.kernels.attention.parts.arguments import (
+    EXACT,
     Problem,
     Window,
     beside,
     described,
     factors_of,
+    in_memory,
     like_q,
     problem_of,
     require_wide,
 )
-from moye.kernels.attention.sm80.host import launch_gradients, launch_sm80
-from moye.kernels.attention.sm90.host import launch_sm90, require_suits, suits
+from moye.kernels.attention.simt.host import launch_gradients_simt
+from moye.kernels.attention.sm80.host import launch_gradients
+from moye.kernels.attention.sm90.host import launch_sm90, require_suits
 from moye.kernels.options import integer
 from moye.kernels.workspace import as_one, zeros
 
@@ -49,6 +53,8 @@ def attention_varlen(out: Any, q: Any, k: Any, v: Any, offsets_q: Any, offsets_k
     beside("lse", lse, q, (problem.heads, q.shape[0]))
     beside("alibi", alibi, q, (problem.heads,))
     beside("sinks", sinks, q, (problem.heads,))
+    in_memory("attention_varlen", {"out": out, "lse": lse}, {
+        "q": q, "k": k, "v": v, "offsets_q": offsets_q, "offsets_k": offsets_k, "alibi": alibi, "sinks": sinks})
     if 0 not in (problem.batch, *q.shape):
         given = {"slopes": alibi, "sinks": sinks, "lse": None if lse is None else as_one(lse), "offsets": offsets}
         whole, views = [as_one(x) for x in (out, q, k, v)], (as_one(out), as_one(q), _some(k), _some(v))
@@ -56,8 +62,7 @@ def attention_varlen(out: Any, q: Any, k: Any, v: Any, offsets_q: Any, offsets_k
             require_suits(problem, *whole)
             launch_sm90(problem, *views, factors=factors, **given)
         else:
-            launch = launch_sm90 if suits(problem, *whole) else launch_sm80
-            launch(problem, *views, **given)
+            launch_of(problem, *whole)(problem, *views, **given)
     return out
 
 
@@ -78,10 +83,14 @@ def attention_varlen_backward(dq: Any, dk: Any, dv: Any, dout: Any, q: Any, k: A
                                hint="attention_varlen writes it: attention_varlen(..., lse=lse)")
     beside("lse", lse, q, (problem.heads, q.shape[0]))
     beside("alibi", alibi, q, (problem.heads,))
+    in_memory("attention_varlen_backward", {"dq": dq, "dk": dk, "dv": dv}, {
+        "dout": dout, "q": q, "k": k, "v": v, "out": out, "lse": lse, "offsets_q": offsets_q, "offsets_k": offsets_k,
+        "alibi": alibi})
     if 0 not in (problem.batch, problem.heads):
         read = {"q": q, "k": k, "v": v, "out": out, "dout": dout, "lse": lse}
         written = {"dq": dq, "dk": dk, "dv": dv}
-        launch_gradients(problem, {name: _some(x) for name, x in read.items()}
+        launch = launch_gradients_simt if problem.dtype in EXACT else launch_gradients
+        launch(problem, {name: _some(x) for name, x in read.items()}
                          | {name: as_one(x) for name, x in written.items()}, slopes=alibi, offsets=offsets)
     return dq, dk, dv
 

@@ -10,6 +10,7 @@ In: logits (rows..., columns) and labels (rows...).  Out: losses, logarithms of 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import moye as mo
@@ -107,9 +108,15 @@ def launch_rows(losses: Any, lse: Any, dlogits: Any, dloss: Any, logits: Any, la
     given = Rows("cross_entropy", logits, "logits")
     gD, gL, gS = given.alike("dlogits", dlogits), given.of_rows("loss", losses, FLOATS), given.of_rows("lse", lse)
     gI, gE = given.of_rows("labels", labels, LABELS), given.of_rows("dloss", dloss, FLOATS)
-    plan = plan or plan_of(given)
+    plan = plan or _roomy(plan_of(given), dlogits is not None, options.smoothing != 0, wider(given.info.dtype))
     cross_entropy_kernel.launch(gL, gS, gD, gE, given.matrix, gI, weight, count, options.ignored, options.smoothing,
                                 options.z, plan, options.smoothing != 0, **launched(plan, given.rows))
+
+
+def _roomy(plan: RowPlan, gradient: bool, smoothed: bool, wide: Any) -> RowPlan:
+    """More than 64 registers a thread: 128 for gradients of float64, 80 for those with smoothing and edges."""
+    quarters = 4 if not gradient else 2 if wide == mo.float64 else 3 if smoothed and plan.shifted else 4
+    return replace(plan, resident=max(1, plan.resident * quarters // 4))
 
 
 def total_of(loss: Any, losses: Any, labels: Any, weight: Any, columns: int, options: Options) -> Any:

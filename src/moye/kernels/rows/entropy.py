@@ -15,13 +15,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import moye as mo
-from moye.kernels.rows.parts import as_column, as_rows, fold, place, read, row, scratch, swept, write
+from moye.kernels.rows.parts import anew, as_column, as_rows, fold, place, read, row, scratch, swept, write
 from moye.kernels.rows.softmax import LOG2E, LOWEST, each, exponentials, first_column, shares, wider
 
 THREADS = 1024
 """Of the one block that adds up losses, always in the same order."""
-KEPT = 16
-"""Registers of a thread at most in which what was computed of a row waits to be used again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +65,7 @@ def mean_of(plan, where, held, fetch, there, room, dtype):
     if plan.streamed:
         total = swept(plan, where, lambda p, so_far: plus(p, so_far, fetch(p)), total)
     for p, r in zip(where.pieces, held, strict=True):
-        keep_narrow(plan, [r], dtype)
+        anew(plan, r, dtype)
         total = plus(p, total, r)
     total, = fold(plan, [total], "add", room)
     return total / where.columns
@@ -148,23 +146,12 @@ def entropy_row(plan, where, rX, rD, target, of, upper, room, smoothed):
 
     def put(p, r):
         if smoothed:
-            keep_narrow(plan, [r], of.z.dtype)
+            anew(plan, r, of.z.dtype)
         put_gradient(p, rD, shares(r, factor, top) * part, target, less, at_label)
 
     if rD is not None:
         each(plan, where, held, fetch, put)
     return row_loss(target, top, own, rest, mean, of.smooth, of.z), top + rest
-
-
-@mo.jit
-def keep_narrow(plan, held, wide):
-    """What is computed of a row from here on is computed anew: results from above, kept, would spill.
-
-    A few registers of them may stay.
-    """
-    if plan.rounds * plan.width * wide.bits > 32 * KEPT:
-        for r in held:
-            mo.pin(r)
 
 
 @mo.jit

@@ -146,6 +146,7 @@ def side_by_side(plan, where, totals, target):
 @mo.kernel
 def norm_backward_streamed_kernel(dx, dout, x, weight, rstd, mean, dsummed, offset: mo.Constexpr, plan: mo.Constexpr):
     """dx of rows longer than all registers: x and dout are read for the means, and again for the result."""
+    mo.min_blocks(plan.resident)
     gD, gG, gX = (parts.as_rows(t) for t in (dx, dout, x))                  # (rows, columns)
     gS = None if dsummed is None else parts.as_rows(dsummed)
     where, acc = parts.place(plan, gX), sums(x.dtype)

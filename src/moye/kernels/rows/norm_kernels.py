@@ -198,6 +198,7 @@ def again(piece, rX, rR, rS):
 def norm_streamed_kernel(out, x, weight, bias, residual, summed, rstd, mean, factor, eps: mo.Constexpr,
                          offset: mo.Constexpr, plan: mo.Constexpr, centred: mo.Constexpr, by_row: mo.Constexpr):
     """The same for rows longer than all registers, which are read for the mean, the variance, and the result."""
+    mo.min_blocks(plan.resident)
     gO, gX = parts.as_rows(out), parts.as_rows(x)                           # (rows, columns)
     gR, gS = (None if t is None else parts.as_rows(t) for t in (residual, summed))
     where = parts.place(plan, gX)

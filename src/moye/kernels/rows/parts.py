@@ -19,6 +19,9 @@ from typing import Any
 import moye as mo
 from moye.kernels.rows.plan import RowPlan
 
+_KEPT = 16
+"""Registers of a thread for what was computed of a row, until it is used again."""
+
 
 @dataclass(frozen=True, slots=True)
 class Piece:
@@ -248,6 +251,16 @@ def chained(values: list[Any], kind: str) -> Any:
     for x in values[1:]:
         result = {"add": lambda a, b: a + b, "max": mo.max, "min": mo.min}[kind](result, x)
     return result
+
+
+@mo.jit
+def anew(plan, values, wide):
+    """What is computed of a piece in ``wide`` from here on is computed anew, and by itself, where a row is long.
+
+    The compiler would keep what it computed of all pieces before, or compute all of them at a time, and spill.
+    """
+    if plan.rounds * plan.width * wide.bits > 32 * _KEPT:
+        mo.pin(values)
 
 
 @mo.jit

@@ -27,6 +27,8 @@ _SPLIT = 1 << 14
 """Bytes that each block has at least if a row is split because there are few rows."""
 _WORDS, _MOST_WORDS = 16, 32
 """Registers of a thread for what it holds of rows: 64 bytes, and up to 128 where a block has no more threads."""
+_MOST_ELEMENTS = 32
+"""Elements of a row that a thread holds: computing takes 32 bits or more of each."""
 _ON_THE_WAY = 64
 """Bytes that a thread asks for at once, if rows are short."""
 
@@ -107,8 +109,8 @@ def row_plan(shape: Shape, *, multiprocessors: int = 132, clusters: bool = True)
     """The plan for rows of this shape on a device with so many multiprocessors, with or without clusters (sm_90).
 
     Short rows (up to 128 vectors) have a warp or a part of it, longer ones a block of about 256 threads, those beyond
-    32 KB a cluster of 2, 4 or 8 blocks.  Where rows are few, a row has more threads.  What even a cluster cannot hold
-    (1 MB; 128 KB without clusters) is streamed.
+    32 KB a cluster of 2, 4 or 8 blocks.  Where rows are few, a row has more threads.  What even a cluster cannot hold,
+    more than 262144 elements (131072 of float64; without clusters an eighth), is streamed.
     """
     width = shape.width or max(1, 128 // shape.bits)
     edges = 0 if shape.masked else 2 * (width - 1) if shape.shifted else min(width - 1, shape.columns % width)
@@ -122,6 +124,7 @@ def row_plan(shape: Shape, *, multiprocessors: int = 132, clusters: bool = True)
         cluster = _cluster(shape, vectors * words * 4, multiprocessors) if clusters else 1
         most = max(1, (_WORDS if shape.sums else _MOST_WORDS) // words)
         lanes = _threads(-(-vectors // cluster), max(1, _WORDS // words), _threads_of(shape), few)
+    most = min(most, max(1, _MOST_ELEMENTS // width))
     rounds = -(-vectors // (lanes * cluster))
     streamed = lanes > _WARP and rounds > most
     rows = max(1, _BLOCK // lanes) if lanes <= _WARP else 1

@@ -30,9 +30,10 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False,
               dtype: torch.dtype = torch.bfloat16, return_lse: bool = False) -> Any:
     """softmax(scale * q k^T + bias) v for each head, as ``moye.kernels.attention`` has it, in a new tensor.
 
-    q, k, v and sinks are differentiated; ``return_lse`` gives (out, lse), and lse is not.  q, k and v of float8_e4m3fn
-    have factors, tensors (heads) or (batch, heads), and no gradient; the result is then of ``dtype``.  UnsupportedError
-    for a bias or slopes that require grad, ArgumentError as ``moye.kernels.attention`` has it.
+    q, k, v and sinks are differentiated; ``return_lse`` gives (out, lse), and lse is not.  float32 and float64 are
+    exact rather than fast: ordinary cores take them.  q, k and v of float8_e4m3fn have factors, tensors (heads) or
+    (batch, heads), and no gradient; the result is then of ``dtype``.  UnsupportedError for a bias or slopes that
+    require grad, ArgumentError as ``moye.kernels.attention`` has it.
     """
     for name, x in (("bias", bias), ("alibi", alibi)):
         if x is not None and x.requires_grad and torch.is_grad_enabled():
@@ -62,7 +63,8 @@ def _attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, alibi: Tens
 @_attention.fake
 def _like(q: Tensor, k: Tensor, v: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
     batch, queries, heads, _dim = q.shape
-    return q.new_empty((batch, queries, heads, v.shape[-1])), q.new_empty((batch, heads, queries), dtype=torch.float32)
+    sums = torch.float64 if q.dtype == torch.float64 else torch.float32
+    return q.new_empty((batch, queries, heads, v.shape[-1])), q.new_empty((batch, heads, queries), dtype=sums)
 
 
 @op("moye::attention_backward")
@@ -100,7 +102,7 @@ def _gradient_of_sinks(dout: Tensor, out: Tensor, lse: Tensor, sinks: Tensor | N
     """A sink takes weight from all values: minus its weight times the product of result and gradient, summed up."""
     if sinks is None:
         return None
-    product = (dout.float() * out.float()).sum(-1).transpose(1, 2)          # (batch, heads, queries)
+    product = (dout.to(lse.dtype) * out.to(lse.dtype)).sum(-1).transpose(1, 2)          # (batch, heads, queries)
     return -(torch.exp(sinks[:, None] - lse) * product).sum((0, 2))
 
 

@@ -103,3 +103,45 @@ def _room(dout: Tensor, x: Tensor, weight: Tensor | None, rstd: Tensor, mean: Te
     columns = x.shape[-1]
     dweight = x.new_empty(0) if weight is None or not weighted else weight.new_empty(columns)
     return x.new_empty(x.shape), dweight, x.new_empty(0 if biased is None else columns, dtype=biased or x.dtype)
+
+
+# --- results of 8 bits -----------------------------------------------------------------------------------------------
+
+
+def rms_norm_fp8(x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-6, *,
+                 residual: Tensor | None = None, offset: float = 0.0, by_block: bool = False) -> Any:
+    """``rms_norm`` as float8_e4m3fn, and the factors by which it was divided: (result, factors), without a gradient.
+
+    A factor, float32, is the largest magnitude / 448 of a row, shape (...); or with ``by_block`` of each 128 columns of
+    it, (..., ceil(columns / 128)), as ``moye.kernels.gemm`` takes them.  What is all zeros has the factor 0.  With a
+    ``residual`` it returns (result, factors, h).  UnsupportedError if a gradient is asked for; else as ``rms_norm``.
+    """
+    out, scale, summed = _norm_fp8(x, weight, bias, residual, eps, offset, False, by_block)
+    return (out, scale) if residual is None else (out, scale, summed)
+
+
+def layer_norm_fp8(x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5, *,
+                   residual: Tensor | None = None, offset: float = 0.0, by_block: bool = False) -> Any:
+    """``layer_norm`` as float8_e4m3fn, and the factors by which it was divided; as ``rms_norm_fp8``."""
+    out, scale, summed = _norm_fp8(x, weight, bias, residual, eps, offset, True, by_block)
+    return (out, scale) if residual is None else (out, scale, summed)
+
+
+@op("moye::norm_fp8")
+def _norm_fp8(x: Tensor, weight: Tensor | None, bias: Tensor | None, residual: Tensor | None, eps: float, offset: float,
+              centred: bool, by_block: bool) -> tuple[Tensor, Tensor, Tensor]:
+    out, scale, summed = _results_fp8(x, weight, bias, residual, eps, offset, centred, by_block)
+    function = kernels.layer_norm if centred else kernels.rms_norm
+    with torch.no_grad():
+        function(out, x, weight, bias, eps=eps, offset=offset, residual=residual,
+                 summed=None if residual is None else summed, scale=scale)
+    return out, scale if x.shape[-1] else scale.zero_(), summed
+
+
+@_norm_fp8.fake
+def _results_fp8(x: Tensor, weight: Tensor | None, bias: Tensor | None, residual: Tensor | None, eps: float,
+                 offset: float, centred: bool, by_block: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """Room for the result, its factors, and the sum, which has no elements without a residual."""
+    factors = (*x.shape[:-1], (x.shape[-1] + 127) // 128) if by_block else x.shape[:-1]
+    return (x.new_empty(x.shape, dtype=torch.float8_e4m3fn), x.new_empty(factors, dtype=torch.float32),
+            x.new_empty(0 if residual is None else x.shape))

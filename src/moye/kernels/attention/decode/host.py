@@ -20,10 +20,12 @@ from moye.kernels.attention.parts.arguments import (
     NARROW,
     agree,
     beside,
+    bias_of,
     by_16_bytes,
     described,
     factor,
     factors,
+    in_memory,
     same_place,
 )
 from moye.kernels.attention.parts.scores import LEAST_SCALE, Rules
@@ -61,8 +63,9 @@ def paged_attention(out: Any, q: Any, k_cache: Any, v_cache: Any, page_table: An
     beside("lse", lse, q, shape)
     beside("sinks", sinks, q, (heads,))
     beside("alibi", alibi, q, shape[:2] if len(getattr(alibi, "shape", ())) == 2 else shape[1:2])
-    if bias is not None:
-        agree("bias", described("bias", bias, 4).shape, (*shape, page_table.shape[1] * page_size))
+    bias_of(bias, q, (*shape, page_table.shape[1] * page_size))
+    in_memory("paged_attention", {"out": out, "lse": lse}, {
+        "q": q, "k_cache": k_cache, "v_cache": v_cache, "page_table": page_table, "lengths": lengths, "bias": bias})
     k_scale, v_scale = (_factors(name, x, q, v_cache) for name, x in (("k_scale", k_scale), ("v_scale", v_scale)))
     if 0 in (batch, heads):
         return out

@@ -14,9 +14,12 @@ from typing import Any
 import moye as mo
 from moye.kernels.attention.parts.scores import LEAST_SCALE, Rules
 from moye.kernels.options import integer, real, shown
+from moye.kernels.views import FLOATS, outputs
 
 Window = tuple[int | None, int | None]
 DTYPES = (mo.bfloat16, mo.float16)
+EXACT = (mo.float32, mo.float64)
+"""What ordinary cores multiply."""
 NARROW = mo.float8_e4m3fn
 """What q, k and v may be instead, and caches; results have 16 bits."""
 MOST_DIM = 256
@@ -67,9 +70,10 @@ def problem_of(out: Any, q: Any, k: Any, v: Any, *, causal: bool, window: Window
     a, b, c, o = infos.values()
     results = DTYPES if a.dtype == NARROW else (a.dtype,)
     for name, x in infos.items():
-        if a.dtype not in (*DTYPES, NARROW) or x.dtype not in (results if x is o else (a.dtype,)):
-            raise mo.ArgumentError(f"attention: q, k, v and out are all bfloat16 or all float16, or q, k and v "
-                                   f"{NARROW} and out one of them, not q {a.dtype} and {name} {x.dtype}")
+        if a.dtype not in (*DTYPES, *EXACT, NARROW) or x.dtype not in (results if x is o else (a.dtype,)):
+            raise mo.ArgumentError("attention: q, k, v and out are all bfloat16, all float16, all float32 or all "
+                                   f"float64, or q, k and v {NARROW} and out of 16 bits, not q {a.dtype} and {name} "
+                                   f"{x.dtype}")
         same_place(name, x, a)
     batch, queries, heads, dim = a.shape
     _, keys, heads_K, dim_v = c.shape
@@ -121,15 +125,37 @@ def agree(name: str, shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
 
 
 def beside(name: str, x: Any, q: Any, expected: tuple[int, ...]) -> None:
-    """ArgumentError for anything but None, or float32 of this shape on the device of q."""
+    """ArgumentError for anything but None, or float32 (of float64 float64) of this shape on the device of q."""
     if x is None:
         return
     info, other = described(name, x, len(expected)), mo.describe(q)
     agree(name, info.shape, expected)
-    if info.dtype != mo.float32:
-        raise mo.ArgumentError(f"attention: {name} is {info.dtype}, not float32")
     if other is not None:
+        if info.dtype != sums_of(other.dtype):
+            raise mo.ArgumentError(f"attention: {name} is {info.dtype}, not {sums_of(other.dtype)}")
         same_place(name, info, other)
+
+
+def sums_of(dtype: Any) -> Any:
+    """What is summed in, and what numbers beside the operands hold: float64 for float64, else float32."""
+    return mo.float64 if dtype == mo.float64 else mo.float32
+
+
+def bias_of(bias: Any, q: Any, expected: tuple[int, ...]) -> None:
+    """ArgumentError for anything but None, or floats of this shape on the device of q."""
+    if bias is None:
+        return
+    info = described("bias", bias, 4)
+    agree("bias", info.shape, expected)
+    if info.dtype not in FLOATS:
+        raise mo.ArgumentError(f"attention: bias is {info.dtype}; it may be {', '.join(map(str, FLOATS))}")
+    same_place("bias", info, described("q", q, 4))
+
+
+def in_memory(who: str, written: dict[str, Any], read: dict[str, Any]) -> None:
+    """ArgumentError for outputs that cannot be written, or share memory with another array; None is not there."""
+    outputs(who, *({name: mo.describe(x) for name, x in arrays.items() if x is not None}
+                   for arrays in (written, read)))
 
 
 def factors(name: str, x: Any, q: Any, *shapes: tuple[int, ...]) -> Any:

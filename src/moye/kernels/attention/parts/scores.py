@@ -230,9 +230,9 @@ def modified(how, s, row, column, place):
         s = capped(s, how.softcap)
     if how.slopes is not None:
         slope = how.slopes[place.head] if mo.rank(how.slopes) == 1 else how.slopes[place.batch, place.head]
-        s -= slope * mo.abs(row + how.shift - column).to(mo.float32)
+        s -= slope.to(s.dtype) * mo.abs(row + how.shift - column).to(s.dtype)
     if how.bias is not None:
-        s += bias_at(how, row, column, place)
+        s += bias_at(how, row, column, place, s.dtype)
     if how.rules.score is not None:
         s = how.rules.score(s, row, column, place.head, place.batch, *how.tensors)
     return s
@@ -253,20 +253,22 @@ def bend_of(how, s):
 
 @mo.jit
 def capped(s, cap):
-    """cap * tanh(s / cap), right to 2^-22 of the cap."""
+    """cap * tanh(s / cap), right to 2^-22 of the cap; float64 to 2^-50."""
     return cap - 2 * cap * tail(s, cap)
 
 
 @mo.jit
 def tail(s, cap):
     """(1 - tanh(s / cap)) / 2 = 1 / (exp(2 s / cap) + 1)."""
+    if s.dtype == mo.float64:
+        return 1.0 / (mo.exp(s * (2.0 / cap)) + 1.0)
     return mo.rcp(mo.exp2(s * (2 * LOG2_E / cap), fast=True) + 1.0)
 
 
 @mo.jit
-def bias_at(how, row, column, place):
+def bias_at(how, row, column, place, dtype):
     """The bias of one score; 0 outside of the scores."""
-    found = mo.float32(0)
+    found = dtype(0)
     if (row < how.queries) & (column < how.keys):
-        found = how.bias[row, column, place.head, place.batch].to(mo.float32)
+        found = how.bias[row, column, place.head, place.batch].to(dtype)
     return found

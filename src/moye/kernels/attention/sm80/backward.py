@@ -48,10 +48,10 @@ def row_products_kernel(out, O, dO):
     """
     tid, head, batch = mo.thread_idx().x, mo.block_idx().y, mo.block_idx().z
     row = mo.block_idx().x * (mo.block_dim().x // 32) + tid // 32
-    total = mo.float32(0)
+    total = out.dtype(0)
     if row < mo.size(O, 0):
         for d in range(tid % 32, mo.size(O, 1), 32):
-            total += O[row, d, head, batch].to(mo.float32) * dO[row, d, head, batch].to(mo.float32)
+            total += O[row, d, head, batch].to(out.dtype) * dO[row, d, head, batch].to(out.dtype)
     total = mo.warp_reduce(total)
     if (row < mo.size(O, 0)) & (tid % 32 == 0):
         out[row, head, batch] = total
