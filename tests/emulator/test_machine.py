@@ -13,8 +13,10 @@ from emulator.build import compiler
 from emulator.by_hand import run
 from emulator.emulated import EmulatorError, emulated
 from emulator.library import CASES, judged
+from emulator.programs import told
 from emulator.ptx import PtxError
 from emulator.translate import translate
+from fuzz.generator import draw
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="the emulator needs g++ on x86-64")
 
@@ -121,3 +123,9 @@ def test_library(kernel, number):
     verdict, error, device = judged(one, 5)
     assert verdict == "right" and error > 0, verdict
     assert device.launches, "it ran in the emulator"
+
+
+@pytest.mark.parametrize("seed", [70000, 70005])
+def test_programs_of_the_fuzzer(seed):
+    """What the interpreter computes, bit for bit; the script runs any number."""
+    assert told(draw(seed), seed) == "", told(draw(seed), seed)
