@@ -16,7 +16,8 @@ import hashlib
 import math
 import random
 import time
-from collections.abc import Iterator, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
@@ -108,6 +109,7 @@ class Device:
         self._functions: dict[int, Function] = {}
         self._configs: dict[int, Config] = {}
         self._failure: Exception | None = None
+        self.short_launches = 0
         self._workspace = ctypes.create_string_buffer(64)
         self.short = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 4)(self._short)
 
@@ -187,6 +189,7 @@ class Device:
 
     def _short(self, config: int, function: int, params: int, extra: int) -> int:
         """``cuLaunchKernelEx`` as C calls it; an exception comes out of the next launch, which the caller makes."""
+        self.short_launches += 1
         try:
             self.cuLaunchKernelEx(self._configs[config], self._functions[function], params, 0)
         except Exception as error:
@@ -263,6 +266,10 @@ def _ptx(source: str, name: str, arch: str) -> tuple[str, Path]:
     return path.read_text(), path
 
 
+def _itself(x: Any) -> Any:
+    return x
+
+
 class Arrays:
     """Arrays that moye has looked at and that are still alive: what kernels may touch."""
 
@@ -270,9 +277,11 @@ class Arrays:
         self._known: dict[int, tuple[Any, int, int, bool]] = {}
 
     def note(self, array: Any, low: int, high: int, writable: bool) -> None:
-        import weakref
-
-        self._known[id(array)] = weakref.ref(array), low, high, writable
+        try:
+            ref: Callable[[], Any] = weakref.ref(array)
+        except TypeError:                               # it stays
+            ref = functools.partial(_itself, array)
+        self._known[id(array)] = ref, low, high, writable
 
     def ranges(self) -> Iterator[tuple[int, int, bool]]:
         dead = [key for key, (ref, *_) in self._known.items() if ref() is None]

@@ -5,7 +5,8 @@ In: a ``with`` block.  Out: the ``Device``, whose ``launches`` say what ran.
     with emulated(seed=1) as device: rms_norm(y, x, w)
 
 NumPy arrays and torch's CPU tensors count as CUDA's inside.  Kernels are printed, compiled to PTX by NVRTC, translated
-and run; what they do wrong is an ``EmulatorError``.
+and run; what they do wrong is an ``EmulatorError``.  Kernels may touch arrays that moye has looked at inside; a launch
+that repeats an earlier one does not look, so ``mo.describe`` its arrays before.
 """
 
 from __future__ import annotations
@@ -72,7 +73,8 @@ def _readers(seen: Arrays) -> dict[type, Callable[[Any], ArrayInfo]]:
             return info._replace(device=0)  # type: ignore[no-any-return]
         return on_the_device
 
-    found: dict[type, Callable[[Any], ArrayInfo]] = {np.ndarray: reader(arrays._numpy)}
+    found: dict[type, Callable[[Any], ArrayInfo]] = {np.ndarray: reader(arrays._numpy),
+                                                     arrays.Memory: reader(arrays.Memory.info)}
     torch = sys.modules.get("torch")
     if torch is not None:
         found |= dict.fromkeys((torch.Tensor, torch.nn.Parameter), reader(arrays._torch))

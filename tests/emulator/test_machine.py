@@ -13,8 +13,11 @@ from emulator.build import compiler
 from emulator.by_hand import run
 from emulator.emulated import EmulatorError, emulated
 from emulator.library import CASES, judged
+from emulator.programs import told
 from emulator.ptx import PtxError
 from emulator.translate import translate
+from fuzz.generator import draw
+from moye.runtime.arrays import Memory
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="the emulator needs g++ on x86-64")
 
@@ -41,6 +44,18 @@ def test_staged(seed):
         staged[1, 64](dst, src, True, True)
     assert np.array_equal(dst, src[::-1]), f"{dst[:8]}"
     assert [launch.kernel for launch in device.launches] == ["staged"] and device.launches[0].instructions > 64 * 10
+
+
+def test_the_short_way():
+    """Launches after the first take the plan of fast_launch.py, with parameters that it packs."""
+    held = [np.arange(n * 256, (n + 1) * 256, dtype=np.float32) for n in range(4)]
+    dst, *sources = (Memory(x.ctypes.data, x.shape, mo.float32, 0) for x in held)
+    with emulated() as device:
+        assert all(mo.describe(x) for x in (dst, *sources)), "the emulator knows what was looked at"
+        for n, src in enumerate(sources, 1):
+            staged[1, 64](dst, src, True, True)
+            assert np.array_equal(held[0], held[n][::-1]), f"launch {n}"
+    assert len(device.launches) == 3 and device.short_launches == 2, "the first launch goes the long way"
 
 
 @pytest.mark.parametrize(("wait", "meet"), [(False, True), (True, False)])
@@ -121,3 +136,9 @@ def test_library(kernel, number):
     verdict, error, device = judged(one, 5)
     assert verdict == "right" and error > 0, verdict
     assert device.launches, "it ran in the emulator"
+
+
+@pytest.mark.parametrize("seed", [70000, 70005])
+def test_programs_of_the_fuzzer(seed):
+    """What the interpreter computes, bit for bit; the script runs any number."""
+    assert told(draw(seed), seed) == "", told(draw(seed), seed)
