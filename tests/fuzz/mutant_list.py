@@ -369,8 +369,8 @@ FAULTS: dict[str, list[tuple[str, str]]] = {
          '    logical = {"and": "land", "or": "lor", "xor": "lor"}'),
         ("return typed(a if cond else b, dtype)", "return typed(b if cond else a, dtype)"),
         ("    if dtype.kind is Kind.BOOL:\n        dtype = dt.int32\n    dtype = _wide_enough(kind, a, b, dtype)\n  "
-         "  native",
-         "    dtype = _wide_enough(kind, a, b, dtype)\n    native"),
+         "  if kind in",
+         "    dtype = _wide_enough(kind, a, b, dtype)\n    if kind in"),
         ("work = dt.float32 if dtype in _NARROW and not native else dtype", "work = dtype"),
     ],
     "lang/branches.py": [

@@ -126,7 +126,7 @@ def test_what_is_refused():
                             ((table, table, ids.astype(np.float32)), "ids holds float32")]:
         with pytest.raises(mo.ArgumentError, match=text):
             embedding(*arguments)
-    with pytest.raises(mo.ArgumentError, match="padding_idx 4 is none of the 4 rows"):
+    with pytest.raises(mo.ArgumentError, match="padding_idx=4 is none of the 4 rows"):
         embedding_backward(table, np.zeros((2, 3, 8), np.float32), ids, padding_idx=4)
 
 

@@ -78,7 +78,7 @@ def test_outputs_that_are_one_array():
 
 def test_outputs_that_run_backwards():
     memory = np.random.default_rng(0).standard_normal((4, 64)).astype(np.float32)
-    with pytest.raises(mo.ArgumentError, match="out shares memory with x"):
+    with pytest.raises(mo.ArgumentError, match="out has a negative stride -64"):
         kernels.rms_norm(memory[::-1], memory)
 
 
@@ -98,7 +98,7 @@ def test_outputs_that_repeat_elements():
     (lambda x: kernels.softmax(x.copy(), x, axis=True), "axis=True is none"),
     (lambda x: kernels.rms_norm(x.copy(), x, eps="small"), "eps='small' is no number"),
     (lambda x: kernels.rope(x[:, None].copy(), x[:, None], TABLE, TABLE, offset=1.0), "must be an integer"),
-    (lambda x: kernels.embedding_backward(x.copy(), x, np.arange(4), padding_idx=1.5), "padding_idx 1.5"),
+    (lambda x: kernels.embedding_backward(x.copy(), x, np.arange(4), padding_idx=1.5), "padding_idx=1.5"),
 ])
 def test_refused_in_one_sentence(call, told):
     with pytest.raises(mo.ArgumentError, match=told):

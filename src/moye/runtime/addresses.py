@@ -32,6 +32,8 @@ def addresses(arrays: Sequence[Any]) -> Any:
     what is in it.  A kernel that reaches an array by its address must not have it, or a part of it, as an argument
     that it reads or writes without its tensor map.  ArgumentError for other arrays.
     """
+    if not isinstance(arrays, (list, tuple)):
+        raise ArgumentError(f"addresses: a {type(arrays).__name__} is no list of arrays")
     infos = [_info(i, x) for i, x in enumerate(arrays)]
     devices = {info.device for info in infos}
     if len(devices) > 1:
