@@ -24,7 +24,7 @@ import pytest
 
 LEAST = 0.6
 LIST = Path(__file__).parent / "data" / "longest.txt"
-_FOLDER = "MOYE_TEST_TIMES"
+_FOLDER = "TEST_TIMES"
 _times: dict[str, float] = {}
 
 
