@@ -22,7 +22,7 @@ from pathlib import Path
 
 import pytest
 
-LEAST = 0.6
+LEAST = 0.5
 LIST = Path(__file__).parent / "data" / "longest.txt"
 _FOLDER = "TEST_TIMES"
 _times: dict[str, float] = {}

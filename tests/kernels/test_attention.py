@@ -41,7 +41,7 @@ def test_a_few():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(6, 18, 4))
+@pytest.mark.parametrize("first", range(6, 14, 4))
 def test_more(first):
     right(range(first, first + 4))
 
@@ -357,7 +357,7 @@ def described(dim, dim_v, dtype=mo.bfloat16, **options):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("dim", "dim_v", "options"), [
-    (128, 128, {}), (128, 128, {"causal": True}), (64, 64, {"causal": True}), (96, 96, {"causal": True}),
+    (128, 128, {"causal": True}), (64, 64, {"causal": True}),
     (192, 128, {"causal": True}), (256, 256, {}), (128, 128, {"window": (1024, 0), "softcap": 30.0})])
 def test_sm90_as_compiled(dim, dim_v, options):
     problem, (out, q, k, v) = described(dim, dim_v, **options)
@@ -369,8 +369,8 @@ def test_sm90_as_compiled(dim, dim_v, options):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("dim", "options"), [
-    (64, {}), (64, {"causal": True}), (128, {}), (128, {"causal": True}), (192, {"causal": True}), (256, {}),
-    (256, {"causal": True}), (128, {"window": (1024, 0), "softcap": 30.0})])
+    (64, {}), (128, {"causal": True}), (192, {"causal": True}), (256, {}),
+    (128, {"window": (1024, 0), "softcap": 30.0})])
 def test_8_bits_as_compiled(dim, options):
     problem, (out, q, k, _) = described(dim, dim, mo.float8_e4m3fn, **options)
     turned = mo.TensorLike(mo.float8_e4m3fn, (dim, 4096, 4, 2), (4096, 1, 4096 * dim, 4096 * dim * 4))
@@ -437,8 +437,8 @@ def test_gradients_as_compiled(monkeypatch, kernel, dim):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("dim", "options", "in_order"), [
-    (64, {"causal": True}, False), (64, {"window": (1024, 0)}, True), (128, {}, True), (128, {"causal": True}, False),
-    (128, {"window": (1024, 8)}, False), (128, {"causal": True, "softcap": 30.0}, False)])
+    (64, {"window": (1024, 0)}, True), (128, {}, True), (128, {"causal": True}, False),
+    (128, {"causal": True, "softcap": 30.0}, False)])
 def test_gradients_sm90_as_compiled(monkeypatch, dim, options, in_order):
     problem, (out, q, k, v) = described(dim, dim, **options)
     lse = mo.TensorLike(mo.float32, (2, 8, 4096), (8 * 4096, 4096, 1))
