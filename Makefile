@@ -3,7 +3,8 @@
 #                that need Chromium, LaTeX or torch are skipped where these are absent, and the last lines say so
 #                (TEST_REQUIRE=browser,latex,torch,pyodide: an error)
 # make test-all  every test that needs no GPU: what CI runs
-# make check     ruff, mypy, and the tests that are not marked slow: what to run before each commit
+# make check     ruff, mypy, and the tests that take no tenth of a second and are not marked slow: what to run before each
+#                commit
 # make gpu-test  the tests that need a GPU, GPU_JOBS at a time; then, one by one, those that time it
 # make bench     the benchmarks that this machine can run
 # make pictures  draw docs/images and write docs/checker.md and the steps of docs/attention.md anew
@@ -65,7 +66,7 @@ lint: $(TEST_STAMP)
 
 # With worksteal a worker goes through whole files, so that what they share is traced and compiled once.
 check: lint
-	$(PY) -m pytest -q -n $(JOBS) --dist worksteal -m "not slow and not longest" --ignore=tests/gpu tests
+	$(PY) -m pytest -q -n $(JOBS) --dist worksteal -m "not slow and not long" --ignore=tests/gpu tests
 
 test: lint
 	$(PY) -m pytest -q -n $(JOBS) --dist worksteal -m "not longest" --ignore=tests/gpu tests

@@ -1,11 +1,12 @@
-"""Which tests take longest: ``make test`` leaves them out, ``make test-all`` and CI run them.
+"""Which tests take long: ``make check`` and ``make test`` leave some of them out, ``make test-all`` and CI run them.
 
-In: a run of all tests.  Out: ``tests/data/longest.txt``, the ids of tests that took ``LEAST`` CPU seconds or more,
-with those of the processes that they started.
+In: a run of all tests.  Out: ``tests/data/longest.txt``, CPU seconds and ids of tests that took ``LONG`` or more, with
+those of the processes that they started.
 
     python tests/longest.py [-n 2]          # runs all tests: do nothing else meanwhile
 
-conftest.py marks the tests of that list "longest".  A test that has another name now is not marked, and runs.
+conftest.py marks the tests of that list "long", and "longest" those of ``LONGEST`` or more.  A test that has another
+name now is not marked, and runs.
 """
 
 from __future__ import annotations
@@ -22,28 +23,31 @@ from pathlib import Path
 
 import pytest
 
-LEAST = 0.5
+LONG, LONGEST = 0.1, 0.5
 LIST = Path(__file__).parent / "data" / "longest.txt"
 _FOLDER = "TEST_TIMES"
 _times: dict[str, float] = {}
 
 
-def longest() -> frozenset[str]:
-    """The ids of the list."""
-    return frozenset(LIST.read_text().splitlines())
+def listed() -> dict[str, float]:
+    """CPU seconds of the tests of the list, by id."""
+    lines = (line.split(" ", 1) for line in LIST.read_text().splitlines())
+    return {test: float(seconds) for seconds, test in lines}
 
 
-def chosen(times: dict[str, float]) -> list[str]:
-    """The ids for the list, sorted."""
-    return sorted(test for test, seconds in times.items() if seconds >= LEAST)
+def text(times: dict[str, float]) -> str:
+    """The list: a line for each test that takes long, sorted by id."""
+    return "".join(f"{seconds:.2f} {test}\n" for test, seconds in sorted(times.items()) if seconds >= LONG)
 
 
 def mark(items: Iterable[pytest.Item]) -> None:
     """Mark the tests of the list."""
-    listed = longest()
+    known = listed()
     for item in items:
-        if item.nodeid in listed:
-            item.add_marker("longest")
+        if (seconds := known.get(item.nodeid)) is not None:
+            item.add_marker("long")
+            if seconds >= LONGEST:
+                item.add_marker("longest")
 
 
 # --- as a plugin of the run that is measured -------------------------------------------------------------------------
@@ -87,10 +91,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("-n", type=int, default=2, dest="workers", help="processes")
     times = measured(parser.parse_args().workers)
-    found = chosen(times)
-    LIST.write_text("".join(f"{test}\n" for test in found))
-    print(f"{len(found)} of {len(times)} tests take {sum(times[test] for test in found):.0f} of "
-          f"{sum(times.values()):.0f} CPU seconds")
+    LIST.write_text(text(times))
+    for least in (LONG, LONGEST):
+        found = [seconds for seconds in times.values() if seconds >= least]
+        print(f"{len(found)} of {len(times)} tests take {least} s or more, and {sum(found):.0f} of "
+              f"{sum(times.values()):.0f} CPU seconds")
 
 
 if __name__ == "__main__":

@@ -79,10 +79,13 @@ def test_the_last_lines_count_what_was_left_out():
 
 def test_the_list_of_the_longest_tests_has_tests_that_there_are():
     """Its lines leave tests out of ``make test``: a line of a test that is gone would hide that nothing is left out."""
-    root, listed = Path(__file__).parents[1], sorted(longest.longest())
-    places = {tuple(test.partition("[")[0].split("::")) for test in listed}
-    assert listed and not [place for place in places if f"def {place[-1]}(" not in (root / place[0]).read_text()]
+    root, times = Path(__file__).parents[1], longest.listed()
+    places = {tuple(test.partition("[")[0].split("::")) for test in times}
+    assert times and not [place for place in places if f"def {place[-1]}(" not in (root / place[0]).read_text()]
 
 
-def test_what_takes_long_is_listed():
-    assert longest.chosen({"b": longest.LEAST, "a": 9.0, "c": longest.LEAST / 2}) == ["a", "b"]
+def test_what_takes_long_is_listed(monkeypatch, tmp_path):
+    monkeypatch.setattr(longest, "LIST", tmp_path / "list.txt")
+    times = {"b.py::t[1 2]": longest.LONG, "a.py::t": 9.04, "c.py::t": longest.LONG / 2}
+    longest.LIST.write_text(longest.text(times))
+    assert longest.listed() == {"a.py::t": 9.04, "b.py::t[1 2]": longest.LONG}
