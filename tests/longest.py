@@ -23,7 +23,7 @@ from pathlib import Path
 
 import pytest
 
-LONG, LONGEST = 0.1, 0.5
+LONG, LONGEST = 0.1, 0.3
 LIST = Path(__file__).parent / "data" / "longest.txt"
 _FOLDER = "TEST_TIMES"
 _times: dict[str, float] = {}
