@@ -156,7 +156,8 @@ void Machine::begin_block(Cluster& cluster, u64 first, u32 rank) {
     const u32 inside[3] = {rank % c[0], rank / c[0] % c[1], rank / c[0] / c[1]};
     const u64 number[3] = {first % across[0], first / across[0] % across[1], first / across[0] / across[1]};
     for (int i = 0; i < 3; ++i) b.block.ctaid[i] = u32(number[i] * c[i] + inside[i]);
-    const u32 size = shape.static_size + shape.dynamic_size;
+    // NVRTC reads three words at a multiple of 16 bytes as four, and leaves the last: such a load may end behind them.
+    const u32 size = (shape.static_size + shape.dynamic_size + 15) / 16 * 16;
     b.memory.assign(size + 2048, 0xff);                 // poison: NaN, -1
     b.stamps.assign(size / 4 + 4, 0);
     b.writers.assign(size / 4 + 4, 0);

@@ -96,6 +96,18 @@ def load(plan, line, i, there, lead):
 
 
 @mo.jit
+def take(plan, line, first, end, lead):
+    """What a thread takes in front of ``end``: vectors from its ``first`` on, 32 apart; number and inside of each."""
+    held, mask = [], []
+    for k in mo.static_range(plan.each):
+        i = first + k * 32
+        vector, inside = load(plan, line, i, i < end, lead)
+        held.append(vector)
+        mask.append((i, inside))
+    return held, mask
+
+
+@mo.jit
 def scan_warp(plan, parts, lane):
     """The vectors of a warp, one behind the other by round, scanned in place; the sum of all."""
     total = plan.compute(0)
@@ -129,12 +141,7 @@ def rows_kernel(out, x, sums, plan: mo.Constexpr):
         mo.sync_threads()                               # scratch is used again
     end = mo.min(share * (split + 1), vectors)
     for start in mo.range(split * share, end, chunk):
-        held, mask = [], []
-        for k in mo.static_range(plan.each):
-            i = start + (warp * plan.each + k) * 32 + lane
-            part, inside = load(plan, gX, i, i < end, lead)
-            held.append(part)
-            mask.append((i, inside))
+        held, mask = take(plan, gX, start + warp * plan.each * 32 + lane, end, lead)
         mine = scan_warp(plan, held, lane)
         if lane == 0:
             scratch[warp] = mine
@@ -221,16 +228,12 @@ def chained_kernel(out, x, words, ticket, plan: mo.Constexpr):
     mo.sync_threads()
     line, part = place[0] % mo.size(words, 1), place[0] // mo.size(words, 1)
     row = coordinate(line, mo.shape(x)[1:])
-    gX, gO, mine, held, mask = x[:, *row], out[:, *row], words[:, line], [], []             # (n), (n), (parts)
+    gX, gO, mine = x[:, *row], out[:, *row], words[:, line]                                  # (n), (n), (parts)
     if plan.shifted:
         lead = mo.misalignment(gX)
         gO = mo.with_lead(gO, lead)                                                         # (lead + n)
     end = mo.ceil_div(mo.size(x, 0) + (w - 1 if plan.shifted else 0), w)
-    for k in mo.static_range(plan.each):
-        i = (part * warps + warp) * plan.each * 32 + k * 32 + lane
-        vector, inside = load(plan, gX, i, i < end, lead)
-        held.append(vector)
-        mask.append((i, inside))
+    held, mask = take(plan, gX, (part * warps + warp) * plan.each * 32 + lane, end, lead)
     of_warp = scan_warp(plan, held, lane)
     if lane == 0:
         scratch[warp] = of_warp

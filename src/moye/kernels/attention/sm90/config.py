@@ -56,7 +56,8 @@ class ForwardConfig:
 def choose(dim: int, dim_v: int, *, balanced: bool) -> ForwardConfig:
     """The tiles for head dimensions of queries and keys, and of values; ``balanced``: all tiles have equal work.
 
-    Measured on an H200 for 64 and 128, the others by what registers and shared memory hold.
+    Those for 64 and 128 are of a prototype that was measured on an H200; the others, and whether tiles come from a
+    counter, follow from what registers and shared memory hold, and were not measured.
     """
     dynamic = not balanced
     if max(dim, dim_v) <= 64:
@@ -71,7 +72,7 @@ def choose(dim: int, dim_v: int, *, balanced: bool) -> ForwardConfig:
 
 
 def choose_narrow(dim: int, dim_v: int, *, balanced: bool) -> ForwardConfig:
-    """The same for elements of 8 bits, whose exponentials take half the registers."""
+    """The same for elements of 8 bits, whose exponentials take half the registers: by registers alone, not measured."""
     dynamic = not balanced
     if max(dim, dim_v) <= 64:
         return ForwardConfig(192, 128, in_turns=True, dynamic=dynamic)
