@@ -135,6 +135,8 @@ class Tiles:
 
     def mapped(self, inputs: list[Value], t: DType) -> Operand:
         """A Map's value: its body is pure and of the inputs."""
+        if t in (dt.float16, dt.bfloat16) and inputs and self.chance(0.5):
+            return self.rounded(inputs, t)
         parts: list[Operand] = [self.cast(x, t) for x in inputs]
         value = parts[0] if parts else self.lit(1 if t.is_integer else 1.5, t)
         for other in parts[1:]:
@@ -145,6 +147,20 @@ class Tiles:
             cond = self.binary("lt", parts[0], value)
             value = self.define(ops.Select, t, cond=cond, a=value, b=self.rng.choice(parts))
         return value
+
+    def rounded(self, inputs: list[Value], t: DType) -> Operand:
+        """Long work in float32, rounded once: expressions about as long as a line holds, of which some are used twice.
+
+        Two elements are printed side by side, and what has a name in one may be spelled out in the other.
+        """
+        parts = [self.cast(x, dt.float32) for x in inputs]
+        value = parts[0]
+        for _ in range(self.rng.randint(1, 14)):
+            other = self.rng.choice([*parts, self.lit(self.rng.choice((0.5, 0.125, -1.0, 0.044715)), dt.float32)])
+            value = self.binary(self.rng.choice(("add", "mul", "sub")), value, other)
+            if self.chance(0.2):
+                parts.append(value)
+        return self.cast(value, t)
 
     def reduce(self) -> None:
         fragment, extents = self.rng.choice(self.fragments), self.extents()

@@ -61,7 +61,7 @@ def test_many_tiles(dim, causal):
     attention(out, q, k, v, causal=causal)
     exact = torch.nn.functional.scaled_dot_product_attention(
         *(x.transpose(1, 2).double() for x in (q, k, v)), is_causal=causal, enable_gqa=True).transpose(1, 2)
-    assert (out.double() - exact).abs().max() < 2.0 ** -7
+    assert ((out.double() - exact).abs() < 2.0 ** -7 + 2.0 ** -8 * exact.abs()).all()     # a bfloat16 has 8 bits
     again = torch.empty_like(out)
     attention(again, q, k, v, causal=causal)
     assert torch.equal(again, out)
@@ -159,8 +159,9 @@ def test_sequences_of_any_lengths():
         assert (own[0].float() - out[begin:end].float()).abs().max() < 2.0 ** -6
         found = [torch.empty_like(x) for x in one]
         attention_backward(*found, one[0], *one, own, own_lse, causal=True)
-        for mine, whole in zip(found, gradients, strict=True):
-            assert (mine[0].float() - whole[begin:end].float()).abs().max() < 2.0 ** -4 * mine.abs().max()
+        for mine, whole in zip(found, gradients, strict=True):      # of one key alone dQ and dK are nothing but rounding
+            most = 2.0 ** -4 * max(float(mine.abs().max()), 2.0 ** -4)
+            assert (mine[0].float() - whole[begin:end].float()).abs().max() < most
 
 
 @pytest.mark.parametrize("chunk", range(4))

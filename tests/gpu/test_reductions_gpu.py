@@ -64,7 +64,9 @@ def test_prefix_sums(dtype):
         out = torch.full_like(x, torch.nan)
         cumsum(out, x, axis=axis)
         expected, scale = x.double().cumsum(axis), x.double().abs().cumsum(axis)
-        assert ((out.double() - expected).abs() <= CLOSE[dtype] * (expected.abs() + 0.1 * scale)).all(), shape
+        near = (out.double() - expected).abs() <= CLOSE[dtype] * (expected.abs() + 0.1 * scale)
+        most = 0.99 * torch.finfo(dtype).max            # the sums of a million of float16 are beyond it
+        assert (near | (expected > most) & (out >= most)).all(), shape
 
 
 @pytest.mark.parametrize(("rows", "columns", "dtype"), [

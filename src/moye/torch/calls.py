@@ -2,7 +2,7 @@
 
 In: an operator.  Out: a function with the operator's parameters and defaults, made as text for its schema.
 
-    def call(x, y, alpha=1.0):
+    def call(_self, x, y, alpha=1.0):
         if x.__class__ in _tensors and ... and alpha.__class__ is float and (_included(), _excluded()) in _usual:
             if _grad_enabled() and (x.requires_grad or y.requires_grad): return _node(x, y, alpha)
             return _function(x, y, alpha)
@@ -64,7 +64,7 @@ def _lines(arguments: Any, values: dict[str, Any], refused: Sequence[str], watch
     parameters = [_parameter(a) for a in places] + (["*", *map(_parameter, named)] if named else [])
     given = ", ".join([a.name for a in places] + [f"{a.name}={a.name}" for a in named])
     yield f"def make({', '.join(values)}):"
-    yield f"    def call({', '.join(parameters)}):"
+    yield f"    def call({', '.join(['_self', *parameters])}):"
     if refused:
         yield f"        if _grad_enabled() and ({_tracked(arguments, refused)}): _refuse(({', '.join(refused)},))"
     yield "        if not _compiling():"

@@ -60,6 +60,7 @@ class Values:
 
     def bind(self, value: Value, name: str) -> None:
         """A Value that has a C++ name: a parameter, a loop counter."""
+        self._pending.pop(value.id, None)
         self._known[value.id] = Text(name)
 
     def is_bound(self, value: Value) -> bool:
@@ -80,6 +81,7 @@ class Values:
         here = self.uses.depth.get(value.id, 0) >= self.uses.use_depth[value.id]
         inline = not (value.name and ORDER in text.deps)  # what lanes do together stays where the user named it
         if alias or (inline and count == 1 and here and self._length(text) <= _LONGEST):
+            self._known.pop(value.id, None)             # of the lane before, where a body is printed for each of two
             self._pending[value.id] = Pending(value, text)
         else:
             self.name(value, initial or text.text, hint)
