@@ -2,7 +2,7 @@
 
     python benchmarks/rows.py [--rounds 30] [--only norm] [--csv rows.csv] [--plot rows.svg]
 
-A family is a module ``rows_*.py`` beside this one that has a list ``CASES`` of functions that make a ``rows_moves.Case``
+A family is a module ``rows_*.py`` beside this one with a list ``CASES`` of functions that make a ``rows_moves.Case``
 each: what it is called, its bytes, how it is run, what torch does for the same, and its error against float64.
 """
 

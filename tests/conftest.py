@@ -92,9 +92,10 @@ def _clean_environment(request: pytest.FixtureRequest, tmp_path_factory: pytest.
     """No setting of the user's, and a disk cache of this run.
 
     The workers of a run share it: they would compile the same programs again, which on a GPU is most of the run.
+    TEST_CACHE names a folder that is kept for the next run.
     """
     for name in [name for name in os.environ if name.startswith("MOYE_")]:
         del os.environ[name]
     shared = "PYTEST_XDIST_WORKER" in os.environ
     folder = tmp_path_factory.getbasetemp().parent / "moye-cache" if shared else tmp_path_factory.mktemp("moye-cache")
-    os.environ["MOYE_CACHE_DIR"] = str(folder)
+    os.environ["MOYE_CACHE_DIR"] = os.environ.get("TEST_CACHE") or str(folder)

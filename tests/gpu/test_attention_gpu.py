@@ -159,7 +159,8 @@ def test_sequences_of_any_lengths():
         assert (own[0].float() - out[begin:end].float()).abs().max() < 2.0 ** -6
         found = [torch.empty_like(x) for x in one]
         attention_backward(*found, one[0], *one, own, own_lse, causal=True)
-        for mine, whole in zip(found, gradients, strict=True):      # of one key alone dQ and dK are nothing but rounding
+        for mine, whole in zip(found, gradients, strict=True):
+            # Of one key alone dQ and dK are nothing but rounding.
             most = 2.0 ** -4 * max(float(mine.abs().max()), 2.0 ** -4)
             assert (mine[0].float() - whole[begin:end].float()).abs().max() < most
 

@@ -92,7 +92,8 @@ def test_linear(dtype):
 def test_each_operator_that_comes_with_moye(name, dtype):
     """Right, compiled and captured, forward and backward."""
     op, arguments, reference = CASES[name](Place("cuda", dtype, 24))
-    check_reference(op, arguments, reference, TOLERANCES[dtype] if name == "linear_cross_entropy" else None)  # its logits
+    rounded = name == "linear_cross_entropy"            # whose logits have the dtype of x
+    check_reference(op, arguments, reference, TOLERANCES[dtype] if rounded else None)
     check_compiled(op, arguments, near=name == "attention")             # its gradients are added by atomics
     check_captured(op, arguments, near=name == "attention")
 
@@ -134,7 +135,7 @@ def test_reduced_overhead():
 
 @pytest.mark.alone
 def test_what_a_call_costs(tmp_path):
-    """At most 7 us beyond the direct launch, and less than a custom_op."""
+    """Less than half of what a custom_op costs beyond the direct launch; the benchmark tells the microseconds."""
     file = tmp_path / "torch_ops.csv"
     done = subprocess.run([sys.executable, BENCHMARK, "3", "--csv", file], capture_output=True, text=True, timeout=300,
                           check=False)
@@ -142,5 +143,5 @@ def test_what_a_call_costs(tmp_path):
     assert done.returncode == 0, done.stderr
     with open(file, newline="") as rows:
         beyond = {row["way"]: float(row["beyond"]) for row in csv.DictReader(rows)}
-    assert beyond["moye"] <= 7 and beyond["moye"] < beyond["custom_op"]
+    assert beyond["moye"] < 0.5 * beyond["custom_op"]
     assert beyond["moye, with autograd"] < beyond["custom_op, with autograd"]

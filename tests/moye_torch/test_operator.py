@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from functools import partial
 
 import pytest
 
@@ -167,7 +168,7 @@ def test_each_way_is_taken_where_it_should(monkeypatch):
     library.define(f"told{scaled_add.schema}")
     library.impl("told", scaled_add._carry_out, "CPU")
     again.overload = torch.ops.testing.told.default
-    call = calls.eager(again, None)
+    call = partial(calls.eager(again, None), again)
     x = numbers(8, grad=False)
 
     def ways(expected, function):
@@ -185,7 +186,7 @@ def test_each_way_is_taken_where_it_should(monkeypatch):
     with torch.autocast("cpu", torch.bfloat16):
         ways(["long"], lambda: call(x, x))
         again.autocast = None
-        uncast = calls.eager(again, None)
+        uncast = partial(calls.eager(again, None), again)
         ways([], lambda: uncast(x, x))                              # nothing is cast on the long one either
     ways([], lambda: uncast(x, x))
     with torch.profiler.profile():
@@ -207,7 +208,7 @@ def test_without_the_private_functions_of_torch(monkeypatch):
     monkeypatch.delattr(torch._C, "_len_torch_function_stack")
     plain = op("testing::plain_add")(scaled_add.function)
     plain.backward(scaled_add._gradient, setup=keep_alpha, differentiable=True)
-    assert "_function" not in plain._call.__code__.co_freevars
+    assert "_function" not in type(plain).__call__.__code__.co_freevars
     arguments = (numbers(9), numbers(9), 2.0)
     same(outcome(plain, arguments), outcome(scaled_add, arguments), "through the dispatcher")
 
