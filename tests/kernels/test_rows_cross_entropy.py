@@ -43,7 +43,7 @@ def test_long_rows_are_spread_over_a_cluster(columns, dtype, kind):
 def test_streamed_rows(monkeypatch):
     """Rows that are read again, in three ways."""
     plan = RowPlan(4, 64, 1, -(-3000 // 256), 1, streamed=True)
-    monkeypatch.setattr(host, "plan_of", lambda given: plan)
+    monkeypatch.setattr(host, "plan_of", lambda given, passed=False: plan)
     x, labels, dloss = problem(4, 3000)
     loss, lse, dx = np.full((), np.nan, np.float32), np.full(4, np.nan, np.float32), np.full_like(x, np.nan)
     options = {"label_smoothing": 0.1, "z_loss": 1e-3, "reduction": "sum"}

@@ -124,11 +124,11 @@ class Rows:
                                    f"{self.info.device}")
         return info
 
-    def plan(self, *, held: int = 1, sums: bool = False, block: int | None = None) -> RowPlan:
+    def plan(self, *, held: int = 1, sums: bool = False, block: int | None = None, passed: bool = False) -> RowPlan:
         """The plan for these rows: as wide as all arrays of their shape allow.
 
         ``held``: so many arrays of rows at a time; ``sums``: and sums over rows for each column.  ``block``: so many
-        columns belong together, by whole vectors that the lanes of a warp share.
+        columns belong together, by whole vectors that the lanes of a warp share.  ``passed``: nobody holds a row.
         """
         bits = self.info.dtype.bits
         width, shifted = self._width()
@@ -137,8 +137,14 @@ class Rows:
             width, shifted = max(128 // bits, (block or 0) // 32), False
         arch = mo.arch_of(self.x)
         clusters = arch is None or int(arch.removeprefix("sm_").rstrip("a")) >= 90
-        return row_plan(Shape(self.rows, self.columns, bits, width, shifted, masked, held, sums),
+        return row_plan(Shape(self.rows, self.columns, bits, width, shifted, masked, held, sums,
+                              passed),
                         multiprocessors=self.multiprocessors, clusters=clusters)
+
+    def grid(self, plan: RowPlan) -> int:
+        """The blocks of a persistent grid: of clusters as many as the device holds, since one more takes a second turn."""
+        most = plan.resident * mo.resident_clusters(self.info, plan.cluster) * plan.cluster if plan.cluster > 1 else None
+        return plan.blocks(self.rows, self.multiprocessors, most=most)
 
     def _width(self) -> tuple[int, bool]:
         """The widest access that begins at whole vectors in all arrays, and whether rows are shifted."""

@@ -98,7 +98,7 @@ def cross_entropy_backward(dlogits: Any, dloss: Any, logits: Any, labels: Any, l
     count = count_of(logits, labels, weight, shape[-1], options)
     each = given.of_rows("dloss", repeated(name, "dloss", dloss, shape[:-1]), FLOATS)
     cross_entropy_backward_kernel.launch(gD, each, given.matrix, gI, gS, weight, count, options.ignored,
-                                         options.smoothing, options.z, plan, **launched(plan, given.rows))
+                                         options.smoothing, options.z, plan, **launched(given, plan))
     return dlogits
 
 
@@ -108,14 +108,16 @@ def launch_rows(losses: Any, lse: Any, dlogits: Any, dloss: Any, logits: Any, la
     given = Rows("cross_entropy", logits, "logits")
     gD, gL, gS = given.alike("dlogits", dlogits), given.of_rows("loss", losses, FLOATS), given.of_rows("lse", lse)
     gI, gE = given.of_rows("labels", labels, LABELS), given.of_rows("dloss", dloss, FLOATS)
-    plan = plan or _roomy(plan_of(given), dlogits is not None, options.smoothing != 0, wider(given.info.dtype))
+    smoothed = options.smoothing != 0
+    plan = plan or _roomy(plan_of(given, passed=dlogits is None and not smoothed), dlogits is not None, smoothed,
+                          wider(given.info.dtype))
     cross_entropy_kernel.launch(gL, gS, gD, gE, given.matrix, gI, weight, count, options.ignored, options.smoothing,
-                                options.z, plan, options.smoothing != 0, **launched(plan, given.rows))
+                                options.z, plan, smoothed, **launched(given, plan))
 
 
 def _roomy(plan: RowPlan, gradient: bool, smoothed: bool, wide: Any) -> RowPlan:
-    """More than 64 registers a thread: 128 for gradients of float64, 80 for those with smoothing and edges."""
-    quarters = 4 if not gradient else 2 if wide == mo.float64 else 3 if smoothed and plan.shifted else 4
+    """More than 64 registers a thread: 128 for gradients of float64, 80 for those with smoothing."""
+    quarters = 4 if not gradient else 2 if wide == mo.float64 else 3 if smoothed else 4
     return replace(plan, resident=max(1, plan.resident * quarters // 4))
 
 

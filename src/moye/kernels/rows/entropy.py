@@ -58,15 +58,16 @@ def gradient_of(of, target, number, there):
 @mo.jit
 def mean_of(plan, where, held, fetch, there, room, dtype):
     """The mean of a row; what a piece lacks was read as -inf."""
-    def plus(p, so_far, r):
-        return so_far + mo.where(there & p.has, r.to(dtype).reduce("add"), dtype(0))
+    @mo.jit
+    def add(pieces, rows, total):
+        for p, r in zip(pieces, rows, strict=True):
+            if not plan.streamed:
+                anew(plan, r, dtype)
+            total += mo.where(there & p.has, r.to(dtype).reduce("add"), dtype(0))
+        return total
 
     total = dtype(0)
-    if plan.streamed:
-        total = swept(plan, where, lambda p, so_far: plus(p, so_far, fetch(p)), total)
-    for p, r in zip(where.pieces, held, strict=True):
-        anew(plan, r, dtype)
-        total = plus(p, total, r)
+    total = swept(plan, where, fetch, add, total) if plan.streamed else add(where.pieces, held, total)
     total, = fold(plan, [total], "add", room)
     return total / where.columns
 
@@ -118,27 +119,27 @@ def cross_entropy_kernel(loss, lse, dlogits, dloss, logits, labels, weight, coun
     wide, gX, gI, gL, gS = wider(logits.dtype), as_rows(logits), *map(as_column, (labels, loss, lse))
     gD = None if dlogits is None else as_rows(dlogits)                  # (rows, n)
     mo.min_blocks(plan.resident)
-    room, where = scratch(plan, wide), place(plan, gX)
+    room, where = scratch(plan, wide, 2), place(plan, gX)
     of = Loss(weight, dloss, count, ignored, wide(smoothing), wide(z))
-    first = where.first                                 # blocks have one turn
-    number, rX = first + where.slot, row(plan, where, gX, first)
-    target = target_of(wide, gI, weight, number, rX.there, ignored, where.columns)
-    rD = None if dlogits is None else row(plan, where, gD, first)
-    value, whole = entropy_row(plan, where, rX, rD, target, of, gradient_of(of, target, number, rX.there), room,
-                               smoothed)
-    if rX.there & where.leader:
-        gL[number], gS[number] = gL.dtype(value), gS.dtype(whole)
+    for first in mo.range(where.first, where.rows, where.step):
+        number, rX = first + where.slot, row(plan, where, gX, first)
+        rD = None if dlogits is None else row(plan, where, gD, first)
+        value, whole, tells = entropy_row(plan, where, rX, rD, (gI, number, ignored), of, room, smoothed)
+        if rX.there & tells:
+            gL[number], gS[number] = gL.dtype(value), gS.dtype(whole)
 
 
 @mo.jit
-def entropy_row(plan, where, rX, rD, target, of, upper, room, smoothed):
-    """One row: (loss, logarithm of the sum), the former of the row's leader alone; the gradient written."""
-    factor, own = of.z.dtype(LOG2E), label_logit(plan, where, rX, target)
+def entropy_row(plan, where, rX, rD, label, of, room, smoothed):
+    """One row: (loss, logarithm of the sum, whether this is the thread that knows the former); the gradient written."""
+    factor, (labels, number, ignored) = of.z.dtype(LOG2E), label
 
     def fetch(p):
         return read(p, rX, LOWEST)
 
-    held = [fetch(p) for p in where.pieces]
+    held = [fetch(p) for p in where.pieces]             # on its way before the label says which logit is wanted
+    target = target_of(of.z.dtype, labels, of.weight, number, rX.there, ignored, where.columns)
+    upper, (own, tells) = gradient_of(of, target, number, rX.there), label_logit(plan, where, rX, target)
     top, total = exponentials(plan, where, held, fetch, factor, room)
     rest = mo.log(total)
     mean = mean_of(plan, where, held, fetch, rX.there, room, of.z.dtype) if smoothed else None
@@ -151,18 +152,35 @@ def entropy_row(plan, where, rX, rD, target, of, upper, room, smoothed):
 
     if rD is not None:
         each(plan, where, held, fetch, put)
-    return row_loss(target, top, own, rest, mean, of.smooth, of.z), top + rest
+    return row_loss(target, top, own, rest, mean, of.smooth, of.z), top + rest, tells
 
 
 @mo.jit
 def label_logit(plan, where, rX, target):
-    """The logit of the label, of the row's leader, before anybody writes the gradient over it; NaN if there is none."""
-    own = wider(rX.tensor.dtype)(float("nan"))
-    if where.leader & target.known:
-        own = own.dtype(rX.tensor[target.column])
+    """(the logit of the label, NaN if there is none; whether this thread has it), before the gradient lies over it.
+
+    It is the first thread of the block whose part of the row the label is in: no barrier stands between blocks.
+    """
+    nan, column = wider(rX.tensor.dtype)(float("nan")), mo.where(target.known, target.column, 0)
+    tells = (where.lane == 0) & (where.rank == home(plan, where, column))
+    if plan.rows == 1 and plan.cluster == 1:            # no thread waits for the label before it reads its part
+        return mo.where(target.known, nan.dtype(rX.tensor[column]), nan), tells
+    own = nan
+    if tells & target.known:
+        own = own.dtype(rX.tensor[column])
     if plan.warps == 1:
         mo.sync_warp()                                  # a barrier of the block comes anyway, in the folds
-    return own
+    return own, tells
+
+
+@mo.jit
+def home(plan, where, column):
+    """The block of the cluster that has a column of the row; the first one has the edges."""
+    if plan.cluster == 1:
+        return 0
+    vector = (column - where.lead) // plan.width
+    whole = (column >= where.lead) & (vector < (where.columns - where.lead) // plan.width)
+    return mo.where(whole, vector // plan.lanes % plan.cluster, 0)
 
 
 @mo.kernel

@@ -39,7 +39,7 @@ def norm(what: str, out: Any, x: Any, weight: Any, bias: Any, eps: float, offset
     if not given.rows or not given.columns:
         return
     plan = plan or given.plan(held=1 if residual is None else 2, block=None if scale is None or by_row else BLOCK)
-    grid = plan.blocks(given.rows, given.multiprocessors)
+    grid = given.grid(plan)
     kernel = norm_streamed_kernel if plan.streamed else norm_kernel
     kernel.launch(arrays[0], given.matrix, weight, bias, arrays[1], arrays[2], rstd, mean, factor, eps,
                   offset, plan, centred, by_row, grid=grid, block=plan.threads, cluster=plan.cluster)

@@ -163,28 +163,35 @@ def streamed_row(plan, where, rows, weight, scale, middle, offset, room):
     rD, rG, rX, rS = rows
 
     @mo.jit
-    def here(piece):
-        gain = affine(piece, weight, None)[0]
-        hat, _, weighted = terms(parts.read(piece, rX), parts.read(piece, rG), scale, middle, gain, offset)
+    def read(piece):
+        return parts.read(piece, rX), parts.read(piece, rG), affine(piece, weight, None)[0]
+
+    @mo.jit
+    def here(x, dout, gain):
+        hat, _, weighted = terms(x, dout, scale, middle, gain, offset)
         return hat, weighted
 
     @mo.jit
-    def add(piece, state):
-        hat, weighted = here(piece)
-        return state[0] + (hat * weighted).reduce("add"), state[1] + weighted.reduce("add")
+    def add(_, held, state):
+        along, across = state
+        for values in held:
+            hat, weighted = here(*values)
+            along, across = along + (hat * weighted).reduce("add"), across + weighted.reduce("add")
+        return along, across
 
     start = (scale.dtype(0), scale.dtype(0))
-    found = parts.fold(plan, list(parts.swept(plan, where, add, start)), "add", room)
+    found = parts.fold(plan, list(parts.swept(plan, where, read, add, start)), "add", room)
     along, across = found[0] / where.columns, found[1] / where.columns
 
     @mo.jit
-    def finish(piece, state):
-        hat, weighted = here(piece)
-        result = gradient(hat, weighted, scale, (along, None if middle is None else across))
-        parts.write(piece, rD, result if rS is None else result + parts.read(piece, rS).to(scale.dtype))
+    def finish(pieces, held, state):
+        for piece, values in zip(pieces, held, strict=True):
+            hat, weighted = here(*values)
+            result = gradient(hat, weighted, scale, (along, None if middle is None else across))
+            parts.write(piece, rD, result if rS is None else result + parts.read(piece, rS).to(scale.dtype))
         return state
 
-    parts.swept(plan, where, finish, 0)
+    parts.swept(plan, where, read, finish, 0)
 
 
 @mo.kernel
@@ -245,7 +252,7 @@ def norm_backward(what: str, dx: Any, dout: Any, x: Any, weight: Any, rstd: Any,
         return
     wanted = (dweight is not None, dbias is not None)
     plan = plan or given.plan(held=2, sums=True)
-    grid = plan.blocks(given.rows, given.multiprocessors) if given.rows else 0
+    grid = given.grid(plan) if given.rows else 0
     slices = min(given.rows, _SLICES) if plan.streamed else grid // plan.cluster
     partial = empty(given.x, acc, (given.columns, slices, sum(wanted))) if any(wanted) else None
     where: dict[str, Any] = {"grid": grid, "block": plan.threads, "cluster": plan.cluster}

@@ -98,14 +98,14 @@ def largest(pieces, values):
 
 @mo.jit
 def put(plan, where, row, values, factor, by_row, number, room):
-    """Write a row.  With ``factor``, divided by largest / 448 of the row or of 128 columns, which is written there."""
-    if factor is not None and by_row:
+    """Write a row divided by largest / 448 of it, or of each 128 columns, which ``factor`` gets."""
+    if by_row:
         top, = parts.fold(plan, [largest(where.pieces, values)], "max", room)
         share = quotient(top)
         parts.note(where, row, number, ((factor, share),))
         inverse = inverted(share)
         values = [each * inverse for each in values]
-    elif factor is not None:
+    else:
         gF = parts.as_rows(factor)                                          # (rows, blocks of columns)
         values = [by_block(plan, where, piece, row, each, gF, number)
                   for piece, each in zip(where.pieces, values, strict=True)]
@@ -161,9 +161,15 @@ def norm_kernel(out, x, weight, bias, residual, summed, rstd, mean, factor, eps:
             parts.note(where, rO, turn, ((rstd, scale), (mean, middle)))
             results = []
             for i in mo.static_range(len(where.pieces)):
+                parts.anew(plan, row[i], acc)
                 gain = gains[i] if kept else affine(where.pieces[i], weight, bias)
-                results.append(normed(row[i], middle, scale, gain, offset))
-            put(plan, where, rO, results, factor, by_row, turn, room)
+                values = normed(row[i], middle, scale, gain, offset)
+                if factor is None:
+                    parts.write(where.pieces[i], rO, values)
+                else:
+                    results.append(values)
+            if factor is not None:
+                put(plan, where, rO, results, factor, by_row, turn, room)
 
 
 @mo.jit
@@ -172,19 +178,28 @@ def streamed_moments(plan, where, rX, rR, rS, eps, centred, room):
     acc, middle = sums(rX.tensor.dtype), None
 
     @mo.jit
-    def add(piece, total):
-        return total + load(piece, rX, rR, rS).to(acc).reduce("add")
-
-    if centred:
-        middle = parts.fold(plan, [parts.swept(plan, where, add, acc(0))], "add", room)[0] / where.columns
+    def first(piece):
+        return load(piece, rX, rR, rS)
 
     @mo.jit
-    def add_square(piece, total):
-        values = again(piece, rX, rR, rS) if centred else load(piece, rX, rR, rS)
-        values = parts.only(piece, values.to(acc) - middle) if centred else values.to(acc)
-        return total + (values * values).reduce("add")
+    def add(_, held, total):
+        return parts.total([values.to(acc) for values in held], total)
 
-    square, = parts.fold(plan, [parts.swept(plan, where, add_square, acc(0))], "add", room)
+    if centred:
+        middle = parts.fold(plan, [parts.swept(plan, where, first, add, acc(0))], "add", room)[0] / where.columns
+
+    @mo.jit
+    def second(piece):
+        return again(piece, rX, rR, rS) if centred else load(piece, rX, rR, rS)
+
+    @mo.jit
+    def add_squares(pieces, held, total):
+        each = [values.to(acc) for values in held]
+        if centred:
+            each = [parts.only(piece, values - middle) for piece, values in zip(pieces, each, strict=True)]
+        return parts.total([values * values for values in each], total)
+
+    square, = parts.fold(plan, [parts.swept(plan, where, second, add_squares, acc(0))], "add", room)
     return middle, mo.rsqrt(square / where.columns + eps)
 
 
@@ -218,26 +233,36 @@ def finish_streamed(plan, where, rows, terms, factor, by_row, turn, room):
     middle, scale, weight, bias, offset = terms
 
     @mo.jit
-    def result(piece):
-        return normed(again(piece, rX, rR, rS), middle, scale, affine(piece, weight, bias), offset)
+    def held(piece):
+        return again(piece, rX, rR, rS)
 
     @mo.jit
-    def add_largest(piece, top):
-        return mo.max(top, largest([piece], [result(piece)]))
+    def result(piece, values):
+        return normed(values, middle, scale, affine(piece, weight, bias), offset)
+
+    @mo.jit
+    def add_largest(pieces, values, top):
+        return mo.max(top, largest(pieces, [result(*each) for each in zip(pieces, values, strict=True)]))
 
     share = mo.float32(0)
     if factor is not None and by_row:
-        share = quotient(parts.fold(plan, [parts.swept(plan, where, add_largest, share)], "max", room)[0])
+        share = quotient(parts.fold(plan, [parts.swept(plan, where, held, add_largest, share)], "max", room)[0])
         parts.note(where, rO, turn, ((factor, share),))
 
     @mo.jit
-    def finish(piece, inverse):
-        values = result(piece)
-        if factor is not None and by_row:
-            values = values * inverse
-        elif factor is not None:
-            values = by_block(plan, where, piece, rO, values, parts.as_rows(factor), turn)
-        parts.write(piece, rO, values)
+    def finish(pieces, values, inverse):
+        for piece, each in zip(pieces, values, strict=True):
+            put_streamed(plan, where, piece, rO, result(piece, each), factor, by_row, turn, inverse)
         return inverse
 
-    parts.swept(plan, where, finish, inverted(share))
+    parts.swept(plan, where, held, finish, inverted(share))
+
+
+@mo.jit
+def put_streamed(plan, where, piece, row, values, factor, by_row, turn, inverse):
+    """Write a piece of a streamed row, divided by its factor if it has one."""
+    if factor is not None and by_row:
+        values = values * inverse
+    elif factor is not None:
+        values = by_block(plan, where, piece, row, values, parts.as_rows(factor), turn)
+    parts.write(piece, row, values)

@@ -17,10 +17,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import moye as mo
-from moye.kernels.rows.plan import RowPlan
+from moye.kernels.rows.plan import RowPlan, power
 
 _KEPT = 16
 """Registers of a thread for what was computed of a row, until it is used again."""
+MEETINGS = 16
+"""Folds of a cluster between two of its barriers."""
+AT_ONCE = 4
+"""Vectors of a thread that are on their way together where a row is streamed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,52 +201,110 @@ def write(piece, target, values):
         mo.copyto(view, values.to(view.dtype), pred=has)
 
 
-def scratch(plan: RowPlan, dtype: Any, count: int = 1) -> Any:
-    """Shared memory for folds of ``count`` values; None where shuffles do.  Folds of one loop may share it."""
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Shared memory for folds.  ``turn`` counts them.
+
+    ``mine`` (warps, values, 2) is what the warps of this block found: folds use its halves in turn, so that one barrier
+    a fold is enough.  ``ours`` (values, blocks, MEETINGS) is what the blocks of the cluster did, whose bytes complete
+    on ``arrived`` (MEETINGS).
+    """
+
+    mine: Any
+    ours: Any
+    arrived: Any
+    turn: Any
+
+
+@mo.jit
+def scratch(plan, dtype, count=1):
+    """``Room`` for folds of up to ``count`` values; None where shuffles do.  All folds of a kernel may share it.
+
+    The blocks of a cluster meet here: from now on they may write to each other.
+    """
     if plan.warps == 1 and plan.cluster == 1:
         return None
-    parts = mo.shared_array(dtype, (plan.warps, count))
-    return parts, (mo.shared_array(dtype, (count,)) if plan.cluster > 1 else None)
+    ours, arrived, turn = None, None, mo.fragment((1,), mo.int32)
+    turn.fill(0)
+    if plan.cluster > 1:
+        ours, arrived = mo.shared_array(dtype, (count, plan.cluster, MEETINGS)), mo.mbarrier_array(MEETINGS)
+        if mo.thread_idx().x == 0:
+            for i in mo.static_range(MEETINGS):
+                mo.mbarrier_init(arrived, i, 1)
+            mo.fence_mbarrier_init()
+        mo.cluster_sync()
+    return Room(mo.shared_array(dtype, (plan.warps, count, 2)), ours, arrived, turn)
 
 
 @mo.jit
 def fold(plan, values, kind, room):
     """Each of the values folded over all threads of its row, by lanes, then warps, then blocks of the cluster.
 
-    The order of the sum is fixed, and every thread gets the results.  ``room`` is ``scratch(plan, dtype, len(values))``
-    and may be used again at once.  All threads of the block, or of the cluster, call it.
+    ``kind`` is "add", "max" or "min", or a function (values, lanes) -> values that folds them over neighbouring lanes,
+    all of which get the results; of lanes without values of their own it gets a copy of the first, and zeros.  The order
+    of the sum is fixed, and every thread gets it.  ``room`` is ``scratch(plan, dtype, len(values))`` or has more, and
+    may be used again at once.  All threads of the block, or of the cluster, call it.
     """
-    found = [mo.warp_reduce(x, kind, min(plan.lanes, 32)) for x in values]
+    found = of_lanes(values, kind, min(plan.lanes, 32))
     if room is None:
         return found
-    mine, ours = room
+    turn = room.turn[0]
+    room.turn[0] = turn + 1
     if plan.warps > 1:
         if mo.lane_idx() == 0:
             for k in mo.static_range(len(found)):
-                mine[mo.warp_idx(), k] = found[k]
-        mo.sync_threads()
-        found = [of_warps(plan, mine[None, k], kind) for k in range(len(found))]
+                room.mine[mo.warp_idx(), k, turn % 2] = found[k]
+        mo.sync_threads()                               # who passes it has done with the other half
+        found = of_warps(plan, [room.mine[None, k, turn % 2] for k in range(len(found))], kind)
     if plan.cluster == 1:
-        mo.sync_threads()
         return found
-    if mo.thread_idx().x == 0:
-        for k in mo.static_range(len(found)):
-            ours[k] = found[k]
-    mo.cluster_sync()
-    theirs = mo.map_shared_rank(ours, mo.lane_idx() % plan.cluster)         # each lane reads one block's
-    found = [mo.warp_reduce(theirs[k], kind, plan.cluster) for k in range(len(found))]
-    mo.cluster_sync()
-    return found
+    place, parity = turn % MEETINGS, turn // MEETINGS % 2
+    if (place == 0) & (turn > 0):
+        mo.cluster_sync()                               # all have read what was sent in the last so many turns
+    send(plan, room, found, place)
+    mo.mbarrier_wait(room.arrived, place, parity)
+    block = mo.lane_idx() % plan.cluster                # each lane has one block's
+    return of_lanes([room.ours[k, block, place] for k in range(len(found))], kind, plan.cluster)
+
+
+@mo.jit
+def send(plan, room, values, place):
+    """What this block found goes to each block of the cluster, and to itself; nobody waits for it here.
+
+    A barrier of the cluster instead would wait for all that its threads have written to global memory.
+    """
+    tid, count = mo.thread_idx().x, len(values)
+    if tid == 0:
+        mo.mbarrier_arrive_expect_tx(room.arrived, place, count * plan.cluster * values[0].dtype.bytes)
+    if tid < plan.cluster:
+        packed = mo.fragment((count,), values[0].dtype)
+        for k in mo.static_range(count):
+            packed[k] = values[k]
+        there = mo.map_shared_rank(room.ours, tid)
+        target = mo.tile(there, (count, 1, 1), (0, mo.cluster_rank(), place))[:, 0, 0]
+        mo.st_async(target, packed, barrier=(room.arrived, place))
+
+
+@mo.jit
+def of_lanes(values, kind, lanes):
+    """Values folded over neighbouring lanes."""
+    if not isinstance(kind, str):
+        return kind(values, lanes)
+    return [mo.warp_reduce(x, kind, lanes) for x in values]
 
 
 @mo.jit
 def of_warps(plan, found, kind):
     """What the warps of a block found (warps), folded: one after the other, or by the lanes where they are many."""
-    if plan.warps <= 8:
-        return chained([found[w] for w in range(plan.warps)], kind)
-    lane = mo.lane_idx()
-    return mo.warp_reduce(found[mo.where(lane < plan.warps, lane, 0)] if kind != "add" else
-                          mo.where(lane < plan.warps, found[mo.min(lane, plan.warps - 1)], 0), kind)
+    if plan.warps <= 8 and isinstance(kind, str):
+        return [chained([each[w] for w in range(plan.warps)], kind) for each in found]
+    lanes = power(plan.warps)
+    lane = mo.lane_idx() % lanes
+    values = [each[mo.min(lane, plan.warps - 1)] for each in found]
+    if lanes > plan.warps:                              # some lanes have nothing of their own
+        own, sums = lane < plan.warps, {"add": 0, "max": len(values), "min": len(values)}.get(kind, 1)
+        values = [*values[:sums], *(mo.where(own, x, x.dtype(0)) for x in values[sums:])]
+    return of_lanes(values, kind, lanes)
 
 
 def chained(values: list[Any], kind: str) -> Any:
@@ -264,12 +326,16 @@ def anew(plan, values, wide):
 
 
 @mo.jit
-def swept(plan, where, visit, state):
-    """``state = visit(piece, state)`` for all pieces of a row that is streamed: a loop, and the edges behind it."""
-    for j in mo.range(plan.rounds):
-        state = visit(vector(plan, where, j), state)
+def swept(plan, where, fetch, visit, state):
+    """``state = visit(pieces, what fetch(piece) gave of each, state)`` for all pieces of a row that is streamed.
+
+    A loop over several pieces, which are on their way together, and the edges behind it.
+    """
+    for j in mo.range(0, plan.rounds, AT_ONCE):
+        pieces = [vector(plan, where, j + k) for k in range(min(AT_ONCE, plan.rounds))]
+        state = visit(pieces, [fetch(piece) for piece in pieces], state)
     for piece in edges(plan, where):
-        state = visit(piece, state)
+        state = visit([piece], [fetch(piece)], state)
     return state
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import moye as mo
 
@@ -29,6 +29,10 @@ _WORDS, _MOST_WORDS = 16, 32
 """Registers of a thread for what it holds of rows: 64 bytes, and up to 128 where a block has no more threads."""
 _MOST_ELEMENTS = 32
 """Elements of a row that a thread holds: computing takes 32 bits or more of each."""
+_PASSED = 1 << 12
+"""Bytes of the longest row that is held though it could pass."""
+_STREAM, _STREAMS = 128, 1536
+"""Threads of a block through which rows pass, and of all on a multiprocessor: with 40 registers each."""
 _ON_THE_WAY = 64
 """Bytes that a thread asks for at once, if rows are short."""
 
@@ -40,6 +44,7 @@ class Shape:
     ``width`` elements at most are one access (all strides and addresses allow it).  ``shifted``: rows begin at any
     element, all arrays' rows alike.  ``masked``: every vector has a predicate for each element; no edges apart.
     ``sums``: a thread keeps sums over rows for its columns, and the next row beside the one that it works on.
+    ``passed``: one read of a row says all, so that nobody holds it.
     """
 
     rows: int
@@ -50,6 +55,7 @@ class Shape:
     masked: bool = False
     held: int = 1
     sums: bool = False
+    passed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,13 +118,15 @@ def row_plan(shape: Shape, *, multiprocessors: int = 132, clusters: bool = True)
     32 KB a cluster of 2, 4 or 8 blocks.  Where rows are few, a row has more threads.  What even a cluster cannot hold,
     more than 262144 elements (131072 of float64; without clusters an eighth), is streamed.
     """
+    if shape.passed and shape.rows >= 2 * multiprocessors and shape.columns * shape.bits > 8 * _PASSED:
+        return _passing(shape)
     width = shape.width or max(1, 128 // shape.bits)
     edges = 0 if shape.masked else 2 * (width - 1) if shape.shifted else min(width - 1, shape.columns % width)
     inner = shape.columns if shape.masked else shape.columns - (width - 1) * shape.shifted
     vectors = max(1, -(-shape.columns // width) if shape.masked else shape.columns // width)
     words = max(1, width * shape.bits // 32) * shape.held
     if vectors <= (_SHORT if shape.held == 1 else _WARP * max(1, _WORDS // words)):
-        lanes, cluster, most = min(_WARP, _power(vectors)), 1, _MOST_WORDS
+        lanes, cluster, most = min(_WARP, power(vectors)), 1, _MOST_WORDS
     else:
         few = shape.rows <= multiprocessors and not shape.sums
         cluster = _cluster(shape, vectors * words * 4, multiprocessors) if clusters else 1
@@ -137,7 +145,15 @@ def row_plan(shape: Shape, *, multiprocessors: int = 132, clusters: bool = True)
                    resident, streamed)
 
 
-def _power(n: int) -> int:
+def _passing(shape: Shape) -> RowPlan:
+    """Many long rows that pass through: small blocks, of which a multiprocessor has many, in a loop over each row."""
+    plan = row_plan(replace(shape, passed=False), clusters=False)
+    vectors = max(1, -(-shape.columns // plan.width))
+    return replace(plan, lanes=_STREAM, rounds=-(-vectors // _STREAM), full=0, at_once=1, streamed=True,
+                   resident=_STREAMS // _STREAM)
+
+
+def power(n: int) -> int:
     """The least power of two that is not below n."""
     return 1 << max(0, n - 1).bit_length()
 

@@ -16,7 +16,7 @@ from typing import Any
 import moye as mo
 from moye.kernels.options import integer, real, shown
 from moye.kernels.rows.arrays import Rows
-from moye.kernels.rows.parts import as_rows, fold, place, read, row, scratch, swept, write
+from moye.kernels.rows.parts import anew, as_rows, fold, place, read, row, scratch, swept, write
 from moye.kernels.rows.plan import RowPlan
 from moye.kernels.rows.views import dtype_of, last, launched, plan_of, repeated, separate, shape_of
 from moye.kernels.views import FLOATS
@@ -44,42 +44,66 @@ def wider(dtype: Any) -> Any:
 
 @mo.jit
 def exponentials(plan, where, held, fetch, factor, room):
-    """The largest score of a row, 0 if none counts, and the sum of exp2((score - largest) * factor)."""
+    """The largest score of a row, 0 if none counts, and the sum of exp2((score - largest) * factor).
+
+    Each thread sums below the largest of its own scores, and one fold of both brings all to the row's.
+    """
+    @mo.jit
+    def absorb(_, scores, state):
+        return absorbed(plan, *state, scores, factor)
+
     wide = factor.dtype
-    top, total = wide(LOWEST), wide(0)
+    state = wide(LOWEST), wide(0)
     if plan.streamed:
-        top, total = swept(plan, where, lambda p, state: absorbed(*state, fetch(p), factor), (top, total))
-        own = top
-    else:
-        for r in held:
-            top = mo.max(top, wide(r.reduce("max")))
-    top, = fold(plan, [top], "max", room)
-    top = mo.where(top == LOWEST, wide(0), top)
-    if plan.streamed:
-        total = total * mo.exp2((own - top) * factor, fast=True)
-    else:
-        for r in held:
-            total += shares(r, factor, top).reduce("add")
-    total, = fold(plan, [total], "add", room)
-    return top, total
+        state = swept(plan, where, fetch, absorb, state)
+    elif len(held) > 0:
+        state = absorbed(plan, *state, held, factor)
+
+    @mo.jit
+    def together(state, lanes):
+        top, total = state
+        above = mo.warp_reduce(top, "max", lanes)
+        return [above, mo.warp_reduce(total * mo.exp2((top - base_of(above)) * factor, fast=True), "add", lanes)]
+
+    top, total = fold(plan, list(state), together, room)
+    return base_of(top), total
 
 
 @mo.jit
-def absorbed(top, total, r, factor):
-    """The largest score so far and the sum of exponentials below it, with those of r."""
-    above = mo.max(top, top.dtype(r.reduce("max")))
-    base = mo.where(above == LOWEST, top.dtype(0), above)
-    return above, total * mo.exp2((top - base) * factor, fast=True) + shares(r, factor, base).reduce("add")
+def base_of(top):
+    """What is taken from scores: the largest, or 0 where no score counts, as -inf less -inf is no number."""
+    return mo.where(top == LOWEST, top.dtype(0), top)
+
+
+@mo.jit
+def absorbed(plan, top, total, held, factor):
+    """The largest score so far and the sum of exponentials below it, with those of some pieces."""
+    above = top
+    for r in held:
+        above = mo.max(above, r.to(top.dtype).reduce("max"))
+    base = base_of(above)
+    total = total * mo.exp2((top - base) * factor, fast=True)
+    for r in held:
+        if len(held) > 1:
+            anew(plan, r, factor.dtype)
+        total += shares(r, factor, base).reduce("add")
+    return above, total
 
 
 @mo.jit
 def each(plan, where, held, fetch, action):
     """action(piece, its scores) of all pieces of a row; those of a streamed row are fetched once more."""
     if plan.streamed:
-        swept(plan, where, lambda piece, _: action(piece, fetch(piece)), None)
+        swept(plan, where, fetch, lambda pieces, found, _: all_of(action, pieces, found), None)
     else:
-        for piece, r in zip(where.pieces, held, strict=True):
-            action(piece, r)
+        all_of(action, where.pieces, held)
+
+
+@mo.jit
+def all_of(action, pieces, held):
+    """action(piece, what is held of it) of each piece."""
+    for piece, r in zip(pieces, held, strict=True):
+        action(piece, r)
 
 
 @mo.jit
@@ -124,7 +148,7 @@ def softmax_kernel(out, x, mask, scale: mo.float64, queries, past,     # type: i
     wide, gX, gO = wider(x.dtype), as_rows(x), as_rows(out)             # (rows, n)
     gM = None if mask is None else as_rows(mask)                        # (rows, n)
     mo.min_blocks(plan.resident)
-    room, where = scratch(plan, wide), place(plan, gX)
+    room, where = scratch(plan, wide, 2), place(plan, gX)
     for first in mo.range(where.first, where.rows, where.step):
         rX, rO = row(plan, where, gX, first), row(plan, where, gO, first)
         rM = None if mask is None else row(plan, where, gM, first)
@@ -147,7 +171,12 @@ def softmax_row(plan, kind, where, rows, scale, seen, room):
     share, rest = mo.where(total == 0, total, 1 / total), mo.where(total == 0, total, mo.log(total))
 
     def put(p, r):
-        write(p, rO, (r.to(top.dtype) - top) * step - rest if kind.log else shares(r, factor, top) * share)
+        if not plan.streamed:
+            anew(plan, r, top.dtype)
+        values = (r.to(top.dtype) - top) * step - rest if kind.log else shares(r, factor, top) * share
+        if not plan.streamed:
+            anew(plan, values, top.dtype)               # one piece after the other
+        write(p, rO, values)
 
     each(plan, where, held, fetch, put)
 
@@ -169,14 +198,16 @@ def backward_row(plan, log, where, rows, scale, room):
     rX, rD, rY = rows
 
     def fetch(p):
-        return read(p, rY, LOWEST if log else 0).to(scale.dtype), read(p, rD, 0).to(scale.dtype)
+        return read(p, rY, LOWEST if log else 0), read(p, rD, 0)
 
-    held = [(read(p, rY, LOWEST if log else 0), read(p, rD, 0)) for p in where.pieces]
-    total = scale.dtype(0)
-    if plan.streamed:
-        total = swept(plan, where, lambda p, so_far: so_far + weighted(*fetch(p), log), total)
-    for y, d in held:
-        total += weighted(y.to(scale.dtype), d.to(scale.dtype), log)
+    @mo.jit
+    def add(_, pairs, total):
+        for y, d in pairs:
+            total += weighted(y.to(scale.dtype), d.to(scale.dtype), log)
+        return total
+
+    held, total = [fetch(p) for p in where.pieces], scale.dtype(0)
+    total = swept(plan, where, fetch, add, total) if plan.streamed else add(None, held, total)
     total, = fold(plan, [total], "add", room)
 
     def put(p, pair):
@@ -257,7 +288,7 @@ def _forward(name: str, out: Any, x: Any, axis: int, scale: float, mask: Any, ca
     if 0 in shape:
         return out
     plan, queries = plan or plan_of(given), shape[-2] if causal is not None else 1
-    softmax_kernel.launch(gO, given.matrix, gM, scale, queries, causal or 0, plan, kind, **launched(plan, given.rows))
+    softmax_kernel.launch(gO, given.matrix, gM, scale, queries, causal or 0, plan, kind, **launched(given, plan))
     return out
 
 
@@ -269,7 +300,7 @@ def _backward(name: str, dx: Any, dout: Any, out: Any, axis: int, scale: float, 
     separate(name, "dx", dx, "out", out)
     if 0 not in given.info.shape:
         plan = plan_of(given, held=2)
-        softmax_backward_kernel.launch(gX, gD, given.matrix, scale, plan, log, **launched(plan, given.rows))
+        softmax_backward_kernel.launch(gX, gD, given.matrix, scale, plan, log, **launched(given, plan))
     return dx
 
 

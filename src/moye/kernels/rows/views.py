@@ -19,14 +19,15 @@ from moye.kernels.rows.plan import RowPlan
 from moye.kernels.views import outputs
 
 
-def plan_of(given: Rows, held: int = 1) -> RowPlan:
+def plan_of(given: Rows, held: int = 1, *, passed: bool = False) -> RowPlan:
     """The plan of a kernel that keeps nothing between rows: blocks have one turn, with one row at a time."""
-    return replace(given.plan(held=held), at_once=1)
+    return replace(given.plan(held=held, passed=passed), at_once=1)
 
 
-def launched(plan: RowPlan, rows: int) -> dict[str, Any]:
-    """The launch of such a plan: as many blocks as there are rows, or groups of rows."""
-    return {"grid": plan.blocks(rows, 1, most=rows * plan.cluster), "block": plan.threads, "cluster": plan.cluster}
+def launched(given: Rows, plan: RowPlan) -> dict[str, Any]:
+    """The launch of such a plan: as many blocks as there are rows, or groups of rows; a persistent grid of clusters."""
+    grid = given.grid(plan) if plan.cluster > 1 else plan.blocks(given.rows, 1, most=given.rows)
+    return {"grid": grid, "block": plan.threads, "cluster": plan.cluster}
 
 
 def shape_of(x: Any) -> tuple[int, ...]:
