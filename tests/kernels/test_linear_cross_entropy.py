@@ -113,9 +113,9 @@ def test_sums_as_compiled():
 
 
 def test_chunks():
-    """As many tokens as half of hidden, at least 1024; of nearly one size."""
+    """As many tokens as hidden, at least 1024; of nearly one size."""
     assert [host.chunk_of(*of) for of in ((8192, 4096), (8192, 512), (5000, 4096), (100, 64), (8193, 8192))] == \
-        [2048, 1024, 1792, 128, 2816]
+        [4096, 1024, 2560, 128, 4224]
 
 
 def test_memory_for_the_logits_of_one_chunk(monkeypatch):

@@ -56,11 +56,11 @@ class _Tokens(NamedTuple):
 
 
 def chunk_of(tokens: int, hidden: int) -> int:
-    """Tokens of a chunk: as many as half of ``hidden``, so that logits take half of the memory of W; at least 1024.
+    """Tokens of a chunk: as many as ``hidden``, so that logits take the memory of W; at least 1024.
 
     Each chunk but the first reads and writes dW once more.  All chunks have nearly the same size, a multiple of 128.
     """
-    chunks = -(-tokens // max(LEAST, hidden // 2))
+    chunks = -(-tokens // max(LEAST, hidden))
     return -(-tokens // (chunks * TILE)) * TILE
 
 
