@@ -3,6 +3,7 @@
     python tests/emulator/library.py                    # all
     python tests/emulator/library.py gemm attention     # those whose names contain one of these words
     python tests/emulator/library.py --seed 3 gemm      # another order of threads, other numbers
+    python tests/emulator/library.py --draw 1 300       # 300 drawn calls, each with its own seed: drawn_*.py
 
 A case is a function that launches and gives (got, wanted, allowed error relative to the largest number).
 """
@@ -12,18 +13,21 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests"), str(ROOT / "tests" / "cases")]
 
 import ml_dtypes  # noqa: E402
 import numpy as np  # noqa: E402
 
+from emulator.draw import Draw  # noqa: E402
+from emulator.drawn_products import PRODUCTS  # noqa: E402
+from emulator.drawn_rows import ROWS  # noqa: E402
 from emulator.emulated import Device, emulated  # noqa: E402
 from moye import kernels  # noqa: E402
 
@@ -423,11 +427,49 @@ def judged(one: Case, seed: int) -> tuple[str, float, Device | None]:
     return failed or "right", worst, device
 
 
+# --- drawn calls -----------------------------------------------------------------------------------------------------
+
+
+FAMILIES: dict[str, Callable[[Draw], None]] = {**ROWS, **PRODUCTS}
+
+
+def tried(family: str, seed: int) -> tuple[str, Draw]:
+    """What is wrong with a drawn call, empty if nothing is; and what was drawn."""
+    draw = Draw(seed, family)
+    with emulated(seed, draw.one(132, 132, 132, 5, 1)), np.errstate(all="ignore"):
+        try:
+            FAMILIES[family](draw)
+            draw.intact()
+        except Exception as error:
+            return f"{type(error).__name__}: {error}", draw
+    return "", draw
+
+
+def draws(names: Sequence[str], first: int, count: int, seconds: float) -> int:
+    """Families in turn, and a line for each call that is wrong: how many there are."""
+    families = [name for name in FAMILIES if not names or name in names]
+    start, ran, wrong = time.perf_counter(), 0, 0
+    for seed in range(first, first + count):
+        if time.perf_counter() - start > seconds:
+            break
+        family, ran = families[seed % len(families)], ran + 1
+        found, draw = tried(family, seed)
+        if found:
+            wrong += 1
+            print(f"{family} --draw {seed}: {found}\n  {', '.join(draw.notes)}", flush=True)
+    print(f"{ran} calls, {wrong} wrong, {time.perf_counter() - start:.0f} s")
+    return wrong
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--draw", type=int, nargs=2, metavar=("SEED", "COUNT"))
+    parser.add_argument("--seconds", type=float, default=float("inf"))
     options = parser.parse_args()
+    if options.draw:
+        return bool(draws(options.names, *options.draw, options.seconds))
     wrong = 0
     print(f"{'kernel':22} {'case':44} {'error':>9} {'instructions':>13} {'seconds':>8}  verdict")
     for one in CASES:
