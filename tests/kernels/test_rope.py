@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import moye as mo
-from drawn_arrays import FLOATS, clean, close, drawn, laid_out, poisoned, wide
+from drawn_arrays import CLOSE, FLOATS, clean, close, drawn, laid_out, poisoned, wide
 from moye.kernels import rope
 from moye.kernels.rope import Plan, rope_kernel
 
@@ -36,7 +36,8 @@ def test_drawn(seed):
     dim = int(rng.choice([2, 6, 15, 16, 32, 48]))
     half = int(rng.integers(0, dim // 2 + 1)) if seed % 3 == 0 else dim // 2
     interleaved, inverse, kind = bool(seed % 2), bool(seed // 2 % 2), seed % 3
-    x, out = drawn(rng, (batch, seq, heads, dim), name), poisoned(rng, (batch, seq, heads, dim), name)
+    to = list(FLOATS)[(seed + seed // 8) % 4]           # of the last ones another dtype than x has
+    x, out = drawn(rng, (batch, seq, heads, dim), name), poisoned(rng, (batch, seq, heads, dim), to)
     cos, sin = tables(20, half, np.float64 if name == "f64" else np.float32)
     offset = int(rng.integers(0, 5))
     ids = [None, rng.integers(0, 15, seq).astype(np.int32), rng.integers(0, 15, (batch, seq))][kind]
@@ -44,7 +45,19 @@ def test_drawn(seed):
     with clean():
         rope(out, x, laid_out(rng, cos), laid_out(rng, sin), positions=ids, offset=offset, interleaved=interleaved,
              inverse=inverse)
-    close(out, exact(x, cos, sin, places, interleaved, inverse), name)
+    close(out, exact(x, cos, sin, places, interleaved, inverse), max(name, to, key=CLOSE.get))
+
+
+@pytest.mark.parametrize("half", [0, 5])
+def test_what_does_not_turn_has_the_dtype_of_the_result(half):
+    """It is the same number in the other dtype, and not the same bits."""
+    x = np.random.default_rng(2).standard_normal((1, 7, 2, 16)).astype(np.float32)
+    cos, sin = tables(7, half)
+    for name in ("bf16", "f64"):
+        out = np.full(x.shape, np.nan, FLOATS[name])
+        with clean():
+            rope(out, x, cos, sin)
+        close(out, exact(x, cos, sin, np.arange(7)[None], False, False), max(name, "f32", key=CLOSE.get))
 
 
 @pytest.mark.parametrize("interleaved", [False, True])

@@ -146,7 +146,8 @@ def _copy(x: Any) -> tuple[Any]:
 
 
 def move(out: Any, x: Any, modes: Sequence[views.Mode]) -> None:
-    """out = x over these modes, whose strides are those of (out, x)."""
+    """out = x over these modes, whose strides are those of (out, x): bits are moved, and nothing is converted."""
+    assert mo.describe(out).dtype == mo.describe(x).dtype, "the bits of one dtype are other numbers of another"
     modes = views.merged(modes)
     along = next((m for m in modes if m.strides[0] == 1), None)
     across = next((m for m in modes if m.strides[1] == 1), None)

@@ -15,7 +15,7 @@ from typing import Any
 
 import moye as mo
 from moye.kernels import views
-from moye.kernels.maps import coordinate
+from moye.kernels.maps import coordinate, launch
 from moye.kernels.moves import move
 
 THREADS = 256
@@ -89,7 +89,7 @@ def rope(out: Any, x: Any, cos: Any, sin: Any, *, positions: Any = None, offset:
     shape, length = infos["x"].shape, infos["x"].shape[-3]
     if 0 in shape or not half:
         if not half and 0 not in shape and not _same_array(infos):
-            move(out, x, views.modes_of(shape, infos["out"].strides, infos["x"].strides))
+            _copied(out, x, views.modes_of(shape, infos["out"].strides, infos["x"].strides))
         return
     dim, heads, seq, *batch = (views.Mode(n, (a, b)) for n, a, b in zip(
         reversed(shape), reversed(infos["out"].strides), reversed(infos["x"].strides), strict=True))
@@ -98,7 +98,7 @@ def rope(out: Any, x: Any, cos: Any, sin: Any, *, positions: Any = None, offset:
         rest = [views.Mode(dim.extent - 2 * half, dim.strides), *modes[1:]]
         behind = [views.strided(a, tuple(m.extent for m in rest), tuple(m.strides[i] for m in rest),
                                 2 * half * dim.strides[i]) for i, a in enumerate((out, x))]
-        move(behind[0], behind[1], rest)
+        _copied(behind[0], behind[1], rest)
     modes[0] = views.Mode(2 * half, dim.strides)
     plan = make_plan(modes, (infos["out"], infos["x"]), half, interleaved, inverse)
     tables = [views.strided(t, (half, info.shape[0]), tuple(reversed(info.strides)))
@@ -109,6 +109,18 @@ def rope(out: Any, x: Any, cos: Any, sin: Any, *, positions: Any = None, offset:
         positions = views.strided(positions, (length, modes[3].extent), steps)
     blocks = -(-(half // plan.width) * math.prod(m.extent for m in modes[1:]) // THREADS)
     rope_kernel[blocks, THREADS](views.view(out, modes, 0), views.view(x, modes, 1), *tables, positions, offset, plan)
+
+
+def _copied(out: Any, x: Any, modes: list[views.Mode]) -> None:
+    """out = x over these modes: bits where both have one dtype, else numbers."""
+    if mo.describe(out).dtype == mo.describe(x).dtype:
+        move(out, x, modes)
+    else:
+        launch((out,), (x,), modes, _itself)
+
+
+def _itself(x: Any) -> tuple[Any]:
+    return (x,)
 
 
 def _same_array(infos: dict[str, Any]) -> bool:
