@@ -8,12 +8,20 @@ in the simulator and on a device (``tests/gpu/test_device_maps_gpu.py``).
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 import moye as mo
 
 BLOCK, ROWS, COLUMNS = 64, 16, 32
 LAYOUT = mo.tile_to_shape(mo.smem_layout_atom(mo.float32, "k"), (ROWS, COLUMNS))
+
+
+def places(*shape):
+    """Zeros for tensor maps, (*shape, 16) of int64, at a multiple of 128 bytes, as memory of a device begins."""
+    raw = np.zeros(math.prod(shape) * 16 + 16, np.int64)
+    return raw[-raw.ctypes.data % 128 // 8:][:math.prod(shape) * 16].reshape(*shape, 16)
 
 
 @mo.jit
@@ -85,7 +93,7 @@ def gathered_call(wrong="", found=None, given=None):
     found = arrays() if found is None else found
     given = mo.addresses(found) if given is None else given
     return [np.full((len(found), ROWS * COLUMNS), 7, np.float32).T, mo.make_tma_copy(mo.TmaLoad(), found[0], LAYOUT),
-            np.zeros((1, 16), np.int64), given, np.array([len(x) for x in found], np.int32), wrong]
+            places(1), given, np.array([len(x) for x in found], np.int32), wrong]
 
 
 # --- arrays of any strides -------------------------------------------------------------------------------------------
@@ -198,7 +206,7 @@ def clipped_call(dst=None, workspace=None):
     src = np.random.default_rng(1).random((50, COLUMNS), np.float32)
     dst = np.zeros_like(src) if dst is None else dst
     return [mo.make_tma_copy(mo.TmaStore(), dst, LAYOUT), dst, src, np.array(OFFSETS, np.int32),
-            np.zeros((len(OFFSETS) - 1, 16), np.int64) if workspace is None else workspace, np.float32(1)]
+            places(len(OFFSETS) - 1) if workspace is None else workspace, np.float32(1)]
 
 
 def clipped(src):

@@ -231,7 +231,7 @@ def red_async(w: Writer, i: Instruction) -> str:
 def map_replace(w: Writer, i: Instruction) -> str:
     from emulator.accesses import pointer
 
-    field, operands = i.parts[2], list(i.operands)
+    field, operands = i.parts[i.parts.index("tile") + 1], list(i.operands)
     place = operands.pop(0)
     ord_ = w.get(operands.pop(0), "u32") if len(operands) > 1 else "0"
     p = pointer(w, i, place, 128, "WRITE")

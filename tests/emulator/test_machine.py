@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import device_maps
 import moye as mo
 from emulator.build import compiler
 from emulator.by_hand import run
@@ -127,6 +128,18 @@ def test_what_is_not_known_is_refused():
     text = HEAD + ".visible .entry k() {\n.reg .b32 %r<2>;\nvideo.sub.u32 %r0, %r1, 3;\nret; }"
     with pytest.raises(PtxError, match=r"PTX line 6: the emulator does not know video\.sub\.u32 %r0, %r1, 3"):
         translate(text)
+
+
+@pytest.mark.parametrize(("seed", "by"), [(0, "tensor"), (5, "address")])
+def test_tensor_maps_that_kernels_change(seed, by):
+    """tensormap.replace of each field, in shared memory, and the way to global memory."""
+    begun, x, layout, at = device_maps.drawn(seed)
+    out, workspace = np.zeros(mo.size(layout), np.float32), device_maps.places(1, 2)
+    workspace[0, 0, 0] = x.ctypes.data
+    with emulated(seed):
+        tma = mo.make_tma_copy(mo.TmaLoad(), begun, layout)
+        device_maps.tile_kernel[1, 32](out, tma, x, workspace, at, by)
+    assert np.array_equal(out, device_maps.tile_of(x, layout.shape, at))
 
 
 @pytest.mark.parametrize(("kernel", "number"), [("rms_norm", 0), ("gemm_sm80", 3), ("gemm_sm90", 3)])

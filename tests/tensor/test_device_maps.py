@@ -27,6 +27,7 @@ from device_maps import (
     grouped_arguments,
     grouped_copies,
     grouped_kernel,
+    places,
     tile_kernel,
     tile_of,
 )
@@ -55,7 +56,7 @@ def test_a_map_is_cut_off_at_the_end_of_a_group():
 def test_a_grouped_product_of_pointers(blocks):
     As, Bs, Cs = grouped_arguments()
     pointers = mo.addresses([*As, *Bs, *Cs])
-    workspace = np.zeros((blocks, 2, 2, 16), np.int64)
+    workspace = places(blocks, 2, 2)
     report = mo.check(grouped_kernel)[blocks, THREADS](*grouped_copies(As, Bs, Cs), workspace, pointers.reshape(3, -1),
                                                        np.array(SHAPES, np.int32))
     assert report.ok, str(report)
@@ -99,7 +100,7 @@ def test_a_map_that_an_earlier_launch_left():
             for i in range(tid, mo.size(smem), 32):
                 out[i] = smem[i]
 
-    x, out, workspace = arrays()[1], np.zeros(16 * COLUMNS, np.float32), np.zeros((1, 16), np.int64)
+    x, out, workspace = arrays()[1], np.zeros(16 * COLUMNS, np.float32), places(1)
     tma = mo.make_tma_copy(mo.TmaLoad(), x, LAYOUT)
     for begin in (True, False):
         report = mo.check(kernel)[1, 32](out, tma, workspace, begin)
@@ -114,7 +115,7 @@ def test_arrays_by_chance(seed, by):
     begun, x, layout, at = drawn(seed)
     tile = layout.shape
     tma = mo.make_tma_copy(mo.TmaLoad(), begun, layout)
-    out, workspace = np.zeros(mo.size(layout), np.float32), np.zeros((1, 2, 16), np.int64)
+    out, workspace = np.zeros(mo.size(layout), np.float32), places(1, 2)
     given = mo.addresses([x])
     workspace[0, 0, 0] = given[0]
     report = mo.check(tile_kernel)[1, 32](out, tma, x, workspace, at, by)
@@ -147,11 +148,11 @@ def test_rows_at_any_indices_of_an_array_behind_an_address():
     found, picks, out = arrays(), np.arange(-2, 14, dtype=np.int32), np.zeros(16 * COLUMNS, np.float32)
     given = mo.addresses(found[1:])
     tma = mo.make_tma_copy(mo.TmaGather4(), found[0], LAYOUT)
-    report = mo.check(kernel)[1, 32](out, tma, np.zeros((1, 16), np.int64), given, picks)
+    report = mo.check(kernel)[1, 32](out, tma, places(1), given, picks)
     assert report.ok, str(report)
     rows = out.reshape(COLUMNS, 16).T
     assert np.array_equal(rows[2:13], found[2]) and not rows[:2].any() and not rows[13:].any()
-    assert kernel.compile(out, tma, np.zeros((1, 16), np.int64), given, picks, block=32, arch="sm_100a").spills == 0
+    assert kernel.compile(out, tma, places(1), given, picks, block=32, arch="sm_100a").spills == 0
 
 
 # --- mo.TensorMaps ---------------------------------------------------------------------------------------------------
@@ -196,7 +197,7 @@ def taken(how):
         rows = x[first:first + 16].T
         expected[i, :, :rows.shape[1]] = rows
     report = mo.check(taken_kernel)[1, BLOCK](out, mo.make_tma_copy(mo.TmaLoad(), x, LAYOUT), x, firsts,
-                                              np.zeros((1, 16), np.int64), how)
+                                              places(1), how)
     return report, np.array_equal(out, expected.reshape(4, -1).T)
 
 
@@ -289,7 +290,7 @@ def test_arrays_of_torch_whose_addresses_are_asked_for():
 
 
 def test_compiled():
-    found = grouped_kernel.compile(*grouped_copies(*grouped_arguments()), np.zeros((1, 2, 2, 16), np.int64),
+    found = grouped_kernel.compile(*grouped_copies(*grouped_arguments()), places(1, 2, 2),
                                    np.zeros((3, 3), np.int64), np.zeros((3, 3), np.int32), block=THREADS, arch="sm_90a")
     assert found.spills == 0
     for text in ("tensormap.replace.tile.global_address.shared::cta.b1024.b64 [%0], %1;",
@@ -325,7 +326,7 @@ def traced(body, array=None, tile=None, op=mo.TmaLoad):
 
     array = np.zeros((64, 64), np.float32) if array is None else array
     kernel.trace(mo.make_tma_copy(op(), array, LAYOUT, tile), np.zeros((64, 64), np.float16),
-                 np.zeros((4, 16), np.int64), block=32)
+                 places(4), block=32)
 
 
 @pytest.mark.parametrize(("body", "error", "why"), [
