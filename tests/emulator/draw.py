@@ -35,13 +35,19 @@ def eps_of(*arrays: Any) -> float:
     return UNIT["f64" if any(x is not None and x.dtype == np.float64 for x in arrays) else "f32"]
 
 
+def coarsest(*arrays: Any) -> float:
+    """The unit roundoff of float32 unless all arrays have float64."""
+    return UNIT["f64" if all(x is None or x.dtype == np.float64 for x in arrays) else "f32"]
+
+
 class Draw:
     """One call of one family: the same seed draws the same."""
 
     def __init__(self, seed: int, family: str) -> None:
         self.rng = np.random.default_rng([seed, zlib.crc32(family.encode())])
         self.plain = self.one(1.0, 1.0, 0.6, 0.1)       # how often an array is contiguous; all are in half of the calls
-        self.notes: list[str] = [f"plain={self.plain}"]
+        self.mixed = self.chance(0.25)                  # whether arrays of a call may have other dtypes
+        self.notes: list[str] = [f"plain={self.plain} mixed={self.mixed}"]
         self._given: list[tuple[Any, Any]] = []
         self._rooms: list[tuple[Any, Any]] = []
 
@@ -63,6 +69,10 @@ class Draw:
     def dtype(self) -> str:
         """Of 16 bits more often: elements are then computed two at a time."""
         return str(self.one("bf16", "f16", "bf16", "f16", "f32", "f64"))
+
+    def beside(self, name: str, *others: str) -> str:
+        """The same dtype; in some calls another one (or one of ``others``)."""
+        return str(self.one(name, *(others or FLOATS))) if self.mixed else name
 
     def columns(self, most: int = 9000) -> int:
         """Often odd, often next to a power of two, seldom long."""

@@ -19,7 +19,7 @@ import ml_dtypes
 import numpy as np
 
 import probabilities as exact
-from emulator.draw import FLOATS, UNIT, Draw, eps_of, wide
+from emulator.draw import FLOATS, UNIT, Draw, coarsest, eps_of, wide
 from moye import kernels
 from moye.kernels import scans
 from moye.kernels.folds import FOLDS
@@ -55,39 +55,40 @@ def softmax(draw: Draw) -> None:
               **{key: value for key, value in options.items() if key != "mask"})
     x = draw.room(shape, name, values=x) if place else draw.given(x, name)
     before = wide(x)
-    out = x if place else draw.room(shape, name)
+    out = x if place else draw.room(shape, draw.beside(name))
     (kernels.log_softmax if log else kernels.softmax)(out, x, **options)
     want = exact.softmax(before, log=log, **options)
     most = np.abs(before).max() * options["scale"] + 8 + 2 * (kind == "float")
-    noise = eps_of(out) * 16 * most
+    noise = coarsest(out, x) * 16 * most
     draw.near("out", out, want, np.where(np.isfinite(want), noise if log else noise * np.abs(want), 0))
     _gradient(draw, name, out, {key: options[key] for key in ("axis", "scale")}, log)
 
 
 def _gradient(draw: Draw, name: str, y: Any, options: dict[str, Any], log: bool) -> None:
-    dy, place = draw.normal(y.shape), draw.chance(0.2)
-    dy = draw.room(y.shape, name, values=dy) if place else draw.given(dy, name)
-    dx = dy if place else draw.room(y.shape, name)
+    dy, place, of_dy = draw.normal(y.shape), draw.chance(0.2), draw.beside(name)
+    dy = draw.room(y.shape, of_dy, values=dy) if place else draw.given(dy, of_dy)
+    dx = dy if place else draw.room(y.shape, draw.beside(name))
+    draw.note(y=y.dtype, dy=dy.dtype, dx=dx.dtype)
     want = exact.softmax_gradient(dy, y, log=log, **options)
     wide_dy, p = wide(dy), np.exp(wide(y)) if log else wide(y)
     terms = np.where(p > 0, np.abs(wide_dy if log else p * wide_dy), 0).sum(options["axis"], keepdims=True)
-    noise = eps_of(y) * 32 * options["scale"] * (np.abs(wide_dy) * (1 if log else p) + p * terms * (1 + 40 * log))
+    size = np.abs(wide_dy) * (1 if log else p) + p * terms * (1 + 40 * log)
     (kernels.log_softmax_backward if log else kernels.softmax_backward)(dx, dy, y, **options)
-    draw.near("dx", dx, want, noise)
+    draw.near("dx", dx, want, coarsest(y, dy, dx) * 32 * options["scale"] * size)
 
 
 @family
 def cross_entropy(draw: Draw) -> None:
     """The loss alone, with the gradient, and the gradient alone, perhaps over the logits."""
     name, shape = draw.dtype(), draw.shape()
-    sums = FLOATS["f64" if name == "f64" else "f32"]
+    of_sums = "f64" if name == "f64" else "f32"
     *rows, n = shape
     ignored = draw.one(-100, 0)
     labels = np.where(draw.rng.random(rows) < 0.2, ignored, draw.rng.integers(0, n, rows))
     options: dict[str, Any] = {"reduction": draw.one("none", "mean", "sum"), "ignore_index": ignored,
                                "label_smoothing": draw.one(0.0, 0.1), "z_loss": draw.one(0.0, 1e-3)}
     if draw.chance(0.3):
-        options |= {"weight": draw.given(0.1 + np.abs(draw.normal((n,))), sums), "label_smoothing": 0.0}
+        options |= {"weight": draw.given(0.1 + np.abs(draw.normal((n,))), draw.beside(of_sums)), "label_smoothing": 0.0}
     if (labels == ignored).all() and options["reduction"] == "mean":
         options["reduction"] = "sum"
     way = draw.one("loss", "both", "gradient", "over")
@@ -97,15 +98,16 @@ def cross_entropy(draw: Draw) -> None:
     x = draw.normal(shape, 3)
     x = draw.room(shape, name, values=x) if way == "over" else draw.given(x, name)
     of_loss = tuple(rows) if options["reduction"] == "none" else ()
-    dloss = draw.given(draw.normal(of_loss), sums)
-    loss, lse = draw.room(of_loss, sums), draw.room(tuple(rows), sums)
+    dloss, loss = draw.given(draw.normal(of_loss), draw.beside(of_sums)), draw.room(of_loss, draw.beside(of_sums))
+    lse = draw.room(tuple(rows), draw.beside(of_sums, "f32", "f64"))
     loss_want, lse_want, dx_want = exact.cross_entropy(wide(x), wide(labels).astype(np.int64), dloss=wide(dloss),
                                                        **options)
-    most, eps = float(np.abs(wide(x)).max()) + 10, eps_of(loss)
+    most, eps = float(np.abs(wide(x)).max()) + 10, coarsest(x, lse, loss, dloss)
     if way in ("loss", "gradient"):
         kernels.cross_entropy(loss, x, labels, lse=lse, **options)
         draw.near("lse", lse, lse_want, 16 * eps * most)
-    dx = x if way == "over" else draw.room(shape, name)
+    dx = x if way == "over" else draw.room(shape, draw.beside(name))
+    draw.note(dx=dx.dtype, loss=loss.dtype, lse=lse.dtype, dloss=dloss.dtype)
     if way == "gradient":
         kernels.cross_entropy_backward(dx, dloss, x, labels, lse, **options)
     elif way != "loss":
@@ -167,18 +169,18 @@ def norm(draw: Draw) -> None:
     """RMSNorm and LayerNorm with each of their options, into eight bits, too."""
     name, shape, centred = draw.dtype(), draw.shape(), draw.chance(0.5)
     narrow = draw.one("", "", "", "row", "block")
-    to = "e4m3" if narrow else draw.one(name, name, draw.dtype())
+    to = "e4m3" if narrow else draw.beside(name)
     sums, eps, offset = FLOATS["f64" if name == "f64" else "f32"], draw.one(1e-3, 1e-6), draw.one(0.0, 1.0)
     which = {key: draw.chance(0.6) for key in ("weight", "bias", "residual", "summed", "rstd", "mean")}
     draw.note(name=name, shape=shape, centred=centred, to=to, narrow=narrow, eps=eps, offset=offset,
               **{key: 1 for key, value in which.items() if value})
     x = draw.given(draw.normal(shape) + draw.one(0, 0, 3), name)
-    arrays: dict[str, Any] = {key: draw.given(draw.normal(shape[-1:]), name) for key in ("weight", "bias")
+    arrays: dict[str, Any] = {key: draw.given(draw.normal(shape[-1:]), draw.beside(name)) for key in ("weight", "bias")
                               if which[key]}
     if which["residual"]:
-        arrays["residual"] = draw.given(draw.normal(shape), name)
+        arrays["residual"] = draw.given(draw.normal(shape), draw.beside(name))
         if which["summed"]:
-            arrays["summed"] = draw.room(shape, name)
+            arrays["summed"] = draw.room(shape, draw.beside(name))
     if which["rstd"]:
         arrays["rstd"] = draw.room(shape[:-1], sums)
     if centred and which["mean"]:
@@ -186,14 +188,16 @@ def norm(draw: Draw) -> None:
     out = draw.room(shape, ml_dtypes.float8_e4m3fn if narrow else to)
     if narrow:
         arrays["scale"] = draw.room((*shape[:-1], -(-shape[-1] // 128)) if narrow == "block" else shape[:-1], "f32")
+    draw.note(dtypes={key: str(array.dtype) for key, array in arrays.items()})
     (kernels.layer_norm if centred else kernels.rms_norm)(out, x, eps=eps, offset=offset, **arrays)
     h = wide(x)
     if which["residual"]:
-        h = wide((x.astype(sums) + arrays["residual"].astype(sums)).astype(x.dtype))
+        held = arrays.get("summed", x).dtype
+        h = wide((x.astype(sums) + arrays["residual"].astype(sums)).astype(held))
         if which["summed"]:
             draw.near("summed", arrays["summed"], h)
     hat, mean, rstd = normed(h, eps, centred)
-    u = eps_of(x)
+    u = coarsest(x, *arrays.values())
     # the mean of what is nearly constant, and what is taken from it, lose what their size has more digits of
     most = np.abs(h).max(-1, keepdims=True)
     blur = 32 * u * (1 + (most * rstd) ** 2 * centred) * (np.abs(hat) + centred * most * rstd)
@@ -235,17 +239,19 @@ def norm_backward(draw: Draw) -> None:
     draw.note(name=name, shape=shape, centred=centred, offset=offset, place=place,
               **{key: 1 for key, value in which.items() if value})
     values = {"x": draw.normal(shape), "dout": draw.normal(shape)}
-    x, dout = (draw.room(shape, name, values=values[key]) if place == key else draw.given(values[key], name)
-               for key in ("x", "dout"))
-    weight = draw.given(draw.normal(shape[-1:]), name) if which["weight"] else None
+    x, dout = (draw.room(shape, t, values=values[key]) if place == key else draw.given(values[key], t)
+               for key, t in (("x", name), ("dout", draw.beside(name))))
+    weight = draw.given(draw.normal(shape[-1:]), draw.beside(name)) if which["weight"] else None
     h, g = wide(x), wide(dout)
     hat, mean, rstd = normed(h, 0.01, centred)
     statistics = [draw.given(t[..., 0], sums) for t in ((rstd, mean) if centred else (rstd,))]
-    more: dict[str, Any] = {key: draw.room(shape[-1:], name) for key in ("dweight", "dbias") if which[key]}
+    more: dict[str, Any] = {key: draw.room(shape[-1:], draw.beside(name)) for key in ("dweight", "dbias") if which[key]}
     if which["dsummed"]:
-        more["dsummed"] = draw.given(draw.normal(shape), name)
+        more["dsummed"] = draw.given(draw.normal(shape), draw.beside(name))
     dx = {"dout": dout, "x": x}.get(place)
-    dx = draw.room(shape, name) if dx is None else dx
+    dx = draw.room(shape, draw.beside(name)) if dx is None else dx
+    draw.note(dx=dx.dtype, dout=dout.dtype, weight=getattr(weight, "dtype", None),
+              dtypes={key: str(array.dtype) for key, array in more.items()})
     hat = (h - mean) * rstd
     inner = g * (wide(weight) + offset) if weight is not None else g
     across = inner.mean(-1, keepdims=True) if centred else 0
@@ -254,7 +260,7 @@ def norm_backward(draw: Draw) -> None:
         -1, keepdims=True)) + (np.abs(wide(more["dsummed"])) if which["dsummed"] else 0)
     (kernels.layer_norm_backward if centred else kernels.rms_norm_backward)(
         dx, dout, x, weight, *statistics, offset=offset, **more)
-    u, rows = eps_of(x), tuple(range(len(shape) - 1))
+    u, rows = coarsest(x, dout, dx, weight, *more.values()), tuple(range(len(shape) - 1))
     draw.near("dx", dx, want + (wide(more["dsummed"]) if which["dsummed"] else 0), 64 * u * size)
     for key, terms in (("dweight", g * hat), ("dbias", g)):
         if which[key]:
@@ -285,7 +291,7 @@ def gated(draw: Draw) -> None:
     kind, shape, backward = draw.one("silu", "none", "tanh"), draw.shape(40000), draw.chance(0.6)
     name = draw.dtype()
     packed, grads, place = draw.chance(0.4), draw.chance(0.4), backward and draw.chance(0.25)
-    names = [name] * 5 if draw.chance(0.75) else [draw.one(name, draw.dtype()) for _ in range(5)]
+    names = [name, *(draw.beside(name) for _ in range(4))]
     both = (*shape[:-1], 2 * shape[-1])
     draw.note(kind=kind, shape=shape, backward=backward, packed=packed, grads=grads, place=place, names=names)
     values = draw.normal(both, 2)
@@ -327,7 +333,7 @@ def rope(draw: Draw) -> None:
     shape = (seq, heads, dim) if three else (batch, seq, heads, dim)
     kind, of_tables = draw.one("", "", "seq", "batch") if not three else draw.one("", "seq"), draw.one(
         "f64" if name == "f64" else "f32", "f32", name)
-    to = draw.one(name, name, draw.dtype()) if not place else name
+    to = name if place else draw.beside(name)
     draw.note(name=name, to=to, shape=shape, half=half, kind=kind, tables=of_tables, place=place, **options)
     angles = draw.rng.random((seq + 8, half)) * 6
     cos, sin = draw.given(np.cos(angles), of_tables), draw.given(np.sin(angles), of_tables)
@@ -364,8 +370,8 @@ def embedding(draw: Draw) -> None:
 @family
 def embedding_backward(draw: Draw) -> None:
     """Sums of the rows of each id, searched and sorted."""
-    name, to = draw.dtype(), draw.dtype()
-    to = name if draw.chance(0.7) else to
+    name = draw.dtype()
+    to = draw.beside(name)
     sort = draw.chance(0.5)
     rows, count, columns = draw.whole(1, 600 if sort else 60), draw.one(0, 1, 7, 130, 301), draw.columns(1500)
     padding = draw.whole(0, rows - 1) if draw.chance(0.3) else None
@@ -451,7 +457,7 @@ def reduce(draw: Draw) -> None:
         axes = axes[:1]
     axis: Any = axes[0] if len(axes) == 1 else None if len(axes) == len(shape) and draw.chance(0.5) else axes
     keep = draw.chance(0.5)
-    to = draw.one(np.int32, np.int64) if kind.startswith("arg") else draw.one(name, name, draw.dtype())
+    to = draw.one(np.int32, np.int64) if kind.startswith("arg") else draw.beside(name)
     draw.note(kind=kind, name=name, shape=shape, axis=axis, keep=keep, to=to)
     x = draw.given(draw.one(1, 1, 100) * draw.normal(shape) + draw.one(0, 0, 3), name)
     if draw.chance(0.3):                                # many are equal
@@ -475,7 +481,7 @@ def cumsum(draw: Draw) -> None:
     name = draw.dtype()
     shape = draw.shape(60000) if draw.chance(0.8) else (draw.whole(1, 2), draw.one(33001, 34000))
     axis, place = draw.whole(-len(shape), len(shape) - 1), draw.chance(0.2)
-    to, once = name if place or draw.chance(0.7) else draw.dtype(), draw.one(1000, None)
+    to, once = name if place else draw.beside(name), draw.one(1000, None)
     draw.note(name=name, to=to, shape=shape, axis=axis, place=place, once=once)
     x = draw.normal(shape)
     x = draw.room(shape, name, values=x) if place else draw.given(x, name)

@@ -9,6 +9,7 @@ What is not known is refused here, before anything runs: ``PtxError`` with the l
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -119,8 +120,9 @@ def function(kernel: Kernel, places: dict[str, Place], functions: tuple[str, ...
     w = Writer(kernel, places, functions, labels={x.name: x.line for x in kernel.body if isinstance(x, Label)})
     local = max((p.offset + p.variable.size for p in places.values() if p.variable.space == "local"), default=0)
     body = blocks(w, kernel.body)
+    used = set(re.findall(r"\w+", body))
     registers = [f"    {WORDS[width]} {w.register(name)} = 0;" for name, width in kernel.registers.items()
-                 if f"{w.register(name)} " in body or f"{w.register(name)})" in body or f"{w.register(name)};" in body]
+                 if w.register(name) in used]
     depot = [f"    alignas(16) u8 depot[{local}]; Depot held(t, depot, {local});"] if local else []
     params = [f"    alignas(16) u8 {p.storage}[{max(16, p.variable.size)}];" for p in places.values()
               if p.variable.space == "param" and p.storage.startswith("v_") and p.variable.name not in given]
