@@ -21,10 +21,12 @@ from unittest import mock
 import numpy as np
 
 from emulator.device import MOST_SHARED, SHARED_PER_SM, THREADS_PER_SM, Arrays, Device, EmulatorError
+from moye import testing
 from moye.cuda.device import driver, events, tensor_maps
 from moye.runtime import arrays, kernel, launch, prepare, replay_launch
 from moye.runtime.arrays import ArrayInfo, span_bytes
 from moye.runtime.check import checking
+from moye.testing import host_arrays
 
 __all__ = ["Device", "EmulatorError", "emulated"]
 _ARCH = "sm_90a"
@@ -53,6 +55,8 @@ def emulated(seed: int = 0, multiprocessors: int = 132) -> Iterator[Device]:
         configure = driver.LoadedKernel._configure
         stack.enter_context(mock.patch.object(driver.LoadedKernel, "_configure", _remembering(device, configure)))
         stack.enter_context(mock.patch.dict(arrays._READERS, _readers(seen)))
+        for module in (testing, host_arrays):           # arrays of NumPy are the device's
+            stack.enter_context(mock.patch.object(module, "device", lambda arch="": ""))
         judge = _Judge(checking._run, checking.on_host)
         stack.enter_context(mock.patch.object(checking, "_run", judge.run))
         stack.enter_context(mock.patch.object(checking, "on_host", judge.on_host))
