@@ -75,8 +75,10 @@ class Draw:
         return str(self.one(name, *(others or FLOATS))) if self.mixed else name
 
     def columns(self, most: int = 9000) -> int:
-        """Often odd, often next to a power of two, seldom long."""
+        """Often odd, often next to a power of two, seldom long; the longest are for clusters to share."""
         way = self.rng.random()
+        if way > 0.9 and most >= 9000:
+            return int(self.one(16384, 16385, 20001, 33000, 50008, 70001))
         if way < 0.3:
             return self.whole(1, 70)
         if way < 0.65:
