@@ -40,6 +40,8 @@ def arithmetic(w: Writer, i: Instruction) -> str:
         return floating(w, i, root, dtype)
     if dtype in HALVES:
         return halves(w, i, root, dtype)
+    if dtype == "f32x2":
+        return two_floats(w, i, root)
     if "cc" in i.parts or root in ("addc", "subc", "madc"):
         return carried(w, i, root, dtype)
     if root in ("mul", "mad"):
@@ -105,6 +107,15 @@ def floating(w: Writer, i: Instruction, root: str, dtype: str) -> str:
     if "sat" in i.parts:
         text = f"saturate({text})"
     return w.put(i.operands[0], text, dtype)
+
+
+def two_floats(w: Writer, i: Instruction, root: str) -> str:
+    """Sums, products and fma of two float32 in 64 bits, each rounded to nearest."""
+    if root not in ("add", "mul", "fma") or i.parts[1:-1] not in ([], ["rn"]):
+        raise w.refuse(i)
+    words = [w.get(x, "b64") for x in i.operands[1:]]
+    low, high = (f"u64(R({_FLOAT[root]}({', '.join(f'F({word} >> {at})' for word in words)})))" for at in (0, 32))
+    return w.put(i.operands[0], f"{low} | {high} << 32", "b64")
 
 
 def halves(w: Writer, i: Instruction, root: str, dtype: str) -> str:
