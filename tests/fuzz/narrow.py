@@ -1,9 +1,9 @@
-"""Random operations on elements narrower than 32 bits, for ``irs.py``: where the printer moves and computes whole words.
+"""Random operations on narrow elements, for ``irs.py``: where the printer moves and computes whole words.
 
 In: the generator that draws the program.  Out: ops at the end of its body.
 
 Packed arithmetic of 16-bit floats, long expressions that are rounded to them two at a time, conversions to and from
-8-bit elements, registers that are seen as elements of another width, copies whose elements have predicates of their own.
+8-bit elements, registers that are seen as elements of another width, copies with a predicate for each element.
 """
 
 from __future__ import annotations

@@ -47,6 +47,8 @@ class Launch:
 
 def answers(launches: Sequence[Launch], arch: str = ARCH, seed: int = 0) -> list[str]:
     """Run them all; what is wrong with each, empty if it ran."""
+    if not launches:
+        return []
     try:
         library = _library(launches, arch)
     except (CompileError, PtxError, build.BuildError) as error:

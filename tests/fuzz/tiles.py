@@ -154,7 +154,8 @@ class Tiles:
         fragment, extents = self.rng.choice(self.fragments), self.extents()
         t = fragment.dtype
         signed = t.kind is Kind.INT and t.bits >= 32
-        kinds = [*([] if self.calm and signed else ["add", "mul"]), *([] if t.is_float and self.zeros else ["min", "max"]),
+        kinds = [*([] if self.calm and signed else ["add", "mul"]),
+                 *([] if t.is_float and self.zeros else ["min", "max"]),
                  *([] if t.is_float else ["and", "or", "xor"])]
         kind, src, points = self.rng.choice(kinds), self.tile(fragment, self.place(extents, HELD)), math.prod(extents)
         chains = self.rng.choice([c for c in (1, 2, 4, 8) if c <= points])
@@ -184,7 +185,7 @@ class Tiles:
                 return width, lane, extents, (offset, strides[:-1]), wide
 
     def guard(self, extents: tuple[int, ...], t: DType | None = None) -> dict[str, Any]:
-        """A predicate for the whole, or one for each access from a fragment of bools; or none.  ``t``: fills, too."""
+        """A predicate for the whole, or one for each access from bools; or none.  With ``t`` it fills."""
         if self.chance(0.5):
             return {}
         pred: Any = self.truth(1)
