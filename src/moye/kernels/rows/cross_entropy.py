@@ -116,8 +116,10 @@ def launch_rows(losses: Any, lse: Any, dlogits: Any, dloss: Any, logits: Any, la
 
 
 def _roomy(plan: RowPlan, gradient: bool, smoothed: bool, wide: Any) -> RowPlan:
-    """More than 64 registers a thread: 128 for gradients of float64, 80 for those with smoothing."""
-    quarters = 4 if not gradient else 2 if wide == mo.float64 else 3 if smoothed else 4
+    """Other than 64 registers a thread for gradients: 128 of float64, 80 with smoothing, 48 of simple ones."""
+    if gradient and not smoothed and wide != mo.float64:
+        return plan.crowded
+    quarters = 4 if not gradient else 2 if wide == mo.float64 else 3
     return replace(plan, resident=max(1, plan.resident * quarters // 4))
 
 

@@ -31,8 +31,8 @@ _MOST_ELEMENTS = 32
 """Elements of a row that a thread holds: computing takes 32 bits or more of each."""
 _PASSED = 1 << 12
 """Bytes of the longest row that is held though it could pass."""
-_STREAM, _STREAMS = 128, 1536
-"""Threads of a block through which rows pass, and of all on a multiprocessor: with 40 registers each."""
+_STREAMS = 2048
+"""Threads on a multiprocessor through which rows pass: with 32 registers each."""
 _ON_THE_WAY = 64
 """Bytes that a thread asks for at once, if rows are short."""
 
@@ -97,6 +97,13 @@ class RowPlan:
         """Whether every thread has elements in every round, so that no access needs a predicate."""
         return self.full == self.rounds and not self.edges and not self.masked
 
+    @property
+    def crowded(self) -> RowPlan:
+        """The same where a quarter more threads fit on a multiprocessor, with 48 registers each: for simple kernels."""
+        simple = self.whole and self.cluster == 1 and self.lanes > _WARP and self.resident * self.threads <= _THREADS
+        most = _THREADS * 5 // 4 // self.threads
+        return replace(self, resident=most) if simple and most > self.resident else self
+
     def blocks(self, rows: int, multiprocessors: int, *, most: int | None = None) -> int:
         """The blocks of a persistent grid: no more than there is work for, or than fit on the device (or ``most``).
 
@@ -118,7 +125,8 @@ def row_plan(shape: Shape, *, multiprocessors: int = 132, clusters: bool = True)
     32 KB a cluster of 2, 4 or 8 blocks.  Where rows are few, a row has more threads.  What even a cluster cannot hold,
     more than 262144 elements (131072 of float64; without clusters an eighth), is streamed.
     """
-    if shape.passed and shape.rows >= 2 * multiprocessors and shape.columns * shape.bits > 8 * _PASSED:
+    long = 4 * _PASSED if shape.shifted else _PASSED    # the edges of rows that begin anywhere are work for all
+    if shape.passed and shape.rows >= 2 * multiprocessors and shape.columns * shape.bits > 8 * long:
         return _passing(shape)
     width = shape.width or max(1, 128 // shape.bits)
     edges = 0 if shape.masked else 2 * (width - 1) if shape.shifted else min(width - 1, shape.columns % width)
@@ -131,7 +139,8 @@ def row_plan(shape: Shape, *, multiprocessors: int = 132, clusters: bool = True)
         few = shape.rows <= multiprocessors and not shape.sums
         cluster = _cluster(shape, vectors * words * 4, multiprocessors) if clusters else 1
         most = max(1, (_WORDS if shape.sums else _MOST_WORDS) // words)
-        lanes = _threads(-(-vectors // cluster), max(1, _WORDS // words), _threads_of(shape), few)
+        lanes = _threads(-(-vectors // cluster), max(1, _WORDS // words), _threads_of(shape), few,
+                         shape.sums, cluster == 1)
     most = min(most, max(1, _MOST_ELEMENTS // width))
     rounds = -(-vectors // (lanes * cluster))
     streamed = lanes > _WARP and rounds > most
@@ -140,7 +149,7 @@ def row_plan(shape: Shape, *, multiprocessors: int = 132, clusters: bool = True)
     full = 0 if shape.masked else min(rounds, max(0, inner) // width // (lanes * cluster))
     resident = max(1, _threads_of(shape) // threads)
     many = not shape.sums and shape.rows >= 4 * multiprocessors * max(1, _THREADS // threads) * rows
-    at_once = 2 if many and not streamed and cluster == 1 and 2 * rounds * words * 4 <= _ON_THE_WAY else 1
+    at_once = 2 if many and lanes <= _WARP and 2 * rounds * words * 4 <= _ON_THE_WAY else 1
     return RowPlan(width, lanes, rows, rounds, cluster, full, edges, shape.shifted, shape.masked, at_once,
                    resident, streamed)
 
@@ -149,8 +158,9 @@ def _passing(shape: Shape) -> RowPlan:
     """Many long rows that pass through: small blocks, of which a multiprocessor has many, in a loop over each row."""
     plan = row_plan(replace(shape, passed=False), clusters=False)
     vectors = max(1, -(-shape.columns // plan.width))
-    return replace(plan, lanes=_STREAM, rounds=-(-vectors // _STREAM), full=0, at_once=1, streamed=True,
-                   resident=_STREAMS // _STREAM)
+    lanes = 128 if vectors <= 32 * 128 else 512
+    return replace(plan, lanes=lanes, rounds=-(-vectors // lanes), full=0, at_once=1, streamed=True,
+                   resident=_STREAMS // lanes)
 
 
 def power(n: int) -> int:
@@ -163,10 +173,17 @@ def _threads_of(shape: Shape) -> int:
     return _THREADS // 2 if shape.sums else _THREADS
 
 
-def _threads(vectors: int, most: int, threads: int, few: bool) -> int:
-    """Whole warps for the vectors of one block: about 256 threads, more where rows are few, or too long for these."""
-    rounds = -(-vectors // threads) if few else max(1, round(vectors / 256))
+def _threads(vectors: int, most: int, threads: int, few: bool, sums: bool,
+             alone: bool) -> int:
+    """Whole warps for the vectors of one block: 128 threads or more, so that each has four vectors where it can.
+
+    Where rows are few, each has as many threads as a block may have.  Of ``sums`` 256 threads and more have a row, and
+    as many as it has vectors if these are too many for 512 threads, and the block is ``alone``.
+    """
+    rounds = -(-vectors // threads) if few else max(1, round(vectors / 256) if sums else vectors // 128)
     rounds = min(rounds, most)
+    if sums and alone and threads < vectors <= 2 * threads:
+        return _WARP * -(-vectors // _WARP)
     return min(threads, _WARP * -(-vectors // (_WARP * rounds)))
 
 
