@@ -336,11 +336,11 @@ def cvt(w: Writer, i: Instruction) -> str:
     if i.parts[1] == "pack":
         return joined(w, i)
     to, of = i.parts[-2:]
-    if not set(i.parts[1:-2]) <= _HOW or ("sat" in i.parts and (to in FLOATS or to in FORMATS)):
+    float_to, float_of = (x in FLOATS or x in FORMATS for x in (to, of))
+    if not set(i.parts[1:-2]) <= _HOW or ("sat" in i.parts and float_to and not float_of):
         raise w.refuse(i)
     if to.endswith("x2") or of.endswith("x2"):
         return packed(w, i, to, of)
-    float_to, float_of = (x in FLOATS or x in FORMATS for x in (to, of))
     value = w.get(i.operands[1], of)
     if not float_to and not float_of:
         text = f"clamped<{TYPES[to]}>({value})" if "sat" in i.parts else f"{TYPES[to]}({value})"

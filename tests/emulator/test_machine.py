@@ -135,6 +135,23 @@ def test_what_is_not_known_is_refused(instruction):
         translate(text)
 
 
+def test_floats_are_cut_off_at_0_and_1():
+    """cvt.sat from float32 to itself; NaN becomes 0."""
+    ptx = HEAD + """.visible .entry k(.param .u64 k_param_0) {
+    .reg .b64 %rd<3>; .reg .b32 %r<2>; .reg .f32 %f<3>;
+    ld.param.u64 %rd0, [k_param_0];
+    mov.u32 %r0, %tid.x;
+    mul.wide.u32 %rd1, %r0, 4;
+    add.s64 %rd2, %rd0, %rd1;
+    ld.global.f32 %f0, [%rd2];
+    cvt.sat.f32.f32 %f1, %f0;
+    st.global.f32 [%rd2], %f1;
+    ret; }"""
+    held = np.array([np.nan, -1, -0.0, 0.25, 1, 2, np.inf, -np.inf], np.float32)
+    run(ptx, "k", held, threads=8)
+    assert held.tolist() == [0, 0, 0, 0.25, 1, 1, 1, 0]
+
+
 @pytest.mark.parametrize(("seed", "by"), [(0, "tensor"), (5, "address")])
 def test_tensor_maps_that_kernels_change(seed, by):
     """tensormap.replace of each field, in shared memory, and the way to global memory."""

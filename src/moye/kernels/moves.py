@@ -147,15 +147,16 @@ def _copy(x: Any) -> tuple[Any]:
 
 def move(out: Any, x: Any, modes: Sequence[views.Mode]) -> None:
     """out = x over these modes, whose strides are those of (out, x): bits are moved, and nothing is converted."""
-    assert mo.describe(out).dtype == mo.describe(x).dtype, "the bits of one dtype are other numbers of another"
+    info: Any = mo.describe(x)
+    target: Any = mo.describe(out)
+    assert target.dtype == info.dtype, "the bits of one dtype are other numbers of another"
     modes = views.merged(modes)
     along = next((m for m in modes if m.strides[0] == 1), None)
     across = next((m for m in modes if m.strides[1] == 1), None)
-    info: Any = mo.describe(x)
     plan = None
     if across and along and across is not along:
         lines = [along, *(m for m in modes if m is not along)]
-        width = views.width_of([views.Mode(m.extent, m.strides[:1]) for m in lines], mo.describe(out))
+        width = views.width_of([views.Mode(m.extent, m.strides[:1]) for m in lines], target)
         plan = make_plan(info.dtype.bytes, (across.extent, along.extent), width)
     if plan is None or across is None or along is None:
         launch((out,), (x,), modes, _copy, exact=True)

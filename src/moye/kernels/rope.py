@@ -113,7 +113,9 @@ def rope(out: Any, x: Any, cos: Any, sin: Any, *, positions: Any = None, offset:
 
 def _copied(out: Any, x: Any, modes: list[views.Mode]) -> None:
     """out = x over these modes: bits where both have one dtype, else numbers."""
-    if mo.describe(out).dtype == mo.describe(x).dtype:
+    one: Any = mo.describe(out)
+    other: Any = mo.describe(x)
+    if one.dtype == other.dtype:
         move(out, x, modes)
     else:
         launch((out,), (x,), modes, _itself)
