@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from moye.kernels.rows.plan import widest
 
 
 @pytest.mark.parametrize("rows, columns, bits, lanes, side, rounds, cluster, at_once", [
-    (16384, 64, 16, 8, 16, 1, 1, 1), (16384, 1024, 16, 32, 4, 4, 1, 1), (16384, 4096, 16, 256, 1, 2, 1, 2),
+    (16384, 64, 16, 8, 16, 1, 1, 1), (16384, 1024, 16, 32, 4, 4, 1, 1), (16384, 4096, 16, 128, 1, 4, 1, 1),
     (16384, 8192, 16, 256, 1, 4, 1, 1), (16384, 4096, 32, 256, 1, 4, 1, 1), (16384, 32768, 16, 512, 1, 4, 2, 1),
     (1024, 131072, 16, 512, 1, 4, 8, 1), (128, 262144, 32, 1024, 1, 8, 8, 1), (1, 8192, 16, 1024, 1, 1, 1, 1),
     (1, 65536, 16, 1024, 1, 1, 8, 1), (64, 65536, 16, 1024, 1, 2, 4, 1)])
@@ -32,10 +33,29 @@ def test_what_no_registers_hold_is_streamed(bits, columns):
 
 
 def test_sums_over_rows_take_128_registers():
-    for columns, lanes, rounds, cluster in ((4096, 256, 2, 1), (8192, 512, 2, 1), (65536, 512, 2, 8)):
+    """Or 64, where a row has a vector for each of more than 512 threads."""
+    for columns, lanes, rounds, cluster in ((4096, 256, 2, 1), (8192, 1024, 1, 1), (65536, 512, 2, 8)):
         plan = row_plan(Shape(16384, columns, 16, held=2, sums=True))
         assert (plan.lanes, plan.rounds, plan.cluster, plan.at_once) == (lanes, rounds, cluster, 1)
-        assert plan.resident * plan.threads <= 512
+        assert plan.resident * plan.threads <= (512 if plan.rounds > 1 else 1024)
+
+
+def test_rows_that_pass():
+    """Many long rows of which one read says all: small blocks in a loop; few rows are spread as others are."""
+    for rows, columns, shifted, lanes in ((16384, 8192, False, 128), (8192, 128256, False, 512), (300, 70001, True, 512)):
+        plan = row_plan(Shape(rows, columns, 16, shifted=shifted, passed=True))
+        assert plan.streamed and (plan.lanes, plan.cluster, plan.resident * plan.lanes) == (lanes, 1, 2048)
+    for rows, columns, shifted in ((64, 128256, False), (16384, 2000, False), (16384, 4097, True)):
+        shape = Shape(rows, columns, 16, shifted=shifted)
+        assert row_plan(replace(shape, passed=True)) == row_plan(shape)
+
+
+def test_crowded():
+    """A quarter more blocks of whole rows, of no others."""
+    plan = row_plan(Shape(16384, 8192, 16))
+    assert (plan.resident, plan.crowded.resident) == (4, 5)
+    for shape in (Shape(16384, 8193, 16, shifted=True), Shape(1024, 131072, 16), Shape(16384, 64, 16)):
+        assert row_plan(shape).crowded == row_plan(shape)
     assert row_plan(Shape(16384, 65544, 16, held=2, sums=True)).streamed
 
 

@@ -42,8 +42,9 @@ def norm(what: str, out: Any, x: Any, weight: Any, bias: Any, eps: float, offset
         plan = given.plan(held=1 if residual is None else 2, block=None if scale is None or by_row else BLOCK)
         simple = not centred and residual is None and scale is None and given.info.dtype.bits <= 32
         plan = plan.crowded if simple else plan
-    # Blocks that share a warp's rows, and clusters, take several in turn; of others the device deals them out.
-    grid = given.grid(plan) if plan.warps == 1 or plan.cluster > 1 else given.rows
+    # Clusters, and blocks that have several rows or weights shifted in their registers, take several in turn; others
+    # are dealt out by the device.
+    grid = given.grid(plan) if plan.warps == 1 or plan.cluster > 1 or plan.shifted else given.rows
     kernel = norm_streamed_kernel if plan.streamed else norm_kernel
     kernel.launch(arrays[0], given.matrix, weight, bias, arrays[1], arrays[2], rstd, mean, factor, eps,
                   offset, plan, centred, by_row, grid=grid, block=plan.threads, cluster=plan.cluster)

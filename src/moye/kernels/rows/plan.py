@@ -140,7 +140,7 @@ def row_plan(shape: Shape, *, multiprocessors: int = 132, clusters: bool = True)
         cluster = _cluster(shape, vectors * words * 4, multiprocessors) if clusters else 1
         most = max(1, (_WORDS if shape.sums else _MOST_WORDS) // words)
         lanes = _threads(-(-vectors // cluster), max(1, _WORDS // words), _threads_of(shape), few,
-                         shape.sums, cluster == 1)
+                         shape.sums or shape.shifted, shape.sums and cluster == 1)
     most = min(most, max(1, _MOST_ELEMENTS // width))
     rounds = -(-vectors // (lanes * cluster))
     streamed = lanes > _WARP and rounds > most
@@ -149,7 +149,7 @@ def row_plan(shape: Shape, *, multiprocessors: int = 132, clusters: bool = True)
     full = 0 if shape.masked else min(rounds, max(0, inner) // width // (lanes * cluster))
     resident = max(1, _threads_of(shape) // threads)
     many = not shape.sums and shape.rows >= 4 * multiprocessors * max(1, _THREADS // threads) * rows
-    at_once = 2 if many and lanes <= _WARP and 2 * rounds * words * 4 <= _ON_THE_WAY else 1
+    at_once = 2 if many and not streamed and cluster == 1 and (lanes <= _WARP or shape.shifted) and 2 * rounds * words * 4 <= _ON_THE_WAY else 1
     return RowPlan(width, lanes, rows, rounds, cluster, full, edges, shape.shifted, shape.masked, at_once,
                    resident, streamed)
 
@@ -173,16 +173,15 @@ def _threads_of(shape: Shape) -> int:
     return _THREADS // 2 if shape.sums else _THREADS
 
 
-def _threads(vectors: int, most: int, threads: int, few: bool, sums: bool,
-             alone: bool) -> int:
+def _threads(vectors: int, most: int, threads: int, few: bool, kept: bool, wide: bool) -> int:
     """Whole warps for the vectors of one block: 128 threads or more, so that each has four vectors where it can.
 
-    Where rows are few, each has as many threads as a block may have.  Of ``sums`` 256 threads and more have a row, and
-    as many as it has vectors if these are too many for 512 threads, and the block is ``alone``.
+    Where rows are few, each has as many threads as a block may have.  Where something is ``kept`` from row to row, about
+    256 threads have a row; and as many as it has vectors, if these are too many for ``threads`` and it may be ``wide``.
     """
-    rounds = -(-vectors // threads) if few else max(1, round(vectors / 256) if sums else vectors // 128)
+    rounds = -(-vectors // threads) if few else max(1, round(vectors / 256) if kept else vectors // 128)
     rounds = min(rounds, most)
-    if sums and alone and threads < vectors <= 2 * threads:
+    if wide and threads < vectors <= 2 * threads:
         return _WARP * -(-vectors // _WARP)
     return min(threads, _WARP * -(-vectors // (_WARP * rounds)))
 
