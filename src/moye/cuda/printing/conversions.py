@@ -160,16 +160,16 @@ def _floats(count: int) -> str:
 
 def widening(helpers: Intrinsics, dtype: DType, count: int) -> str:
     """The function from one word of 8-bit floats to as many float16, two in each word."""
-    name, result = f"f16x{count}", "uint2" if count == 4 else "unsigned"
+    name, result = f"from_{dtype.cuda}x{count}", "uint2" if count == 4 else "unsigned"
     signature = f"{result} (unsigned x)"
     if dtype is dt.float8_e5m2:     # the upper byte of a float16
         low, high = "__byte_perm(x, 0, 0x1404)", "__byte_perm(x, 0, 0x3424)"
         body: tuple[str, ...] = (f"return make_uint2({low}, {high});" if count == 4 else f"return {low};",)
-        return helpers.function(name, signature, *body, overload=dtype.cuda)
+        return helpers.function(name, signature, *body)
     cvt = "cvt.rn.f16x2.e4m3x2"
     if count == 2:
         body = ("unsigned y;", f'asm("{cvt} %0, %1;" : "=r"(y) : "h"((unsigned short)x));', "return y;")
     else:
         ptx = ["{.reg .b16 low, high;", "mov.b32 {low, high}, %2;", f"{cvt} %0, low;", f"{cvt} %1, high;}}"]
         body = ("uint2 y;", *_asm(ptx, '"=r"(y.x), "=r"(y.y)', '"r"(x)'), "return y;")
-    return helpers.function(name, signature, *body, overload=dtype.cuda, arch=89, what=f"conversions from {dtype}")
+    return helpers.function(name, signature, *body, arch=89, what=f"conversions from {dtype}")

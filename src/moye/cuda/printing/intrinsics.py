@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from moye import dtypes as dt
 from moye.atoms.atom import CopyOp
+from moye.cuda.printing.names import is_free
 from moye.dtypes import DType, Kind, Space
 from moye.errors import UNKNOWN, Loc, UnsupportedError
 from moye.layout import Swizzle
@@ -100,6 +101,7 @@ class Intrinsics:
         self._types: dict[str, str] = {}
         self._functions: dict[str, str] = {}
         self._bodies: dict[str, tuple[str, ...]] = {}
+        self._overloads: dict[tuple[str, str], str] = {}
         self._apart: dict[tuple[str, str, tuple[str, ...]], str] = {}
         self.arch = 80
         self.newest = ("", UNKNOWN)  # what needs this arch, and where
@@ -139,7 +141,9 @@ class Intrinsics:
         self.need(arch, what or f"instructions in {name}")
         key = f"{name}({overload})"
         if key not in self._functions:
+            assert not is_free(name), f"a variable of the user's may be called {name}: names.py has to know it"
             result, _, parameters = signature.partition(" (")
+            assert self._overloads.setdefault((name, parameters), key) == key, f"two functions {name}({parameters}"
             head = f"{_DEVICE} {result} {name}({parameters} {{"
             flat = " ".join(body)
             lines = [flat] if len(flat) <= _WIDEST and "\n" not in flat else body

@@ -28,7 +28,7 @@ f16 bf16 e4m3 e5m2 f32 to_f16 to_bf16 to_e4m3 to_e5m2 to_tf32 low16 round_to_odd
 floor_mod globaltimer pack shl shr
 bar_sync bar_arrive exp2_approx sqrt_approx rsqrt_approx tanh_approx
 elect cluster_ctarank cluster_ctaid_x cluster_ctaid_y cluster_ctaid_z cluster_arrive_release cluster_arrive_relaxed
-cluster_wait TensorMap prefetch_tensormap
+cluster_wait TensorMap prefetch_tensormap match_all grid_sync keep_order map_shared_rank
 """
 _MATH = """exp exp2 log log2 log10 sqrt rsqrt sin cos tan tanh erf floor ceil rint trunc fabs fmin fmax pow fmod round
 logb jn yn j0 j1 y0 y1 gamma tgamma lgamma remainder fma fdim hypot cbrt ldexp frexp modf acos asin atan atan2 cosh
@@ -36,7 +36,10 @@ sinh acosh asinh atanh expm1 log1p exp10 erfc norm signbit isfinite div labs erf
 index read write pipe time exit select"""
 RESERVED = frozenset(_WORDS.split()) | frozenset(name + f for name in _MATH.split() for f in ("", "f"))
 _WRAPPER = re.compile(r"((cp_async|mma|fence|swizzle|atom|red|ld|st|mbarrier|bulk|setmaxnreg|griddepcontrol|wgmma|"
-                      r"warpgroup|ptx|cuda|results)_|(to_\w+|f16)x[24]$|tma_(load|store|reduce_[a-z]+)_[1-5]d)\w*$")
+                      r"warpgroup|ptx|cuda|results)_|(to|from)_\w+x[24]$|tma_((load|store|prefetch|reduce_[a-z]+)_[1-5]d|"
+                      r"(prefetch_)?(gather|scatter)4)|(copy|release|acquire)_tensormap$|tensormap_[a-z]+(_\dd)?$|"
+                      r"(ld|st)matrix_x[124](_trans)?$|(aligned|put|fma)_\d+$|[a-z0-9]+_((bf16|f16|f32)x2|approx)$)\w*$")
+"""What the functions that the printer writes are called; ``Intrinsics.function`` takes no other name."""
 
 
 @lru_cache(maxsize=4096)
