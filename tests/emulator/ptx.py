@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 WIDTHS = {"pred": 1, "b8": 8, "u8": 8, "s8": 8, "b16": 16, "u16": 16, "s16": 16, "f16": 16, "bf16": 16, "b32": 32,
           "u32": 32, "s32": 32, "f32": 32, "f16x2": 32, "bf16x2": 32, "tf32": 32, "b64": 64, "u64": 64, "s64": 64,
-          "f64": 64, "b128": 128}
+          "f64": 64, "f32x2": 64, "b128": 128}
 
 
 class PtxError(Exception):
@@ -85,6 +85,7 @@ class Module:
 _LABEL = re.compile(r"([$%\w]+)\s*:(?!:)")
 _BLANK = re.compile(r"\s+")
 _NAME = re.compile(r"[%$A-Za-z_][$\w]*")
+_POINTED = re.compile(r"\.ptr\b(\s*\.(global|const|local|shared)\b)?(\s*\.align\s+\d+)?")
 _VARIABLE = re.compile(r"\.(?P<type>[bsuf]\d+|pred)\s+(?P<name>[%$\w]+)\s*(?P<extents>(?:\[\d*\])*)\s*"
                        r"(?:=\s*(?P<init>.*))?$", re.S)
 
@@ -257,15 +258,16 @@ class _Body:
         if text.startswith("@"):
             sign, text = text[1:].split(None, 1)
             guard = "!" * sign.startswith("!") + self.named(sign.lstrip("!"))
-        opcode, _, rest = text.partition(" ") if " " in text else _partition(text)
+        opcode, rest = _partition(text)
         if len(self.scopes) > 1:
             rest = _NAME.sub(lambda m: self.named(m[0]), rest)
         return Instruction(line, guard, opcode.strip(), tuple(split(rest)))
 
 
-def _partition(text: str) -> tuple[str, str, str]:
+def _partition(text: str) -> tuple[str, str]:
+    """The opcode and its operands, behind spaces or tabs."""
     found = re.match(r"(\S+)\s*(.*)$", text, re.S)
-    return (found[1], " ", found[2]) if found else (text, "", "")
+    return (found[1], found[2]) if found else (text, "")
 
 
 def split(text: str) -> Iterator[str]:
@@ -283,7 +285,7 @@ def split(text: str) -> Iterator[str]:
 
 def variable(text: str, line: int) -> Variable:
     """A declaration such as ``.shared .align 8 .b8 full[24]``."""
-    head = text.strip()
+    head = _POINTED.sub("", text.strip())       # what a parameter says of the memory that it points to
     found = _VARIABLE.search(head)
     space = re.search(r"\.(shared|global|const|local|param)\b", head)
     if found is None or space is None:

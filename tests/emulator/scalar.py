@@ -40,11 +40,13 @@ def arithmetic(w: Writer, i: Instruction) -> str:
         return floating(w, i, root, dtype)
     if dtype in HALVES:
         return halves(w, i, root, dtype)
+    if dtype == "f32x2":
+        return two_floats(w, i, root)
     if "cc" in i.parts or root in ("addc", "subc", "madc"):
         return carried(w, i, root, dtype)
     if root in ("mul", "mad"):
         return product(w, i, root, dtype)
-    if root not in _INTEGER or dtype not in TYPES:
+    if root not in _INTEGER or dtype not in TYPES or len(i.parts) > 2:
         raise w.refuse(i)
     if dtype == "pred" and root == "not":
         return w.put(i.operands[0], f"!{w.get(i.operands[1], 'pred')}", "pred")
@@ -105,6 +107,15 @@ def floating(w: Writer, i: Instruction, root: str, dtype: str) -> str:
     if "sat" in i.parts:
         text = f"saturate({text})"
     return w.put(i.operands[0], text, dtype)
+
+
+def two_floats(w: Writer, i: Instruction, root: str) -> str:
+    """Sums, products and fma of two float32 in 64 bits, each rounded to nearest."""
+    if root not in ("add", "mul", "fma") or i.parts[1:-1] not in ([], ["rn"]):
+        raise w.refuse(i)
+    words = [w.get(x, "b64") for x in i.operands[1:]]
+    low, high = (f"u64(R({_FLOAT[root]}({', '.join(f'F({word} >> {at})' for word in words)})))" for at in (0, 32))
+    return w.put(i.operands[0], f"{low} | {high} << 32", "b64")
 
 
 def halves(w: Writer, i: Instruction, root: str, dtype: str) -> str:
@@ -177,6 +188,17 @@ def dp4a(w: Writer, i: Instruction) -> str:
         raise w.refuse(i)
     return w.put(i.operands[0], f"dp4a<{a[0]}8, {TYPES[result]}>({w.get(i.operands[1], 'u32')}, "
                                 f"{w.get(i.operands[2], 'u32')}, {w.get(i.operands[3], result)})", result)
+
+
+@translates("dp2a")
+def dp2a(w: Writer, i: Instruction) -> str:
+    """Two halves of a by two bytes of b, the lower or the upper ones, and c."""
+    half, byte = (f"{t[0]}{bits}" for t, bits in zip(i.parts[2:], (16, 8), strict=True))
+    result = "s32" if "s" in half + byte else "u32"
+    a, b, c = (w.get(x, "u32") for x in i.operands[1:])
+    first = {"lo": 0, "hi": 16}[i.parts[1]]
+    products = (f"u32(s32({half}({a} >> {16 * n}))) * u32(s32({byte}({b} >> {first + 8 * n})))" for n in range(2))
+    return w.put(i.operands[0], f"{TYPES[result]}({' + '.join(products)} + {c})", result)
 
 
 @translates("copysign")
@@ -306,14 +328,21 @@ FORMATS = {"f16": "HALF", "bf16": "BRAIN", "tf32": "TF32", "e4m3": "E4M3", "e5m2
            "e2m3": "E2M3", "e3m2": "E3M2"}
 _FORMAT_BITS = {"f16": 16, "bf16": 16, "e4m3": 8, "e5m2": 8, "e2m1": 4, "e2m3": 8, "e3m2": 8}
 _WHOLE = {"rni": "RN", "rzi": "RZ", "rmi": "RM", "rpi": "RP"}
+_HOW = {*_WHOLE, *ROUNDINGS, "ftz", "sat", "satfinite", "relu"}
 
 
 @translates("cvt")
 def cvt(w: Writer, i: Instruction) -> str:
+    if i.parts[1] == "pack":
+        return joined(w, i)
     to, of = i.parts[-2:]
+    if not set(i.parts[1:-2]) <= _HOW:
+        raise w.refuse(i)
     if to.endswith("x2") or of.endswith("x2"):
         return packed(w, i, to, of)
     float_to, float_of = (x in FLOATS or x in FORMATS for x in (to, of))
+    if ("sat" in i.parts and float_to and not float_of) or ("relu" in i.parts and not (float_to and float_of)):
+        raise w.refuse(i)
     value = w.get(i.operands[1], of)
     if not float_to and not float_of:
         text = f"clamped<{TYPES[to]}>({value})" if "sat" in i.parts else f"{TYPES[to]}({value})"
@@ -358,6 +387,16 @@ def between_floats(i: Instruction, value: str, to: str, of: str) -> str:
     shift_left = " << 13" if to == "tf32" else ""
     finite = "true" if "satfinite" in i.parts else "false"
     return f"(narrow({value}, {FORMATS[to]}, {rounding(i)}, {finite}){shift_left})"
+
+
+def joined(w: Writer, i: Instruction) -> str:
+    """cvt.pack: two saturated integers side by side, above them the lower half of a third operand of bytes."""
+    to, bits = i.parts[3], WIDTHS[i.parts[3]]
+    if i.parts[2] != "sat" or i.parts[4] != "s32" or len(i.operands) != (4 if bits == 8 else 3):
+        raise w.refuse(i)
+    high, low = (f"(u32(clamped<{TYPES[to]}>({w.get(x, 's32')})) & {(1 << bits) - 1})" for x in i.operands[1:3])
+    above = f"{w.get(i.operands[3], 'b32')} << 16 | " if bits == 8 else ""
+    return w.put(i.operands[0], f"({above}{high} << {bits} | {low})", "b32")
 
 
 def packed(w: Writer, i: Instruction, to: str, of: str) -> str:

@@ -5,6 +5,8 @@ Kernels are written here, launched through moye's own path for devices, and run 
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -123,10 +125,50 @@ def test_lanes_that_do_not_come():
         run(ptx, "k", np.zeros(4, np.uint32))
 
 
-def test_what_is_not_known_is_refused():
-    text = HEAD + ".visible .entry k() {\n.reg .b32 %r<2>;\nvideo.sub.u32 %r0, %r1, 3;\nret; }"
-    with pytest.raises(PtxError, match=r"PTX line 6: the emulator does not know video\.sub\.u32 %r0, %r1, 3"):
+@pytest.mark.parametrize("instruction", ["video.sub.u32 %r0, %r1, 3", "add.sat.s32 %r0, %r1, 3",
+                                         "cvt.rs.f16x2.f32 %r0, %r1, 0f00000000", "cvt.sat.f32.s32 %r0, %r1"])
+def test_what_is_not_known_is_refused(instruction):
+    """An instruction, and a way of one."""
+    text = HEAD + f".visible .entry k() {{\n.reg .b32 %r<2>;\n{instruction};\nret; }}"
+    with pytest.raises(PtxError, match=rf"PTX line 6: the emulator does not know {re.escape(instruction)}"):
         translate(text)
+
+
+def test_products_of_halves_and_bytes():
+    ptx = HEAD + """.visible .entry k(.param .u64 k_param_0) {
+    .reg .b64 %rd<2>; .reg .b32 %r<8>;
+    ld.param.u64 %rd0, [k_param_0];
+    mov.b32 %r0, 0x0003fffe;
+    mov.b32 %r1, 0x07fd02ff;
+    dp2a.lo.u32.u32 %r2, %r0, %r1, 1;
+    dp2a.lo.s32.s32 %r3, %r0, %r1, 1;
+    dp2a.hi.s32.u32 %r4, %r0, %r1, 1;
+    st.global.u32 [%rd0], %r2;
+    st.global.u32 [%rd0+4], %r3;
+    st.global.u32 [%rd0+8], %r4;
+    ret; }"""
+    found = np.zeros(3, np.int32)
+    run(ptx, "k", found)
+    assert list(found) == [65534 * 255 + 3 * 2 + 1, 2 + 3 * 2 + 1, -2 * 253 + 3 * 7 + 1]
+
+
+def test_integers_are_packed():
+    """cvt.pack: saturated, the second operand lowest, bytes below the lower half of the fourth."""
+    ptx = HEAD + """.visible .entry k(.param .u64 k_param_0) {
+    .reg .b64 %rd<2>; .reg .b32 %r<8>;
+    ld.param.u64 %rd0, [k_param_0];
+    mov.b32 %r0, -300;
+    mov.b32 %r1, 70000;
+    cvt.pack.sat.s8.s32.b32 %r2, %r0, 5, 0xabcd1234;
+    cvt.pack.sat.u8.s32.b32 %r3, %r0, %r1, %r2;
+    cvt.pack.sat.s16.s32 %r4, %r0, %r1;
+    st.global.u32 [%rd0], %r2;
+    st.global.u32 [%rd0+4], %r3;
+    st.global.u32 [%rd0+8], %r4;
+    ret; }"""
+    found = np.zeros(3, np.uint32)
+    run(ptx, "k", found)
+    assert [hex(x) for x in found] == ["0x12348005", "0x800500ff", "0xfed47fff"]
 
 
 @pytest.mark.parametrize(("kernel", "number"), [("rms_norm", 0), ("gemm_sm80", 3), ("gemm_sm90", 3)])
