@@ -12,6 +12,7 @@ from moye.dtypes import DType, Kind
 FORMATS = {"bfloat16": (7, -126, 2.0**128 * (1 - 2**-8), False), "float16": (10, -14, 65504.0, False),
            "tfloat32": (10, -126, 2.0**128 * (1 - 2**-11), False), "float8_e4m3fn": (3, -6, 448.0, True),
            "float8_e5m2": (2, -14, 57344.0, True)}
+_SINGLE = (23, -126, 2.0**128 * (1 - 2**-24), False)        # float32, of which NumPy knows the rest
 
 
 def converted(a: Any, old: DType, new: DType) -> Any:
@@ -25,9 +26,9 @@ def converted(a: Any, old: DType, new: DType) -> Any:
     return a
 
 
-def rounded(a: int | float, name: str) -> float:
+def rounded(a: int | float | Fraction, name: str) -> float:
     """To nearest, ties to even (tfloat32: away from zero); the size of a finite result may be too large to keep."""
-    mantissa, smallest, largest, saturates = FORMATS[name]
+    mantissa, smallest, largest, saturates = FORMATS.get(name, _SINGLE)
     if isinstance(a, float) and not math.isfinite(a):
         return math.copysign(largest, a) if saturates and math.isinf(a) else a
     size = abs(Fraction(a))

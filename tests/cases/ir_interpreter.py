@@ -15,12 +15,13 @@ import functools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from itertools import product
 from typing import Any
 
 import numpy as np
 
-from exact_conversions import converted
+from exact_conversions import converted, rounded
 from moye.dtypes import DType, Kind, Space
 from moye.ir import ops
 from moye.ir.nodes import Block, Buffer, Func, Literal, Operand, Ref, ScalarParam, TensorParam, TileRef, Value
@@ -181,6 +182,8 @@ class Thread:
                 self.define(op.result, binary(op.kind, self.get(op.a), self.get(op.b), op.a.dtype, self.overflow))
             case ops.Unary():
                 self.define(op.result, unary(op.kind, self.get(op.a), op.a.dtype, self.overflow))
+            case ops.Fma():
+                self.define(op.result, fma(self.get(op.a), self.get(op.b), self.get(op.c), op.result.dtype))
             case ops.Select():
                 cond = self.get(op.cond)
                 self.define(op.result, POISON if cond is POISON else self.get(op.a if cond else op.b))
@@ -253,7 +256,8 @@ class Thread:
                     raise Fault("a copy's predicate is undefined")
                 if not allowed:
                     if op.zero_fill:
-                        moved += [(point, v, number(0, op.dst.dtype)) for v in range(op.width)]
+                        fill = number(0, op.dst.dtype) if op.other is None else self.get(op.other)
+                        moved += [(point, v, fill) for v in range(op.width)]
                     continue
             for tile in (op.dst, op.src):
                 if tile.buffer.space is not Space.REGISTER:
@@ -436,6 +440,18 @@ def unary(kind: str, a: Any, dtype: DType, overflow: bool = True) -> Any:
     if overflow and dtype.kind is Kind.INT and dtype.bits >= 32 and wrap(result, dtype) != result:
         raise Fault(f"{kind} {a} overflows {dtype}")
     return wrap(result, dtype)
+
+
+def fma(a: Any, b: Any, c: Any, dtype: DType) -> Any:
+    """``a * b + c`` of floats of at most 32 bits, rounded once."""
+    if a is POISON or b is POISON or c is POISON:
+        return POISON
+    assert dtype.bits <= 32, "float64 holds the product"
+    a, b, c = float(a), float(b), float(c)
+    near = a * b + c            # infinities, NaNs, and the sign of zero are right
+    if near == 0 or not math.isfinite(near):
+        return number(near, dtype)
+    return number(rounded(Fraction(a) * Fraction(b) + Fraction(c), dtype.name), dtype)
 
 
 def cast(a: Any, old: DType, new: DType, bits: bool = False) -> Any:

@@ -349,6 +349,8 @@ SUITED = (
     ("ir/", ("facts", "traced", "kernels", "pipelines")),
     ("cuda/printing/expressions.py", ("integers", "tiles", "printed", "programs")),
     ("cuda/printing/intrinsics.py", ("tiles", "printed", "programs")),
+    *((f"cuda/printing/{name}.py", ("tiles", "printed")) for name in (
+        "conversions", "masked", "narrow_elements", "pairs")),
     ("cuda/", ("programs", "tiles", "printed")),
     ("passes/", ("traced", "pipelines")),
     ("sim/values/scalars.py", ("scalars", "simulated")),

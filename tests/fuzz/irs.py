@@ -19,9 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from fuzz import host
-from fuzz.tiles import HELD, LANES, LENGTH, SLOTS, Tiles
-from ir_interpreter import numpy_type, run
+from emulator import build
+from fuzz import host, on_emulator
+from fuzz.narrow import HALF, Narrow
+from fuzz.tiles import HELD, LANES, LENGTH, SLOTS
+from ir_interpreter import Fault, numpy_type, run
 from moye import dtypes as dt
 from moye.cuda.printing.printer import print_kernel
 from moye.dtypes import DType, Kind, Space
@@ -94,27 +96,57 @@ def printed(one: Drawn) -> Any:
 
 
 def judged(programs: list[tuple[Drawn, Any]], folder: Path) -> tuple[list[str], int]:
-    """What is wrong, a text a program, and how many ran on the host; other PTX than the host knows is left out."""
-    chosen = [(one, text, source) for one, text in programs if (source := host.spelled(text.source)) is not None]
-    if not chosen:
+    """What is wrong, a text a program, and how many ran: on the host, or in the emulator where there is PTX in them."""
+    hosted = [(one, text, source) for one, text in programs if (source := host.spelled(text.source)) is not None]
+    told: list[str] = []
+    if hosted:
+        library, errors = host.compiled([(one, source) for one, _, source in hosted], folder)
+        told += [f"{seed}: {error}" for seed, error in errors.items()]
+        told += [found for one, text, _ in hosted if one.seed not in errors and (found := _differs(library, one, text))]
+    chosen = {one.seed for one, _, _ in hosted}
+    found, ran = emulated([(one, text) for one, text in programs if one.seed not in chosen])
+    return told + found, len(hosted) + ran
+
+
+def emulated(programs: list[tuple[Drawn, Any]], arch: str = on_emulator.ARCH) -> tuple[list[str], int]:
+    """The same for the PTX that NVRTC makes of them; an integer that overflows there may be any."""
+    if build.compiler() is None:
         return [], 0
-    library, errors = host.compiled([(one, source) for one, _, source in chosen], folder)
-    told = [f"{seed}: {error}" for seed, error in errors.items()]
-    told += [found for one, text, _ in chosen if one.seed not in errors and (found := _differs(library, one, text))]
-    return told, len(chosen)
+    chosen = [(one, text, wanted) for one, text in programs if (wanted := _wanted(one, overflow=True)) is not None]
+    launches = [on_emulator.Launch(text, one.arguments()) for one, text, _ in chosen]
+    found = on_emulator.answers(launches, arch)
+    return [f"{one.seed}: {why}" for (one, _, wanted), launch, ran in zip(chosen, launches, found, strict=True)
+            if (why := ran or _wrong(one, launch.arguments, wanted))], len(chosen)
+
+
+def _wanted(one: Drawn, overflow: bool) -> list[Any] | None:
+    """The arguments as the interpreter leaves them; None where it finds an ``overflow``."""
+    wanted = one.arguments()
+    try:
+        run(one.func, wanted, guards=False, overflow=overflow)
+    except Fault:
+        if overflow:
+            return None
+        raise
+    return wanted
 
 
 def _differs(library: Any, one: Drawn, text: Any) -> str:
-    arrays, wanted = one.arguments(), one.arguments()
+    arrays = one.arguments()
     keep = [host.CTYPES[slot.format](arrays[slot.param].ctypes.data if slot.kind == "ptr" else arrays[slot.param])
             for slot in text.slots]
     pointers = (ctypes.c_void_p * len(keep))(*(ctypes.addressof(x) for x in keep))
     if library.launch(getattr(library, f"entry_{one.seed}"), pointers, 1, LANES):
         return f"{one.seed}: the threads wait for ever"
-    run(one.func, wanted, guards=False, overflow=False)
+    why = _wrong(one, arrays, _wanted(one, overflow=False) or [])
+    return f"{one.seed}: {why}" if why else ""
+
+
+def _wrong(one: Drawn, arrays: list[Any], wanted: list[Any]) -> str:
+    """The first element that is not the interpreter's."""
     for p, x, y in zip(one.func.params, arrays, wanted, strict=True):
         if p.name[0] == "o" and (at := _unlike(x, y, one.zeros)) is not None:
-            return f"{one.seed}: {p.name}[{at // SLOTS}, {at % SLOTS}] is {x[at]}, not {y[at]}"
+            return f"{p.name}[{at // SLOTS}, {at % SLOTS}] is {x[at]}, not {y[at]}"
     return ""
 
 
@@ -135,13 +167,16 @@ def draw(seed: int) -> Drawn:
     return Generator(seed).drawn()
 
 
-class Generator(Tiles):
+class Generator(Narrow):
     """Writes one program, statement by statement."""
 
     def __init__(self, seed: int) -> None:
         self.rng, self.seed = random.Random(f"ir {seed}"), seed
         self.zeros = self.rng.random() < 0.6
+        self.calm = self.rng.random() < 0.6
         self.types = [I32, *self.rng.sample([*INTEGERS[:4], *INTEGERS[5:], *FLOATS], 3)]
+        if self.rng.random() < 0.5:     # what is packed
+            self.types = list(dict.fromkeys([I32, self.rng.choice(HALF), dt.float32, self.types[1]]))
         self.scalars = {name: Value(dtype, name=name) for name, dtype in (("n", I32), ("s", I32), ("x", dt.float32))}
         self.scalars["n"].lower = self.scalars["s"].lower = 1
         self.inputs = [self._parameter("A", t, LENGTH, i) for i, t in enumerate(self.types)]
@@ -169,6 +204,9 @@ class Generator(Tiles):
         self.base.lower, self.base.upper, self.base.divisor = 0, (LANES - 1) * SLOTS, SLOTS
         self.values.append(self.tid)
         self.fragments = [self.fragment(t) for t in (*self.types, *self.types[:2])]
+        for fragment in self.fragments:
+            if fragment.dtype in HALF and self.chance(0.7):
+                self.in_words(fragment)
         self.shared = [self._shared_tensor() for _ in range(2)]
         for _ in range(self.rng.randint(8, 16)):
             self.statement()
@@ -244,7 +282,8 @@ class Generator(Tiles):
         if kind == "chain":
             return self.chained(self.expression(t, depth - 1), depth - 1)
         if kind == "unary":
-            way = self.rng.choice(["neg", "abs"] if t.is_float else ["neg", "abs", "invert"])
+            ways = ["neg", "abs"] if t.is_float else ["invert"] if self.calm else ["neg", "abs", "invert"]
+            way = self.rng.choice(ways)
             return self.define(ops.Unary, t, kind=way, a=self.expression(t, depth - 1))
         if kind == "select":
             cond = self.truth(depth - 1)
@@ -256,6 +295,8 @@ class Generator(Tiles):
         return self.floored(t, self.expression(t, depth - 1))
 
     def kind(self, t: DType) -> str:
+        if self.calm and t.kind is Kind.INT and t.bits >= 32:       # no sum or product that overflows
+            return self.rng.choice(("min", "max", "and", "or", "xor"))
         kinds = ARITHMETIC if not t.is_float or not self.zeros else ARITHMETIC[:3]
         return self.rng.choice([*kinds, "div"] if t.is_float else [*kinds, "and", "or", "xor"])
 
@@ -270,7 +311,7 @@ class Generator(Tiles):
         if t.is_float:
             by = self.lit(self.rng.choice([3.0, -2.0, 0.5, -64.0]), t)
             return self.binary(self.rng.choice(["floordiv", "mod"]), a, by)
-        kind = self.rng.choice(["floordiv", "mod", "shl", "shr"])
+        kind = self.rng.choice(["floordiv", "mod", "shr", *([] if self.calm else ["shl"])])
         if kind in ("shl", "shr"):
             return self.binary(kind, a, self.lit(self.rng.randrange(t.bits)))
         numbers = [2, 3, 4, 7, 8, 16, *([-3, -4] if t.kind is Kind.INT else [])]
@@ -298,7 +339,7 @@ class Generator(Tiles):
     # --- statements ---
 
     def statement(self) -> None:
-        kinds = ["value"] * 4 + ["tiled"] * 5 + ["change"] * 2 + ["element", "product"]
+        kinds = ["value"] * 4 + ["tiled"] * 5 + ["narrow"] * 4 + ["change"] * 2 + ["element", "product"]
         if self.depth == 0:
             kinds += ["exchange"] * 2 + ["shuffle"] * 2 + ["vote", "fold"]
         if self.depth < 2:

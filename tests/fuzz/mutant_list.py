@@ -81,8 +81,12 @@ FAULTS: dict[str, list[tuple[str, str]]] = {
          "return upper is None or upper > high"),
         ('"floordiv": lambda a, b: a // b,', '"floordiv": lambda a, b: -(-a // b),'),
     ],
-    "cuda/printing/control.py": [
-        ("    return negated(kernel.values.operand(cond), integers)",
+    "cuda/printing/conversions.py": [
+        ("[_scaled(own[d], lane, 1) for own in space.strides[1:]]",
+         "[_scaled(own[d] if own[d] == 1 else 0, lane, 1) for own in space.strides[1:]]"),
+        ("    return not cast.bits and cast.a.dtype is dt.float32", "    return cast.a.dtype.is_float"),
+    ],
+    "cuda/printing/control.py": [        ("    return negated(kernel.values.operand(cond), integers)",
          "    return negated(kernel.values.operand(cond), True)"),
         ("{name} {'+' if op.up else '-'}= {size}", "{name} {'+' if op.up else '-'}= 2"),
         ("    if then and orelse:", "    if orelse and not then:"),
@@ -95,6 +99,22 @@ FAULTS: dict[str, list[tuple[str, str]]] = {
         ('near = op.kind in ("break", "continue") and bool(kernel.loops) and',
          'near = op.kind in ("break", "continue") and bool(kernel.loops) or'),
         ('far = _label(kernel, op, "continue")', 'far = _label(kernel, op, "continue")[:0]'),
+    ],
+    "cuda/printing/masked.py": [
+        ("for i, side in enumerate((\"dst\", \"src\")) if op.tested in (side, \"both\")]",
+         "for i, side in enumerate((\"dst\", \"src\")) if op.tested == side]"),
+        ("inside = [memory.element(op.pred, memory.offset(op.pred, space.steps(kernel, 2), int(step) * lane)).text",
+         "inside = [memory.element(op.pred, memory.offset(op.pred, space.steps(kernel, 2), lane)).text"),
+    ],
+    "cuda/printing/narrow_elements.py": [
+        ("str(at % count * dtype.bits)", "str(at % 2 * dtype.bits)"),
+    ],
+    "cuda/printing/pairs.py": [
+        ("    return dst.buffer is source.buffer and not same", "    return False"),
+        ('_THIRD = {"add": 0x3F803F80, "sub": 0xBF80BF80, "mul": 0x80008000}',
+         '_THIRD = {"add": 0x3F803F80, "sub": 0xBF80BF80, "mul": 0}'),
+        ("        halves = [kernel.memory.element(ref, kernel.memory.offset(ref, steps, lane * step)) for lane in range(2)]",
+         "        halves = [kernel.memory.element(ref, kernel.memory.offset(ref, steps, lane)) for lane in range(2)]"),
     ],
     "cuda/printing/expressions.py": [
         ("left, right = level, level + (not associative)\n    if level in",
@@ -185,6 +205,7 @@ FAULTS: dict[str, list[tuple[str, str]]] = {
         ("            return frozenset((buffer.id,))\n", "            return NOTHING\n"),
     ],
     "cuda/printing/values.py": [
+        ("            self._known.pop(value.id, None)  ", "            pass  "),     # a name of the lane before stays
         ("elif self.uses.last[key] > after and", "elif self.uses.last[key] > after + 2 and"),
         ("self._flush(kills, max(self.now, self.uses.end[id(branch)]))",
          "self._flush(kills, max(self.now, self.uses.end[id(branch)]) + 1)"),

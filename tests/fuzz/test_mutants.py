@@ -16,6 +16,7 @@ from fuzz.mutants import SRC, verdict_of
 SAMPLE = {  # file, a part of the text: the fuzzer that must notice
     ("ir/fold.py", "return 0, a.dtype.bits, 1"): "facts",
     ("cuda/printing/expressions.py", "_int_literal(power if division"): "integers",
+    ("cuda/printing/values.py", "self._known.pop(value.id, None)"): "tiles",
     ("cuda/printing/statements.py", "deps=frozenset((op.var.id,))"): "programs",
     ("sim/values/masks.py", "np.copyto(result, old"): "simulated",
     ("sim/operations/bounds.py", "return both(mask, np.asarray(pred))"): "edges",

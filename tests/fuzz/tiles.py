@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from moye import dtypes as dt
 from moye.atoms.universal import UniversalCopy, UniversalFMA
-from moye.dtypes import DType, Space
+from moye.dtypes import DType, Kind, Space
 from moye.ir import ops
 from moye.ir.nodes import Block, Buffer, Extent, Func, Operand, TileRef, Value
 from moye.layout import Swizzle, make_layout
@@ -38,6 +38,7 @@ class Tiles:
     base: Value
     tid: Value
     zeros: bool
+    calm: bool
     types: list[DType]
     values: list[Value]
     fragments: list[Buffer]
@@ -58,6 +59,9 @@ class Tiles:
         def out(self, value: Operand) -> None: ...
 
     # --- where elements lie ---
+
+    def points(self, extents: tuple[int, ...], place: Place) -> list[int]:
+        return points(extents, place)
 
     def extents(self, most: int = HELD) -> tuple[int, ...]:
         while True:
@@ -135,8 +139,6 @@ class Tiles:
 
     def mapped(self, inputs: list[Value], t: DType) -> Operand:
         """A Map's value: its body is pure and of the inputs."""
-        if t in (dt.float16, dt.bfloat16) and inputs and self.chance(0.5):
-            return self.rounded(inputs, t)
         parts: list[Operand] = [self.cast(x, t) for x in inputs]
         value = parts[0] if parts else self.lit(1 if t.is_integer else 1.5, t)
         for other in parts[1:]:
@@ -148,24 +150,12 @@ class Tiles:
             value = self.define(ops.Select, t, cond=cond, a=value, b=self.rng.choice(parts))
         return value
 
-    def rounded(self, inputs: list[Value], t: DType) -> Operand:
-        """Long work in float32, rounded once: expressions about as long as a line holds, of which some are used twice.
-
-        Two elements are printed side by side, and what has a name in one may be spelled out in the other.
-        """
-        parts = [self.cast(x, dt.float32) for x in inputs]
-        value = parts[0]
-        for _ in range(self.rng.randint(1, 14)):
-            other = self.rng.choice([*parts, self.lit(self.rng.choice((0.5, 0.125, -1.0, 0.044715)), dt.float32)])
-            value = self.binary(self.rng.choice(("add", "mul", "sub")), value, other)
-            if self.chance(0.2):
-                parts.append(value)
-        return self.cast(value, t)
-
     def reduce(self) -> None:
         fragment, extents = self.rng.choice(self.fragments), self.extents()
         t = fragment.dtype
-        kinds = ["add", "mul", *([] if t.is_float and self.zeros else ["min", "max"]),
+        signed = t.kind is Kind.INT and t.bits >= 32
+        kinds = [*([] if self.calm and signed else ["add", "mul"]),
+                 *([] if t.is_float and self.zeros else ["min", "max"]),
                  *([] if t.is_float else ["and", "or", "xor"])]
         kind, src, points = self.rng.choice(kinds), self.tile(fragment, self.place(extents, HELD)), math.prod(extents)
         chains = self.rng.choice([c for c in (1, 2, 4, 8) if c <= points])
@@ -194,25 +184,32 @@ class Tiles:
                 wide = (memory[0] * width, tuple(s * width for s in memory[1]))
                 return width, lane, extents, (offset, strides[:-1]), wide
 
-    def guard(self, extents: tuple[int, ...]) -> dict[str, Any]:
-        """A predicate for the whole, or one for each access from a fragment of bools; or none."""
+    def guard(self, extents: tuple[int, ...], t: DType | None = None) -> dict[str, Any]:
+        """A predicate for the whole, or one for each access from bools; or none.  With ``t`` it fills."""
         if self.chance(0.5):
             return {}
         pred: Any = self.truth(1)
         if self.chance(0.5):
-            buffer = Buffer("p", Space.REGISTER, dt.bool_, HELD, make_layout(HELD), align=16)
-            self.func.buffers.append(buffer)
-            self.body.append(ops.Alloc(buffer=buffer))
-            fragment = self.rng.choice(self.fragments)
-            x = Value(fragment.dtype)
-            outer, block = self.body, Block()
-            self.body = block.ops
-            test = self.binary("lt", x, self.lit(3 if x.dtype.is_integer else 0.5, x.dtype))
-            self.body = outer
-            self.body.append(ops.Map(dst=self.tile(buffer, (0, (1,))), sources=(self.tile(fragment, (0, (1,))),),
-                                     inputs=(x,), extents=(HELD,), body=block, value=test))
-            pred = self.tile(buffer, self.place(extents, HELD))
-        return {"pred": pred, "zero_fill": self.chance(0.5)}
+            pred = self.tile(self.bools(), self.place(extents, HELD))
+        fill: dict[str, Any] = {"zero_fill": self.chance(0.5)}
+        if fill["zero_fill"] and t is not None and self.chance(0.5):
+            fill["other"] = self.expression(t, 1)
+        return {"pred": pred, **fill}
+
+    def bools(self) -> Buffer:
+        """A fragment of bools: what is small in another fragment."""
+        buffer = Buffer("p", Space.REGISTER, dt.bool_, HELD, make_layout(HELD), align=16)
+        self.func.buffers.append(buffer)
+        self.body.append(ops.Alloc(buffer=buffer))
+        fragment = self.rng.choice(self.fragments)
+        x = Value(fragment.dtype)
+        outer, block = self.body, Block()
+        self.body = block.ops
+        test = self.binary("lt", x, self.lit(3 if x.dtype.is_integer else 0.5, x.dtype))
+        self.body = outer
+        self.body.append(ops.Map(dst=self.tile(buffer, (0, (1,))), sources=(self.tile(fragment, (0, (1,))),),
+                                 inputs=(x,), extents=(HELD,), body=block, value=test))
+        return buffer
 
     def arrives(self) -> None:
         """Global memory to registers, several elements an access."""
@@ -221,7 +218,7 @@ class Tiles:
         width, lane, extents, registers, memory = self.vectors(t)
         step = self.binary("mul", self.binary("and", self.tid, self.lit(3)), self.lit(16))
         offset = self.binary("add", step, self.lit(memory[0]))
-        guard = self.guard(extents)
+        guard = self.guard(extents, t)
         self.body.append(ops.Copy(dst=self.tile(fragment, registers, lane=lane), extents=extents, width=width,
                                   src=self.tile(self.inputs[i], memory, offset), atom=UniversalCopy(t), **guard))
 
@@ -233,7 +230,7 @@ class Tiles:
         if not all(0 <= x <= HELD - width for x in points(extents, memory)):
             return
         offset = self.binary("add", self.base, self.lit(SLOTS - HELD + memory[0]))
-        guard = self.guard(extents)
+        guard = self.guard(extents, t)
         self.body.append(ops.Copy(src=self.tile(fragment, registers, lane=lane), extents=extents, width=width,
                                   dst=self.tile(self.outputs[i], memory, offset), atom=UniversalCopy(t), **guard))
 
@@ -246,7 +243,7 @@ class Tiles:
             pass
         if here[2] != extents:
             return
-        guard = self.guard(extents)
+        guard = self.guard(extents, t)
         self.body.append(ops.Copy(dst=self.tile(one, there, lane=lane), src=self.tile(other, here[3], lane=here[1]),
                                   extents=extents, width=width, atom=UniversalCopy(t), **guard))
 
@@ -280,7 +277,10 @@ class Tiles:
 
     def product(self) -> None:
         """d = a * b + c of one-element atoms, whose values lie anywhere in their fragments."""
-        t = self.rng.choice([x for x in self.types if x.bits >= 32])
+        wide = [x for x in self.types if x.bits >= 32 and not (self.calm and x.kind is Kind.INT)]
+        if not wide:
+            return
+        t = self.rng.choice(wide)
         like = [f for f in self.fragments if f.dtype == t]
         extents = self.extents(12)
         roles = "".join(self.rng.choice("mnk") for _ in extents)
