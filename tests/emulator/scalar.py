@@ -328,7 +328,7 @@ FORMATS = {"f16": "HALF", "bf16": "BRAIN", "tf32": "TF32", "e4m3": "E4M3", "e5m2
            "e2m3": "E2M3", "e3m2": "E3M2"}
 _FORMAT_BITS = {"f16": 16, "bf16": 16, "e4m3": 8, "e5m2": 8, "e2m1": 4, "e2m3": 8, "e3m2": 8}
 _WHOLE = {"rni": "RN", "rzi": "RZ", "rmi": "RM", "rpi": "RP"}
-_HOW = {*_WHOLE, *ROUNDINGS, "ftz", "sat", "satfinite"}
+_HOW = {*_WHOLE, *ROUNDINGS, "ftz", "sat", "satfinite", "relu"}
 
 
 @translates("cvt")
@@ -336,11 +336,13 @@ def cvt(w: Writer, i: Instruction) -> str:
     if i.parts[1] == "pack":
         return joined(w, i)
     to, of = i.parts[-2:]
-    float_to, float_of = (x in FLOATS or x in FORMATS for x in (to, of))
-    if not set(i.parts[1:-2]) <= _HOW or ("sat" in i.parts and float_to and not float_of):
+    if not set(i.parts[1:-2]) <= _HOW:
         raise w.refuse(i)
     if to.endswith("x2") or of.endswith("x2"):
         return packed(w, i, to, of)
+    float_to, float_of = (x in FLOATS or x in FORMATS for x in (to, of))
+    if ("sat" in i.parts and float_to and not float_of) or ("relu" in i.parts and not (float_to and float_of)):
+        raise w.refuse(i)
     value = w.get(i.operands[1], of)
     if not float_to and not float_of:
         text = f"clamped<{TYPES[to]}>({value})" if "sat" in i.parts else f"{TYPES[to]}({value})"

@@ -127,7 +127,7 @@ def test_lanes_that_do_not_come():
 
 
 @pytest.mark.parametrize("instruction", ["video.sub.u32 %r0, %r1, 3", "add.sat.s32 %r0, %r1, 3",
-                                         "cvt.rn.relu.f16x2.f32 %r0, %r1, 0f00000000", "cvt.sat.f32.s32 %r0, %r1"])
+                                         "cvt.rs.f16x2.f32 %r0, %r1, 0f00000000", "cvt.sat.f32.s32 %r0, %r1"])
 def test_what_is_not_known_is_refused(instruction):
     """An instruction, and a way of one."""
     text = HEAD + f".visible .entry k() {{\n.reg .b32 %r<2>;\n{instruction};\nret; }}"

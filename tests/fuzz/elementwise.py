@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import linecache
+import math
 import random
 import sys
 import time
@@ -37,8 +38,9 @@ FLOATS = ("float16", "bfloat16", "float32")
 FLOAT8 = ("float8_e4m3fn", "float8_e5m2")
 INTEGERS = ("int8", "uint8", "int16", "int32", "uint32")
 TYPES = (*FLOATS, *FLOATS, *FLOAT8, *INTEGERS)
-SHAPES = ((8,), (8,), (16,), (4,), (2,), (6,), (3,), (2, 4), (4, 2), (4, 4), (3, 2))
+SHAPES = ((72,), *2 * ((8,), (8,), (16,), (4,), (2,), (6,), (3,), (2, 4), (4, 2), (4, 4), (3, 2)))
 LIMIT = {"int8": 127, "uint8": 255, "int16": 32767, "int32": 1 << 30, "uint32": 1 << 30}
+_SIGNS = {"add": "+", "sub": "-", "mul": "*"}
 COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 
 
@@ -79,6 +81,7 @@ class _Generator:
     def __init__(self, seed: int) -> None:
         self.rng, self.seed = random.Random(f"elementwise {seed}"), seed
         self.shape = self.rng.choice(SHAPES)
+        self.depth = 6 if math.prod(self.shape) <= 16 else 2    # of expressions: loops are unrolled
         self.types = list(dict.fromkeys(self.rng.choice(TYPES) for _ in range(3)))
         if not set(self.types) & set(FLOATS):
             self.types.append(self.rng.choice(FLOATS))
@@ -86,7 +89,7 @@ class _Generator:
         self.n = self._extents()[-1] - self.rng.choice([0, 1, 2, 3, 5, 9]) * self.whole
         self.lines: list[str] = []
         self.held: list[tuple[str, str, int]] = []      # name, dtype, bound of integers
-        self.numbers: list[tuple[str, str]] = []        # scalars: name, dtype
+        self.numbers: list[tuple[str, str]] = [("s", "float32")]        # scalars: name, dtype
         self.arrays: dict[str, Any] = {}
         self.count = 0
 
@@ -205,7 +208,7 @@ class _Generator:
             return (f"({a} % {by})", by) if kind == "mod" else (f"({a} // {by})", low + 1)
         wide = {"add": low + high, "sub": low + high, "mul": low * high}[kind]
         if wide <= LIMIT[t] and (kind != "sub" or signed):
-            return f"({a} {dict(add='+', sub='-', mul='*')[kind]} {b})", wide
+            return f"({a} {_SIGNS[kind]} {b})", wide
         return f"(({a} % 7) * ({b} % 5) + {self.rng.randint(0, 3)})", 40
 
     def truth(self, depth: int) -> str:
@@ -232,8 +235,9 @@ class _Generator:
             self.add(f"mo.copyto({name}, {self.tile(array, False)})")
         else:
             fill = f"other={self.literal(t)}" if self.chance(0.6) and t not in FLOAT8 else "zero_fill=True"
-            if t == self.types[0] and self.numbers and self.chance(0.5):
-                fill = f"other={self.numbers[0][0]}"
+            found = [x for x, of in self.numbers if of == t]
+            if found and self.chance(0.5):
+                fill = f"other={self.rng.choice(found)}"
             pred = self.inside() if self.held else "inside"
             self.add(f"mo.copyto({name}, {self.tile(array, True)}, pred={pred}, {fill})")
         self.hold(name, t, 100)
@@ -249,7 +253,9 @@ class _Generator:
     def compute(self) -> None:
         """A new tensor, or one that is written in place."""
         t = self.rng.choice([*self.types, *(x for x in self.types if x in FLOATS)])
-        text, bound = self.expression(t, self.rng.randint(2, 6))
+        text, bound = self.expression(t, self.rng.randint(2, self.depth))
+        if t in ("float16", "bfloat16") and self.chance(0.5):
+            text = self.rounded(t)
         own = [x for x in self.held if x[1] == t]
         if own and self.chance(0.4):
             name = self.rng.choice(own)[0]
@@ -259,6 +265,35 @@ class _Generator:
             self.add(f"{name} = mo.fragment({self.layout()}, mo.{t})")
             self.add(f"{name}[...] = {text}")
         self.hold(name, t, bound)
+
+    def rounded(self, t: str) -> str:
+        """Sums and products of float32 about as long as a line holds, rounded once; some values are used twice."""
+        name = self.fresh()
+        self.add(f"{name} = {self.expression('float32', 1)[0]} * s")
+        parts = [f"{x}.to(mo.float32)" for x, of, _ in self.held if of in FLOATS]
+        text = self.rng.choice(parts)
+        for _ in range(self.rng.randint(3, 2 * self.depth)):
+            sign, other = self.rng.choice("+-*"), self.rng.choice([*parts, *parts, name, self.literal("float32")])
+            text = f"({text} {sign} {other})" if self.chance(0.7) else f"({other} {sign} {text})"
+        return f"{text}.to(mo.{t})"
+
+    def sums(self) -> None:
+        """Sums and products alone, which words and pairs of registers have instructions for."""
+        own = [x for x in self.held if x[1] in FLOATS]
+        if not own:
+            return
+        t = self.rng.choice(own)[1]
+        if self.chance(0.3):
+            self.fold()
+        names = [*(x[0] for x in self.held if x[1] == t), *(x for x, of in self.numbers if of == t)]
+        text, made = self.rng.choice(names), self.fresh()
+        for _ in range(self.rng.randint(1, 6)):
+            other = self.rng.choice([*names, *names, self.literal(t)])
+            text = self.rng.choice([f"({text} + {other})", f"({other} * {text})", f"({text} - {other})", f"(-{text})",
+                                    f"({other} - {text})", f"mo.fma({text}, {other}, {self.rng.choice(names)})"])
+        self.add(f"{made} = mo.fragment({self.layout()}, mo.{t})")
+        self.add(f"{made}[...] = {text}")
+        self.hold(made, t, 0)
 
     def part(self) -> None:
         """Some elements of a tensor from others."""
@@ -284,6 +319,10 @@ class _Generator:
         if bound * 16 * THREADS <= LIMIT.get(t, 1 << 60) and (t in INTEGERS or t == "float32"):
             kinds.append(f'{name}.reduce("add")')
             kinds += [f'mo.warp_reduce({element}, "add")'] if t in INTEGERS else []
+        if self.chance(0.2):
+            self.add(f"{made} = {name}.arg{self.rng.choice(['max', 'min'])}()[1]")
+            self.numbers.append((made, "int32"))
+            return
         if t in INTEGERS or t == "float32":
             kinds += [f"mo.shuffle_xor({element}, {self.rng.choice([1, 2, 16])})",
                       f"mo.shuffle_idx({element}, {self.rng.randrange(32)})", f'mo.warp_reduce({element}, "max")']
@@ -338,6 +377,15 @@ class _Generator:
         self.arrays[counters] = np.zeros(4, NUMPY[t])
         self.add(f"mo.atomic_{self.rng.choice(kinds)}({counters}, tid % {self.rng.choice([1, 3, 4])}, {name}[{at}])")
 
+    def reds(self) -> None:
+        """All elements of a tensor into memory, atomically; several at a time where there is an instruction."""
+        name, t, _ = self.rng.choice(self.held)
+        if t not in ("int32", "uint32", *FLOATS) or self.whole:
+            return
+        kind = "add" if t in FLOATS else self.rng.choice(["add", "min", "max"])
+        target = self._array(f"z{len(self.arrays)}", t, False)
+        self.add(f'mo.red({self.tile(target, False)}, {name}, "{kind}")')
+
     def store(self, name: str, t: str) -> None:
         array, masked = self._array(f"o{len(self.arrays)}", t, False), self.whole or self.chance(0.3)
         pred = f", pred={self.inside()}" if masked else ""
@@ -350,19 +398,19 @@ class _Generator:
         for t in self.types:
             self.load(t)
         for _ in range(self.rng.randint(3, 7)):
-            kinds = [self.compute] * 6 + [self.part, self.fold, self.fold, self.lanes, self.shared, self.words,
-                                          self.atomic, lambda: self.load(self.rng.choice(self.types))]
+            kinds = [*[self.compute] * 6, self.sums, self.sums, self.part, self.fold, self.fold, self.lanes,
+                     self.shared, self.words, self.atomic, self.reds, lambda: self.load(self.rng.choice(self.types))]
             self.rng.choice(kinds)()
         for name, t, _ in self.held[-5:]:
             self.store(name, t)
-        for name, t in self.numbers[-2:]:
+        for name, t in self.numbers[1:][-2:]:
             array = f"q{len(self.arrays)}"
             self.arrays[array] = np.zeros(THREADS, NUMPY[t])
             self.add(f"{array}[tid] = {name}")
         name = f"elementwise_{self.seed}"
-        head = f"@mo.kernel\ndef {name}({', '.join([*self.arrays, 'n'])}):\n"
+        head = f"@mo.kernel\ndef {name}({', '.join([*self.arrays, 'n', 's'])}):\n"
         source = "import moye as mo\n\n\n" + head + "".join(f"    {line}\n" for line in self.lines)
-        return Program(self.seed, source, {**self.arrays, "n": self.n})
+        return Program(self.seed, source, {**self.arrays, "n": self.n, "s": self.rng.choice([0.5, -1.25, 3.0])})
 
 
 # --- answers ---------------------------------------------------------------------------------------------------------
@@ -384,9 +432,9 @@ def judged(programs: Sequence[Program], arch: str = on_emulator.ARCH) -> list[st
             continue
         launches.append(on_emulator.Launch(printed, one.arguments(), THREADS))
         simulated.append((one, arguments))
-    for (one, arguments), launch, why in zip(simulated, launches, on_emulator.answers(launches, arch), strict=True):
-        why = why or _differ(one, arguments, launch.arguments) or _against_numpy(one, arguments)
-        if why:
+    ran = on_emulator.answers(launches, arch)
+    for (one, arguments), launch, failed in zip(simulated, launches, ran, strict=True):
+        if why := failed or _differ(one, arguments, launch.arguments, arch):
             told.append(f"{one.seed}: {why}")
     return told
 
@@ -399,21 +447,23 @@ def _kernel(program: Program) -> Any:
     return names[f"elementwise_{program.seed}"]
 
 
-def _differ(one: Program, simulated: list[Any], emulated: list[Any]) -> str:
+def _differ(one: Program, simulated: list[Any], emulated: list[Any], arch: str) -> str:
+    """The simulator against the emulator and NumPy, each element of which that can tell.
+
+    From sm_100 on sums and products of float32 are fused, in pairs: there both are asked what is exact.
+    """
+    pairs = arch.startswith("sm_10")
+    fused = registers.HALF | {"float32"} if pairs else registers.HALF
+    found = registers.run(one.source, f"elementwise_{one.seed}", dict(zip(one.arrays, one.arguments(), strict=True)),
+                          frozenset(fused))
     for name, x, y in zip(one.arrays, simulated, emulated, strict=True):
-        if isinstance(x, np.ndarray) and (at := registers.unlike(x, y)) is not None:
+        if not isinstance(x, np.ndarray):
+            continue
+        wanted, sure = found[name]
+        if (at := registers.unlike(x, y, sure if pairs else None)) is not None:
             return f"{name}[{at}] is {x.flat[at]} in the simulator and {y.flat[at]} in the emulator"
-    return ""
-
-
-def _against_numpy(one: Program, simulated: list[Any]) -> str:
-    """What NumPy makes of the source, where it can tell."""
-    found = registers.run(one.source, f"elementwise_{one.seed}", dict(zip(one.arrays, one.arguments(), strict=True)))
-    for name, got in zip(one.arrays, simulated, strict=True):
-        if isinstance(got, np.ndarray) and name[0] in "oqz":
-            wanted, sure = found[name]
-            if (at := registers.unlike(got, wanted, sure)) is not None:
-                return f"{name}[{at}] is {got.flat[at]} in the simulator and {wanted.flat[at]} in NumPy"
+        if (at := registers.unlike(x, wanted, sure)) is not None:
+            return f"{name}[{at}] is {x.flat[at]} in the simulator and {wanted.flat[at]} in NumPy"
     return ""
 
 

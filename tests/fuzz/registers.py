@@ -1,4 +1,4 @@
-"""Kernels of ``elementwise.py`` on NumPy arrays: the same source, with a ``mo`` whose fragments have an axis of threads.
+"""Kernels of ``elementwise.py`` on NumPy arrays: the same source, and a ``mo`` whose fragments have an axis of threads.
 
 In: source and arrays.  Out: for each array what the kernel leaves, and which elements NumPy can tell.
 
@@ -20,9 +20,11 @@ import numpy as np
 THREADS = 32
 NUMPY = {name: np.dtype(getattr(ml_dtypes, name, None) or name) for name in (
     "float16", "bfloat16", "float32", "float8_e4m3fn", "float8_e5m2", "int8", "uint8", "int16", "int32", "uint32")}
-_HALF, _LARGEST = ("float16", "bfloat16"), {"float8_e4m3fn": 448.0, "float8_e5m2": 57344.0}
+HALF, _LARGEST = frozenset(("float16", "bfloat16")), {"float8_e4m3fn": 448.0, "float8_e5m2": 57344.0}
 _INTERLEAVED = (0, 4, 1, 5, 2, 6, 3, 7)
 _LANES = np.arange(THREADS)
+FUSED: set[str] = set()
+"""The dtypes whose products and sums may be one operation."""
 Array = np.ndarray[Any, Any]
 
 
@@ -35,12 +37,15 @@ def unlike(x: Array, y: Array, sure: Array | None = None) -> int | None:
     return None if same.all() else int(np.argmin(same))
 
 
-def run(source: str, name: str, arrays: dict[str, Any]) -> dict[str, tuple[Array, Array]]:
-    """Every array as the kernel leaves it, and where that is sure."""
+def run(source: str, name: str, arrays: dict[str, Any],
+        fused: frozenset[str] = HALF) -> dict[str, tuple[Array, Array]]:
+    """Every array as the kernel leaves it, and where that is sure; products of ``fused`` dtypes may be, with sums."""
+    FUSED.clear()
+    FUSED.update(fused)
     names: dict[str, Any] = {"mo": MO}
     exec(source.replace("import moye as mo\n", ""), names)
-    held = {key: Memory(x.astype(np.float64), str(x.dtype)) if isinstance(x, np.ndarray) else x
-            for key, x in arrays.items()}
+    held = {key: Memory(x.astype(np.float64), str(x.dtype)) if isinstance(x, np.ndarray) else
+            Regs(x, "float32") if isinstance(x, float) else x for key, x in arrays.items()}
     with np.errstate(all="ignore"):
         names[name](*held.values())
     return {key: (m.v, m.sure) for key, m in held.items() if isinstance(m, Memory)}
@@ -118,9 +123,20 @@ class Regs:
             return Regs(self.v.sum(axes), self.t, sure & (exact | (self.t not in NUMPY or "int" in self.t)))
         return Regs((np.fmax if kind == "max" else np.fmin).reduce(self.v, axes), self.t, sure)
 
+    def argmax(self) -> tuple[None, Regs]: return None, self._arg(np.argmax)
+    def argmin(self) -> tuple[None, Regs]: return None, self._arg(np.argmin)
+
+    def _arg(self, find: Any) -> Regs:
+        """The first place of the largest number, dimension 0 fastest."""
+        flat = self.v.reshape(THREADS, -1, order="F")
+        sure = self.sure.all(tuple(range(1, self.sure.ndim))) & ~np.isnan(flat).any(1)
+        return Regs(find(flat, 1).astype(np.float64), "int32", sure)
+
     def __add__(self, x: Any) -> Regs: return _arithmetic(np.add, self, x)
     def __radd__(self, x: Any) -> Regs: return _arithmetic(np.add, x, self)
     def __sub__(self, x: Any) -> Regs: return _arithmetic(np.subtract, self, x)
+    def __rsub__(self, x: Any) -> Regs: return _arithmetic(np.subtract, x, self)
+    def __rmul__(self, x: Any) -> Regs: return _arithmetic(np.multiply, x, self)
     def __mul__(self, x: Any) -> Regs: return _arithmetic(np.multiply, self, x)
     def __truediv__(self, x: Any) -> Regs: return _arithmetic(np.divide, self, x)
     def __floordiv__(self, x: Any) -> Regs: return _integers(np.floor_divide, self, x)
@@ -163,7 +179,7 @@ def _arithmetic(function: Callable[..., Any], *values: Any) -> Regs:
     t, found, sure = together(*values)
     if "float" not in t:
         return Regs(function(*found), t, sure)
-    if t in _HALF and function in (np.add, np.subtract, np.multiply):
+    if t in FUSED and function in (np.add, np.subtract, np.multiply):
         exact = function(*found)
         made = rounded(exact, t)
         return Regs(made, t, sure & ((made == exact) | np.isnan(exact)))
@@ -253,6 +269,12 @@ def _atomic(function: Callable[..., Any]) -> Callable[[Memory, Any, Regs], None]
     return changed
 
 
+def _red(view: View, value: Regs, kind: str) -> None:
+    memory, at = view.of, tuple(view.places)
+    _, (x, y), sure = together(Regs(memory.v[at], value.t, memory.sure[at]), value)
+    memory.v[at], memory.sure[at] = {"add": np.add, "min": np.fmin, "max": np.fmax}[kind](x, y), sure
+
+
 def _from_lanes(lanes: Any) -> Callable[[Regs, int], Regs]:
     def moved(x: Regs, n: int) -> Regs:
         v, sure = (np.broadcast_to(a, (THREADS, *a.shape[1:])) for a in (x.v, x.sure))
@@ -281,6 +303,6 @@ MO = SimpleNamespace(
     make_layout=lambda shape, stride=None: shape, composition=lambda swizzle, shape: shape, Swizzle=lambda *of: of,
     shared_array=lambda t, size: Memory(np.zeros(size), t.name), unpack=_unpack, warp_reduce=_warp_reduce,
     fragment=lambda shape, t: Regs(np.zeros((THREADS, *shape)), t.name, False),
-    atomic_add=_atomic(np.add), atomic_min=_atomic(np.fmin), atomic_max=_atomic(np.fmax),
+    atomic_add=_atomic(np.add), atomic_min=_atomic(np.fmin), atomic_max=_atomic(np.fmax), red=_red,
     shuffle_xor=_from_lanes(lambda n: _LANES ^ n), shuffle_idx=_from_lanes(lambda n: np.full(THREADS, n)))
 """What a kernel's source calls."""

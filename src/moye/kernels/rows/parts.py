@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import moye as mo
-from moye.kernels.rows.plan import RowPlan, power
+from moye.kernels.rows.plan import power
 
 _KEPT = 16
 """Registers of a thread for what was computed of a row, until it is used again."""
@@ -241,9 +241,9 @@ def fold(plan, values, kind, room):
     """Each of the values folded over all threads of its row, by lanes, then warps, then blocks of the cluster.
 
     ``kind`` is "add", "max" or "min", or a function (values, lanes) -> values that folds them over neighbouring lanes,
-    all of which get the results; of lanes without values of their own it gets a copy of the first, and zeros.  The order
-    of the sum is fixed, and every thread gets it.  ``room`` is ``scratch(plan, dtype, len(values))`` or has more, and
-    may be used again at once.  All threads of the block, or of the cluster, call it.
+    all of which get the results; of lanes without values of their own it gets a copy of the first, and zeros.  The
+    order of the sum is fixed, and every thread gets it.  ``room`` is ``scratch(plan, dtype, len(values))`` or has more,
+    and may be used again at once.  All threads of the block, or of the cluster, call it.
     """
     found = of_lanes(values, kind, min(plan.lanes, 32))
     if room is None:

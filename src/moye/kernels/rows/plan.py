@@ -149,7 +149,8 @@ def row_plan(shape: Shape, *, multiprocessors: int = 132, clusters: bool = True)
     full = 0 if shape.masked else min(rounds, max(0, inner) // width // (lanes * cluster))
     resident = max(1, _threads_of(shape) // threads)
     many = not shape.sums and shape.rows >= 4 * multiprocessors * max(1, _THREADS // threads) * rows
-    at_once = 2 if many and not streamed and cluster == 1 and (lanes <= _WARP or shape.shifted) and 2 * rounds * words * 4 <= _ON_THE_WAY else 1
+    alone = not streamed and cluster == 1 and (lanes <= _WARP or shape.shifted)
+    at_once = 2 if many and alone and 2 * rounds * words * 4 <= _ON_THE_WAY else 1
     return RowPlan(width, lanes, rows, rounds, cluster, full, edges, shape.shifted, shape.masked, at_once,
                    resident, streamed)
 
@@ -176,8 +177,8 @@ def _threads_of(shape: Shape) -> int:
 def _threads(vectors: int, most: int, threads: int, few: bool, kept: bool, wide: bool) -> int:
     """Whole warps for the vectors of one block: 128 threads or more, so that each has four vectors where it can.
 
-    Where rows are few, each has as many threads as a block may have.  Where something is ``kept`` from row to row, about
-    256 threads have a row; and as many as it has vectors, if these are too many for ``threads`` and it may be ``wide``.
+    Where rows are few, each has as many threads as a block may have.  Where something is ``kept`` from row to row,
+    about 256 threads have a row; as many as it has vectors, if they are too many for ``threads`` and may be ``wide``.
     """
     rounds = -(-vectors // threads) if few else max(1, round(vectors / 256) if kept else vectors // 128)
     rounds = min(rounds, most)
