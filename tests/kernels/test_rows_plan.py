@@ -42,7 +42,8 @@ def test_sums_over_rows_take_128_registers():
 
 def test_rows_that_pass():
     """Many long rows of which one read says all: small blocks in a loop; few rows are spread as others are."""
-    for rows, columns, shifted, lanes in ((16384, 8192, False, 128), (8192, 128256, False, 512), (300, 70001, True, 512)):
+    for rows, columns, shifted, lanes in (
+            (16384, 8192, False, 128), (8192, 128256, False, 512), (300, 70001, True, 512)):
         plan = row_plan(Shape(rows, columns, 16, shifted=shifted, passed=True))
         assert plan.streamed and (plan.lanes, plan.cluster, plan.resident * plan.lanes) == (lanes, 1, 2048)
     for rows, columns, shifted in ((64, 128256, False), (16384, 2000, False), (16384, 4097, True)):

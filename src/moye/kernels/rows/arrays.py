@@ -142,7 +142,7 @@ class Rows:
                         multiprocessors=self.multiprocessors, clusters=clusters)
 
     def grid(self, plan: RowPlan) -> int:
-        """The blocks of a persistent grid; of clusters as many as the device holds, since one more takes a turn more."""
+        """The blocks of a persistent grid; of clusters as many as the device holds, as one more takes a turn more."""
         clusters = mo.resident_clusters(self.info, plan.cluster) if plan.cluster > 1 else 0
         most = plan.resident * clusters * plan.cluster or None
         return plan.blocks(self.rows, self.multiprocessors, most=most)
