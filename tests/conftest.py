@@ -78,6 +78,14 @@ def short_collections() -> Iterator[None]:
     gc.unfreeze()
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _strict_printer(_clean_environment: None) -> None:
+    """Names of printed functions are looked up in the table that variables are kept from."""
+    from moye.cuda.printing.intrinsics import Intrinsics
+
+    Intrinsics.strict = True
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Generator[None]:
     """Tests that a missing program or library left out are told in the last lines, after pytest's own summary."""
