@@ -1,17 +1,16 @@
-"""Products that tensor maps do not describe: every way to multiply them beside cuBLAS, on drawn shapes.
+"""Products some of whose operands are copied first: every way to multiply them beside cuBLAS, on drawn shapes.
 
     python benchmarks/gemm_unaligned.py SEED COUNT [--kind bf16] [--most 4] [--rounds 7] [--seconds 60] [--out FILE]
 
-The ways: operands are copied first and C is stored element by element ("before"); copied first and C stored by rows;
-rows are shifted on their way to shared memory by ``gemm_sm80``.  Of each way the configurations that its model finds
-best are measured, interleaved, L2 flushed.  One line for each product, the distributions at the end, and a CSV line
-for each product and configuration.  Several processes may run at a time: they compile beside each other, and take turns
-on the GPU.
+Those are operands that tensor maps do not describe, and of tf32 all that are not contiguous along K.  The ways: copied,
+and then ``gemm_sm90``; as they are, by ``gemm_sm80``, which shifts rows of 16 bits on their way to shared memory; what
+``gemm`` takes ("rule").  Of each way the configurations that its model finds best are measured, interleaved, L2
+flushed.  One line for each product, the distributions at the end, and a CSV line for each product and configuration.
+Several processes may run at a time: they compile beside each other, and take turns on the GPU.
 """
 
 import argparse
 import csv
-import dataclasses
 import fcntl
 import gzip
 import math
@@ -25,42 +24,41 @@ from gemm import Problem
 from gemm_draws import draw
 from gemm_measure import HEAD, call, check, prepare
 from gemm_model import FIELDS, problem_of, short
-from gemm_random import distribution
+from gemm_random_plot import distribution
+from gemm_rows import KINDS
 from moye.kernels.gemm.sm80 import config as sm80
 from moye.kernels.gemm.sm90 import config as model
 from moye.testing import interleave
 
-SHALLOW = 256                                           # K up to which gemm_sm80 takes others element by element
+SHALLOW = 256                                           # K up to which gemm_sm80 takes 16 bits one by one
 
 
 def unaligned(seed, count, kind):
-    """So many of the drawn products that tensor maps do not describe."""
+    """So many of the drawn products with an operand that is copied first, or a C that tensor maps do not describe."""
     rows, drawn = [], 4 * count
     while len(rows) < count:
-        rows = [row for row in draw(seed, drawn, kind) if not row.tma][:count]
+        rows = [row for row in draw(seed, drawn, kind) if problem_of(row).copies or not row.tma][:count]
         drawn *= 2
     return rows
 
 
 def ways(row, most, multiprocessors):
-    """{way: configurations}, the best of its model first; "rule" has the choice of ``gemm``."""
+    """{way: configurations}, the best of its model first."""
     problem = problem_of(row)
     costs = {config: model.estimate(config, problem, multiprocessors) for config in model.candidates(problem)}
     ranked = sorted(costs, key=costs.get)
-    shifted = shifts(row)
-    others = {option: 1e6 * sm80.modelled(*option, row.M, row.N, row.K, 1, 2, multiprocessors) for option in
-              sm80.options(row.K, problem.dtype, 90, shifted=shifted)} if shifted or row.K <= SHALLOW else {}
-    best = sorted(others, key=others.get)
-    lies = best and row.K <= 128
-    return {"before": [dataclasses.replace(ranked[0], store="element")] if row.N % 8 else [], "rows": ranked[:most],
-            "shifted": best[:2 * most if shifted else 1], "rule": best[:1] if lies else ranked[:1]}
+    size, shifted = problem.dtype.bytes, shifts(row)
+    takes = size != 2 or shifted or row.K <= SHALLOW
+    options = sm80.options(row.K, problem.dtype, 90, shifted=shifted) if takes else []
+    others = {option: sm80.modelled(*option, row.M, row.N, row.K, 1, size, multiprocessors) for option in options}
+    return {"copied": ranked[:most], "as they are": sorted(others, key=others.get)[:2 * most]}
 
 
 def shifts(row):
-    """Whether all operands that would be copied are contiguous along K, so that ``gemm_sm80`` shifts their rows."""
+    """Whether all operands of 16 bits that would be copied are contiguous along K: ``gemm_sm80`` shifts their rows."""
     copied = {order for order, lines, length in zip(row.orders, (row.M, row.N), (row.K, row.K), strict=True)
               if (length if order == "K" else lines) % 8 and (lines if order == "K" else length) > 1}
-    return copied == {"K"} and row.K >= 8
+    return KINDS[row.kind].bytes == 2 and copied == {"K"} and row.K >= 8
 
 
 def configs_of(found):
@@ -74,9 +72,8 @@ def told(row, found, times):
     for way, configs in found.items():
         timed = [config for config in configs if config in times]
         best = min(timed, key=times.get, default=None)
-        name = "" if best is None or way == "rule" else f" {named(best)}"
-        parts.append(f"{way} " + ("     -" if best is None else f"{1e3 * times[best]:8.1f}{name}"))
-    return " | ".join(parts)
+        parts.append(f"{way} " + ("     -" if best is None else f"{1e3 * times[best]:8.1f} {named(best)}"))
+    return " | ".join([*parts, f"rule {1e3 * times['rule']:8.1f}"])
 
 
 def named(config):
@@ -95,7 +92,8 @@ def measured(rows, found, ready, options, writer):
             break
         problem = Problem(row)
         works = {config: call(problem, config) for config in configs_of(found[row]) if (row, config) in ready}
-        times = interleave({"cuBLAS": problem.works()["cuBLAS"], **works}, options.rounds, warmup=1)
+        peers = {"cuBLAS": problem.works()["cuBLAS"], "rule": problem.moye}
+        times = interleave({**peers, **works}, options.rounds, warmup=1)
         wrong = check(problem, works)
         for config, ms in times.items():
             values = [getattr(config, name, "") for name in FIELDS]
@@ -109,12 +107,12 @@ def measured(rows, found, ready, options, writer):
 
 def summary(found, results):
     """Distributions of the ratios to cuBLAS: of each way alone, of the rule, of the best."""
-    for way in ("before", "rows", "shifted", "rule"):
+    for way in ("copied", "as they are"):
         ratios = [times["cuBLAS"] / min(times[c] for c in found[row][way] if c in times) for row, times, _ in results
                   if any(c in times for c in found[row][way])]
         print(distribution(way, ratios))
-    best = [times["cuBLAS"] / min(x for name, x in times.items() if name != "cuBLAS") for _, times, _ in results
-            if len(times) > 1]
+    print(distribution("rule", [times["cuBLAS"] / times["rule"] for _, times, _ in results]))
+    best = [times["cuBLAS"] / min(x for name, x in times.items() if name != "cuBLAS") for _, times, _ in results]
     print(distribution("best", best))
 
 
@@ -122,7 +120,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("seed", type=int)
     parser.add_argument("count", type=int)
-    parser.add_argument("--kind", default="bf16", choices=("bf16", "f16"))
+    parser.add_argument("--kind", default="bf16", choices=("bf16", "f16", "tf32"))
     parser.add_argument("--most", type=int, default=4, help="configurations of a product and way")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=math.inf)

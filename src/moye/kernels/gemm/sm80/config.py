@@ -60,7 +60,9 @@ _SHIFTED = (TensorConfig(128, 128, 64, 2, 4, 2, 1, (0.5,)), TensorConfig(128, 64
             TensorConfig(16, 64, 64, 2, 1, 2, 4, (0.06, 0.1, 0.13, 0.15)))
 """For rows that begin anywhere: threads hold what they fetch in registers until it is shifted."""
 _SINGLE = (TensorConfig(256, 128, 32, 3, 4, 2, 1, (0.5,)), TensorConfig(128, 128, 32, 3, 2, 2, 1, (0.3,)),
-           TensorConfig(64, 64, 32, 4, 2, 2, 2, (0.2, 0.3)))
+           TensorConfig(128, 64, 32, 4, 2, 2, 2, (0.2, 0.32)), TensorConfig(64, 64, 32, 4, 2, 2, 2, (0.2, 0.3)),
+           TensorConfig(32, 64, 32, 4, 1, 2, 4, (0.08, 0.14, 0.18, 0.22)),
+           TensorConfig(16, 64, 64, 4, 1, 2, 3, (0.05, 0.09, 0.12)))
 _DOUBLE = (TensorConfig(128, 64, 16, 3, 4, 2, 1, (0.065,)), TensorConfig(64, 64, 16, 3, 2, 2, 2, (0.035, 0.06)))
 _F64 = "SM90_16x8x4_F64F64F64F64_TN", "SM90_16x8x8_F64F64F64F64_TN"
 _DOUBLE_SM90 = (TensorConfig(128, 128, 16, 4, 2, 4, 1, (0.13,), _F64[1]),
