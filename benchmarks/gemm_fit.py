@@ -17,7 +17,8 @@ from gemm_model import read, short
 from moye.kernels.gemm.sm90 import config as model
 
 MULTIPROCESSORS = 132
-FIXED = {"flops", "copy", "copied", "by_rows"}   # known, or not of products that tensor maps describe
+FIXED = {"flops", "copy", "copied", "by_rows", "single", "single_turned"}
+"""Known, or not of products that tensor maps describe."""
 SHARP = {"sharp", "sharp_dram", "sharp_one"}
 
 

@@ -17,10 +17,11 @@ from scipy.optimize import least_squares
 SHARED = 0.8                                    # of what a product's configurations have in common: no error
 
 
-def fitted(samples, start, wide, estimate):
+def fitted(samples, start, wide, estimate, shared=SHARED):
     """The costs that make the least error of the logarithm, large errors counting less than their squares.
 
-    What all configurations of a product have in common changes no choice, and so counts little; slow ones count less.
+    What all configurations of a product have in common changes no choice among them, and so the ``shared`` part of it
+    does not count; slow ones count less.
     ``wide`` has the costs that are fitted, and by which factor each may move.
     """
     numbers = {problem: i for i, problem in enumerate(dict.fromkeys(problem for problem, *_ in samples))}
@@ -36,7 +37,7 @@ def fitted(samples, start, wide, estimate):
     def errors(x):
         costs = at(x)
         off = np.log([estimate(sample, costs) for sample in samples]) - logs
-        return weight * (off - SHARED * (np.bincount(of, off) / count)[of])
+        return weight * (off - shared * (np.bincount(of, off) / count)[of])
 
     first, room = np.log([getattr(start, name) for name in wide]), np.log(list(wide.values()))
     return at(least_squares(errors, first, bounds=(first - room, first + room), loss="soft_l1", f_scale=0.05,

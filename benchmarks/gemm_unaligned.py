@@ -25,7 +25,7 @@ from gemm_draws import draw
 from gemm_measure import HEAD, call, check, prepare
 from gemm_model import FIELDS, problem_of, short
 from gemm_random_plot import distribution
-from gemm_rows import KINDS
+from gemm_rows import KINDS, RESULT_BYTES
 from moye.kernels.gemm.sm80 import config as sm80
 from moye.kernels.gemm.sm90 import config as model
 from moye.testing import interleave
@@ -47,18 +47,36 @@ def ways(row, most, multiprocessors):
     problem = problem_of(row)
     costs = {config: model.estimate(config, problem, multiprocessors) for config in model.candidates(problem)}
     ranked = sorted(costs, key=costs.get)
-    size, shifted = problem.dtype.bytes, shifts(row)
-    takes = size != 2 or shifted or row.K <= SHALLOW
-    options = sm80.options(row.K, problem.dtype, 90, shifted=shifted) if takes else []
-    others = {option: sm80.modelled(*option, row.M, row.N, row.K, 1, size, multiprocessors) for option in options}
+    others = modelled(row, multiprocessors)
     return {"copied": ranked[:most], "as they are": sorted(others, key=others.get)[:2 * most]}
 
 
-def shifts(row):
-    """Whether all operands of 16 bits that would be copied are contiguous along K: ``gemm_sm80`` shifts their rows."""
-    copied = {order for order, lines, length in zip(row.orders, (row.M, row.N), (row.K, row.K), strict=True)
-              if (length if order == "K" else lines) % 8 and (lines if order == "K" else length) > 1}
-    return KINDS[row.kind].bytes == 2 and copied == {"K"} and row.K >= 8
+def modelled(row, multiprocessors, costs=sm80.COSTS):
+    """Microseconds of each option of ``gemm_sm80`` by its model; none where 16 bits would be copied for long."""
+    size, ways = KINDS[row.kind].bytes, ways_of(row)
+    if size == 2 and "element" in ways and row.K > SHALLOW:
+        return {}
+    options = sm80.options(row.K, problem_of(row).dtype, 90, shifted="shift" in ways)
+    return {option: sm80.modelled(*option, row.M, row.N, row.K, 1, size, multiprocessors, ways, vector_of(row), costs)
+            for option in options}
+
+
+def ways_of(row):
+    """How ``gemm_sm80`` copies each operand: "k" and "mn" 16 bytes at a time, "shift" its rows, or "element"."""
+    quad = 16 // KINDS[row.kind].bytes
+    found = []
+    for order, rows in zip(row.orders, (row.M, row.N), strict=True):
+        if (row.K if order == "K" else rows) % quad == 0:
+            found.append("k" if order == "K" else "mn")
+        else:
+            found.append("shift" if order == "K" and quad == 8 <= row.K else "element")
+    return tuple(found)
+
+
+def vector_of(row):
+    """Elements of C that are stored together."""
+    quad = 16 // RESULT_BYTES[KINDS[row.kind].result]
+    return quad if row.N % quad == 0 else 1
 
 
 def configs_of(found):

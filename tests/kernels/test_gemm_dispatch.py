@@ -13,7 +13,7 @@ from moye.cuda.compiler import nvrtc
 from moye.kernels import TensorConfig, WarpgroupConfig
 from moye.kernels.gemm.sm90 import host
 from moye.kernels.gemm.sm90.fusion import Fusion
-from moye.kernels.gemm.sm90.host import shallow, suits
+from moye.kernels.gemm.sm90.host import problem_of, suits
 from moye.runtime.prepare import compile_only
 from warpgroup_products import DTYPES, check_error, expected_of, filled, place
 
@@ -55,22 +55,36 @@ LEFT = {"f16_by_bf16": ("f16", "bf16", "f16"), "s8_by_u8": ("s8", "u8", "s32"), 
 
 @pytest.mark.parametrize("name", TAKEN)
 def test_all_that_it_multiplies_goes_to_sm90(name, picked):
-    """Of any size and strides, few rows and odd ones, with batches and without."""
+    """Of any size and strides, few rows and odd ones, with batches and without; but what would be copied first, or
+    stored element by element, and is sooner as it is."""
     tf32 = TAKEN[name][0] == "f32"
     for size in ({}, {"M": 1, "N": 1, "K": 1}, {"M": 3, "N": 5000, "K": 7}, {"K": 0}, {"batches": (3,)}):
         A, B, C = operands(*TAKEN[name], **size)
         assert suits(*map(mo.describe, (A, B, C)))
-        wanted = "gemm_sm80" if shallow(*map(mo.describe, (A, B, C))) else "gemm_sm90"
-        assert picked("sm_90a", A, B, C, tf32=tf32) == (wanted, {})
-        assert wanted == "gemm_sm90" or name in ("f16", "bf16", "into_f32", "into_bf16")
+        given, options = picked("sm_90a", A, B, C, tf32=tf32)
+        assert options == {}
+        if given != "gemm_sm90":
+            problem = problem_of(*map(mo.describe, (A, B, C)), Fusion(), False)
+            assert given == "gemm_sm80" and (problem.copies or problem.plain), size
+            assert tf32 or name in ("f16", "bf16", "into_f32", "into_bf16")
 
 
-def test_few_columns_that_tma_cannot_describe_go_to_sm80(picked):
-    """Copying them first would take longer than the product."""
-    for M, N, K, wanted in ((64, 64, 57, "gemm_sm80"), (64, 64, 64, "gemm_sm90"), (64, 63, 64, "gemm_sm80"),
-                            (64, 64, 201, "gemm_sm90"), (2001, 2003, 1001, "gemm_sm90")):
-        A, B, C = operands("bf16", M=M, N=N, K=K)
-        assert picked("sm_90a", A, B, C)[0] == wanted, (M, N, K)
+@pytest.mark.parametrize("name", ["bf16", "tf32"])
+def test_products_that_are_sooner_without_copies_go_to_sm80(name, picked):
+    """Two copies of a small product take longer than it; of a large one they are a small part."""
+    tf32 = name == "tf32"
+    for M, N, K, wanted in ((64, 64, 57, "gemm_sm80"), (64, 64, 64, "gemm_sm90"), (38, 249, 188, "gemm_sm80" if not tf32
+                            else "gemm_sm90"), (2001, 2003, 1001, "gemm_sm90"), (6001, 203, 7, "gemm_sm80")):
+        A, B, C = operands(*TAKEN[name], M=M, N=N, K=K)
+        assert picked("sm_90a", A, B, C, tf32=tf32)[0] == wanted, (M, N, K)
+
+
+def test_operands_that_would_be_turned_first_go_to_sm80_if_small(picked):
+    """wgmma takes tf32 along K alone."""
+    for n, wanted in ((128, "gemm_sm80"), (4096, "gemm_sm90")):
+        A, B, C = operands("f32", M=n, N=n, K=n)
+        A, B = (np.asfortranarray(x) for x in (A, B))
+        assert picked("sm_90a", A, B, C, tf32=True)[0] == wanted, n
 
 
 @pytest.mark.parametrize("name", LEFT)

@@ -7,7 +7,8 @@ import pytest
 
 import moye as mo
 from moye.kernels import gemm_simt, tuned_gemm_simt
-from moye.kernels.gemm.simt.config import DOUBLE, FLOAT, Problem, choose, most_parts, parts_of
+from moye.kernels.gemm.simt import kernel
+from moye.kernels.gemm.simt.config import DOUBLE, FLOAT, Problem, choose, most_parts, parts_of, turned, turned_first
 
 H200 = 132                              # multiprocessors
 
@@ -68,6 +69,27 @@ def test_tiny_and_empty(M, N, K):
 def test_split_k(M, N, K, splits):
     agree(M, N, K, splits=splits)
     agree(M, N, K, splits=splits, alpha=0.5, beta=-2.0, orders="FFC")
+
+
+@pytest.mark.parametrize("M, N, K", [(68, 36, 40), (67, 35, 41)])
+@pytest.mark.parametrize("which", [(True, True), (True, False), (False, True)])
+def test_turned_round_in_memory_first(M, N, K, which, monkeypatch):
+    """Long products are; these are too short for it, unless they are told to."""
+    monkeypatch.setattr(kernel, "turned_first", lambda *_: which)
+    for last in "FC":
+        agree(M, N, K, orders=f"CC{last}", beta=0.5)
+    agree(M, N, K, "i4", orders="CCF")
+
+
+def test_what_is_turned_round_first():
+    """Operands of 4 bytes along K, where arrays can be made and lines follow one another as they lie."""
+    lying = Problem(4096, 4096, 4096, 4, ("k vector", "k"))
+    assert turned_first(lying, H200) == (True, True)
+    assert turned(lying, (True, False)).majors == ("vector", "k")
+    assert turned_first(replace(lying, majors=("vector", "k")), H200) == (False, True)
+    for other in (replace(lying, K=16), replace(lying, workspace=False), replace(lying, bytes=8),
+                  replace(lying, majors=("vector", "element"))):
+        assert turned_first(other, H200) == (False, False)
 
 
 def test_scaling_and_accumulation():

@@ -23,7 +23,7 @@ from moye.errors import TraceError
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
-_OWN = (str(Path(__file__).resolve().parent.parent), sysconfig.get_path("stdlib"), "<string>", "<frozen")
+_OWN = (str(Path(__file__).parent.parent), sysconfig.get_path("stdlib"), "<string>", "<frozen")
 
 
 def boundary(function: Callable[_P, _R]) -> Callable[_P, _R]:

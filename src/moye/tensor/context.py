@@ -23,7 +23,7 @@ from typing import Any, ParamSpec, TypeVar
 from moye.errors import Frame, Loc, TraceError
 from moye.ir.builder import Builder
 
-_PACKAGE = str(Path(__file__).resolve().parent.parent)
+_PACKAGE = str(Path(__file__).parent.parent)           # as code objects have it: links in it are not followed
 _KERNELS = str(Path(_PACKAGE) / "kernels")
 
 

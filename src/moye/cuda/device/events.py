@@ -162,12 +162,17 @@ class Stopwatch:
         """The number of memsets that cover the time that the host takes to queue this work."""
         if self._memory is None:
             return 0
+        host_ms = max(self._queueing(work) for _ in range(3))
+        return max(1, min(_MOST_LEAD, 1 + int(2 * host_ms / max(self._flush_ms, 1e-3))))
+
+    def _queueing(self, work: _Work) -> float:
+        """Milliseconds that the host takes to queue some work."""
         self.synchronize()
         start = time.perf_counter()
         work()
-        host_ms = (time.perf_counter() - start) * 1e3
+        taken = (time.perf_counter() - start) * 1e3
         self.synchronize()
-        return max(1, min(_MOST_LEAD, 1 + int(1.5 * host_ms / max(self._flush_ms, 1e-3))))
+        return taken
 
     def queue(self, work: _Work, lead: int = 1) -> tuple[Event, Event]:
         """Queue flush, start event, work, end event; nothing waits."""

@@ -11,15 +11,20 @@ float32 stays float32 unless ``tf32`` is asked for.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import moye as mo
 from moye.kernels.gemm.operator import traced_gemm
 from moye.kernels.gemm.simt.kernel import gemm_simt
+from moye.kernels.gemm.sm80 import config as sm80
 from moye.kernels.gemm.sm80.config import TensorConfig, instructions
 from moye.kernels.gemm.sm80.kernel import gemm_sm80
+from moye.kernels.gemm.sm80.plan import major_of, store_width
+from moye.kernels.gemm.sm90 import config as sm90
 from moye.kernels.gemm.sm90.config import WarpgroupConfig
-from moye.kernels.gemm.sm90.host import OUTPUTS, gemm_sm90, shallow, suits
+from moye.kernels.gemm.sm90.fusion import Fusion
+from moye.kernels.gemm.sm90.host import OUTPUTS, gemm_sm90, problem_of, suits, turned
 
 _EPILOGUE = ("bias", "residual", "activation", "config", "splits")
 _HOPPER = ("gated", "row_scale", "col_scale", "scale_a", "scale_b", "fast_accum")
@@ -78,4 +83,26 @@ def _on_hopper(A: Any, B: Any, C: Any, a: Any, epilogue: dict[str, Any]) -> bool
         raise mo.ArgumentError(f"gemm: {', '.join(asked)} needs gemm_sm90, which multiplies no {a.dtype}, but "
                                f"{', '.join(map(str, OUTPUTS))}")
     b, c = mo.describe(B), mo.describe(C)
-    return bool(asked) or (arch == "sm_90a" and not other and suits(a, b, c) and not shallow(a, b, c))
+    if asked or arch != "sm_90a" or other or not suits(a, b, c):
+        return bool(asked)
+    return not _sooner_as_they_are(*(x._replace(ptr=x.ptr % 16) for x in (a, b, c)), mo.multiprocessors(c))
+
+
+@functools.lru_cache(maxsize=4096)
+def _sooner_as_they_are(a: Any, b: Any, c: Any, multiprocessors: int) -> bool:
+    """Whether ``gemm_sm80``, which takes operands as they are, should be sooner than copies of them and ``gemm_sm90``.
+
+    By both models of costs, and for 16 and 32 bits, whose copies and products they were fitted to.
+    """
+    if a.dtype not in (mo.float16, mo.bfloat16, mo.float32) or 0 in (*a.shape, *c.shape):
+        return False
+    problem = problem_of(a, b, c, Fusion(), False)
+    if not problem.copies and not (problem.plain and c.shape[1] * c.dtype.bytes % 16):
+        return False
+    here = sm90.estimate(sm90.choose(problem, multiprocessors), problem, multiprocessors)
+    if c.strides[0] == 1 != c.strides[1]:               # as that kernel takes it
+        a, b, c = b, a, turned(c)
+    (M, N), K, vector = c.shape[:2], a.shape[1], store_width(c, c.shape[1])
+    ways, extents = (major_of(a, M, K), major_of(b, N, K)), (M, N, K, problem.batches)
+    option = sm80.choose(*extents, a.dtype, multiprocessors, 90, ways=ways, vector=vector)
+    return sm80.modelled(*option, *extents, a.dtype.bytes, multiprocessors, ways, vector) < here

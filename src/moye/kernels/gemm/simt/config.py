@@ -1,8 +1,12 @@
 """Tile configurations of ``gemm_simt`` and the model of costs that picks one without search.
 
-In: a ``Problem`` (M, N, K, dtype, how the operands lie).  Out: a ``TileConfig`` and a number of parts of K.
+In: a ``Problem`` (M, N, K, dtype, how the operands lie).  Out: a ``TileConfig`` and a number of parts of K, and which
+operands are turned round in memory first.
 
->>> config, parts = choose(Problem(4096, 4096, 4096, 4), 132)
+>>> problem = Problem(4096, 4096, 4096, 4, ("k vector", "k vector"))
+>>> turned_first(problem, 132), turned_first(Problem(256, 256, 256, 4, ("k vector", "k vector")), 132)
+((True, True), (False, False))
+>>> config, parts = choose(turned(problem, (True, True)), 132)
 >>> config.bM * config.bN >= 96 * 128, parts
 (True, 1)
 
@@ -12,7 +16,7 @@ In: a ``Problem`` (M, N, K, dtype, how the operands lie).  Out: a ``TileConfig``
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,35 +138,38 @@ class Costs:
     their names say.
     """
 
-    launch: float = 4.3
-    begin: float = 0.25         # of a block, before its first products
-    share_large: float = 1.059  # of the peak, by threads with 128 sums and more, and so on
-    share_96: float = 1.042
-    share_64: float = 0.9761
-    share_32: float = 1.073
-    share_16: float = 1.315
-    along_one: float = 0.7759   # of the share, where one operand lies along K, or both
-    along_both: float = 0.735
-    single: float = 1.003       # of the share for each operand that is copied by single elements
-    turned: float = 0.98        # of the share, where operands come through registers
-    turned_single: float = 0.96  # for each of them that does so by single elements
-    fill: float = 2.513         # warps of a multiprocessor that reach half of its share
-    latency: float = 0.225      # from asking for a stage to its arrival
-    turned_latency: float = 0.7  # to its arrival in registers
-    l2: float = 6.699e+04       # bytes per microsecond that one multiprocessor gets
-    dram: float = 6.164e+06
-    dram_one: float = 3.48e+04  # for each multiprocessor that asks
-    store: float = 5.377e-05    # for each element of a block
-    store_single: float = 0.0001
-    meet: float = 2.567         # of blocks that share a tile
-    meet_each: float = 0.03181  # for each of them
-    meet_sum: float = 2.5e-05   # and each sum of a block
-    sharp: float = 1.88         # how sharply the slowest of several things rules
-    sharp_dram: float = 2.091
+    launch: float = 4.319
+    begin: float = 0.0625       # of a block, before its first products
+    share_large: float = 1.043  # of the peak, by threads with 128 sums and more, and so on
+    share_96: float = 1.058
+    share_64: float = 0.9914
+    share_32: float = 1.105
+    share_16: float = 1.252
+    along_one: float = 0.8055   # of the share, where one operand lies along K, or both
+    along_both: float = 0.754
+    single: float = 0.9771      # of the share for each operand that is copied by single elements
+    turned: float = 0.8912      # of the share, where operands come through registers
+    turned_single: float = 0.9686 # for each of them that does so by single elements
+    fill: float = 2.728         # warps of a multiprocessor that reach half of its share
+    latency: float = 0.05625    # from asking for a stage to its arrival
+    turned_latency: float = 0.2084 # to its arrival in registers
+    l2: float = 5.862e+04       # bytes per microsecond that one multiprocessor gets
+    dram: float = 5.088e+06
+    dram_one: float = 4.282e+04 # for each multiprocessor that asks
+    store: float = 6.868e-05    # for each element of a block
+    store_single: float = 5.331e-05
+    meet: float = 2.525         # of blocks that share a tile
+    meet_each: float = 0.03234  # for each of them
+    meet_sum: float = 4.476e-05 # and each sum of a block
+    sharp: float = 1.988        # how sharply the slowest of several things rules
+    sharp_dram: float = 2.004
+    copy: float = 2.6           # turning an operand round in memory first
+    copied: float = 1.9e+06     # bytes of it a microsecond
 
 
 COSTS = Costs()
 _PEAK = 128 * 1980.0                    # products of one multiprocessor in a microsecond
+_LONG = 10                              # copies of nothing, below which no product is worth a thought of them
 
 
 def estimate(config: TileConfig, parts: int, problem: Problem, multiprocessors: int, costs: Costs = COSTS) -> float:
@@ -221,3 +228,29 @@ def choose(problem: Problem, multiprocessors: int) -> tuple[TileConfig, int]:
     return min(((config, parts) for config in configs(problem.bytes)
                 for parts in parts_of(config, problem, multiprocessors)),
                key=lambda found: estimate(found[0], found[1], problem, multiprocessors))
+
+
+def turned(problem: Problem, which: tuple[bool, bool]) -> Problem:
+    """The same product of operands some of which lie along K no more, but along their rows."""
+    majors = ["vector" if rows % (16 // problem.bytes) == 0 else "element" for rows in (problem.M, problem.N)]
+    first, second = (new if turn else old for new, old, turn in zip(majors, problem.majors, which, strict=True))
+    return replace(problem, majors=(first, second))
+
+
+@functools.lru_cache(maxsize=4096)
+def turned_first(problem: Problem, multiprocessors: int) -> tuple[bool, bool]:
+    """Which operands along K are turned round in memory first: a product that is long enough makes up for it.
+
+    Then nothing is turned on the way to shared memory, where it costs threads their time and registers.
+    """
+    costs, along = COSTS, [major.startswith("k") for major in problem.majors]
+
+    def cost(which: tuple[bool, bool]) -> float:
+        given = turned(problem, which)
+        copies = sum(costs.copy + rows * problem.K * problem.bytes / costs.copied
+                     for rows, turn in zip((problem.M, problem.N), which, strict=True) if turn)
+        return copies + estimate(*choose(given, multiprocessors), given, multiprocessors)
+    no = False, False
+    if not any(along) or problem.bytes != 4 or not problem.workspace or cost(no) < _LONG * costs.copy:
+        return no
+    return min(((a, b) for a in (False, along[0]) for b in (False, along[1])), key=cost)

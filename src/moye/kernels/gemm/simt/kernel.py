@@ -15,8 +15,9 @@ from typing import Any
 import moye as mo
 from moye.kernels.gemm.parts.arguments import configured, matrices, part_count, same_problem, scalar
 from moye.kernels.gemm.parts.operands import copy_end, copy_whole, factor, load_end, load_whole, raster, side_of
-from moye.kernels.gemm.simt.config import Problem, TileConfig, choose, most_parts
+from moye.kernels.gemm.simt.config import Problem, TileConfig, choose, most_parts, turned, turned_first
 from moye.kernels.gemm.simt.plan import make_plan
+from moye.kernels.pack import packed
 from moye.kernels.workspace import MAKES_ARRAYS, counters, empty, swapped
 
 _AT_ONCE = 16
@@ -401,7 +402,8 @@ def gemm_simt(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, conf
 
     A is (M, K), B (N, K) and C (M, N), of one dtype (float32, float64, int32), of any strides, on one device.
     ``config`` and ``splits`` override the choice; no more blocks share a tile than k tiles it has, and than the device
-    has multiprocessors.  ArgumentError for other shapes and dtypes.
+    has multiprocessors.  Without them, operands of a long product that lie along K are turned round first, into memory
+    of their own size.  ArgumentError for other shapes and dtypes.
     """
     a, b, c = matrices("gemm_simt", A, B, C)
     _check(a, b, c)
@@ -415,6 +417,9 @@ def gemm_simt(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, conf
     if _exchanged(c):
         A, B, C = B, A, swapped(C)
     if config is None:
+        which = turned_first(problem, mo.multiprocessors(c)) if splits is None else (False, False)
+        A, B = (swapped(packed(swapped(X))) if turn else X for X, turn in zip((A, B), which, strict=True))
+        problem = turned(problem, which)
         config, chosen = choose(problem, mo.multiprocessors(c))
         splits = chosen if splits is None else splits
     splits = min(splits or 1, most_parts(config, problem.K, mo.multiprocessors(c)))

@@ -6,21 +6,19 @@ In: the problem (M, N, K, batches, dtype).  Out: a ``TensorConfig``, a number of
 (TensorConfig(bM=256, bN=128, bK=64, ...), 1)
 
 The rule is a model: waves of blocks over the multiprocessors, the rate that one, two or more blocks of a configuration
-reach together on one, and what a launch and a reduction cost.  The rates are measured ones (H200, bfloat16).
+reach together on one, and what launches, copies of single elements and stores cost.  The rates are measured ones (H200,
+bfloat16).
 """
 
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import moye as mo
 
-_PEAK = 3.7e12                      # operations per second of one multiprocessor at rate 1, 16-bit operands
-_START = 4.0e-6                     # seconds of a launch, the first loads and the last stores
-_REDUCTION = 4.0e-6                 # seconds of a second launch
-_BANDWIDTH = 3.0e12
 _SPLITS = (1, 2, 3, 4, 6, 8, 12, 16)
 
 
@@ -130,12 +128,40 @@ def outputs(dtype: Any) -> tuple[Any, ...]:
     return (mo.float64,) if dtype.bits == 64 else (mo.float32, mo.float16, mo.bfloat16)
 
 
+# --- the choice ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What the model of costs is made of, on an H200: microseconds, bytes and elements per microsecond.
+
+    ``benchmarks/gemm_sm80_fit.py`` fits them to products of operands that ``gemm_sm90`` would copy first.
+    """
+
+    launch: float = 4.13
+    reduction: float = 3.226    # a second launch
+    bandwidth: float = 4.414e+06
+    single: float = 0.8971      # of the rate of 32-bit operands
+    shifted: float = 0.4959     # of those whose rows begin anywhere
+    element: float = 2921       # elements that a multiprocessor copies one by one
+    shift: float = 1.176e+04    # and of rows that it shifts
+    store: float = 8.595e-05    # for each element of a tile, stored 16 bytes at a time
+    store_element: float = 0.0001443 # or one by one
+
+
+COSTS = Costs()
+_PEAK = 3.7e6                       # operations per microsecond of one multiprocessor at rate 1, 16-bit operands
+Ways = tuple[str, str]
+"""How each operand is copied: as in ``major_of``."""
+WIDE = "k", "k"
+
+
 @functools.lru_cache(maxsize=4096)
 def choose(M: int, N: int, K: int, batches: int, dtype: Any, multiprocessors: int,
-           arch: int = 80, *, shifted: bool = False) -> tuple[TensorConfig, int]:
+           arch: int = 80, *, ways: Ways = WIDE, vector: int = 4) -> tuple[TensorConfig, int]:
     """The configuration and the number of K splits with the least modelled time."""
-    return min(options(K, dtype, arch, shifted=shifted),
-               key=lambda option: modelled(option[0], option[1], M, N, K, batches, dtype.bytes, multiprocessors))
+    return min(options(K, dtype, arch, shifted="shift" in ways),
+               key=lambda option: modelled(*option, M, N, K, batches, dtype.bytes, multiprocessors, ways, vector))
 
 
 def options(K: int, dtype: Any, arch: int, *, shifted: bool) -> list[tuple[TensorConfig, int]]:
@@ -145,19 +171,32 @@ def options(K: int, dtype: Any, arch: int, *, shifted: bool) -> list[tuple[Tenso
 
 
 def modelled(config: TensorConfig, splits: int, M: int, N: int, K: int, batches: int, width: int,
-             multiprocessors: int) -> float:
-    """Seconds that this configuration should take on operands of ``width`` bytes an element."""
+             multiprocessors: int, ways: Ways = WIDE, vector: int = 4, costs: Costs = COSTS) -> float:
+    """Microseconds that this configuration should take on operands of ``width`` bytes an element.
+
+    ``ways``: how each of them is copied.  ``vector``: elements of C that are stored together.
+    """
     tiles = -(-M // config.bM) * -(-N // config.bN) * batches * splits
     k_tiles = -(-max(1, -(-K // config.bK)) // splits)
-    work = 2.0 * config.bM * config.bN * config.bK * k_tiles
     # The multiprocessor with the most tiles decides; those left over in its last wave share it with fewer blocks.
     waves, rest = divmod(-(-tiles // multiprocessors), config.blocks)
-    time = waves * config.blocks * work / (_PEAK * config.rates[config.blocks - 1])
+    stored = config.bM * config.bN * (costs.store if vector > 1 else costs.store_element)
+    busy = waves * (k_tiles * _step(config, config.blocks, width, ways, costs) + config.blocks * stored)
     if rest:
-        time += rest * work / (_PEAK * config.rates[rest - 1])
+        busy += k_tiles * _step(config, rest, width, ways, costs) + rest * stored
     # However fast the products are, each operand comes from memory at least once.
-    time = _START + max(time, (M + N) * K * batches * width / _BANDWIDTH)
+    time = costs.launch + math.hypot(busy, (M + N) * K * batches * width / costs.bandwidth)
     # Every split is written and read once as fp32, and the sum is written once.
     if splits > 1:
-        time += _REDUCTION + 4.0 * M * N * batches * (2 * splits + 1) / _BANDWIDTH
+        time += costs.reduction + 4.0 * M * N * batches * (2 * splits + 1) / costs.bandwidth
     return time
+
+
+def _step(config: TensorConfig, held: int, width: int, ways: Ways, costs: Costs) -> float:
+    """Microseconds of a k tile of so many blocks on a multiprocessor: the products, and copies that hinder them."""
+    share = costs.shifted if config in _SHIFTED else costs.single if width == 4 else 1.0
+    products = held * 2.0 * config.bM * config.bN * config.bK / (_PEAK * config.rates[held - 1] * share)
+    speeds = {"element": costs.element, "shift": costs.shift}
+    copies = sum(held * rows * config.bK / speeds[way] for rows, way in zip((config.bM, config.bN), ways, strict=True)
+                 if way in speeds)
+    return float((products ** 3 + copies ** 3) ** (1 / 3))

@@ -230,7 +230,7 @@ def gemm_sm80(A: Any, B: Any, C: Any, *, bias: Any = None, residual: Any = None,
               for major, part in zip(majors, parts, strict=True)]
     shifts = tuple(None if part is None else _shift(x, part) for x, part in zip((a, b), parts, strict=True))
     chosen, several = choose(M, N, K, batches, a.dtype, mo.multiprocessors(a), architecture(C),
-                             shifted="shift" in majors)
+                             ways=(majors[0], majors[1]), vector=store_width(c, N))
     config = config or chosen
     if splits is None:                                  # sums of several blocks meet in an array that C's library makes
         splits = several if config == chosen and c.kind in MAKES_ARRAYS else 1

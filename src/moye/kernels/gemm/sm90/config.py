@@ -152,7 +152,7 @@ TILES = {("cooperative", 64, 1): (64, 96, 128, 160, 192, 256),
 """Widths of tiles by schedule, height and warpgroups."""
 CLUSTERS = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4), (4, 2), (2, 4))
 """Blocks that share tiles of A, and of B."""
-_SHARED = 128 * 96                  # elements of a tile from which on blocks may share operands
+_SHARED = 128 * 96                  # elements of a tile from which on blocks may share operands; of 64 rows none do
 SPLIT = ((64, 64), (64, 128), (128, 64), (128, 128), (128, 192), (128, 256))
 MEETING_CLUSTERS = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4))
 PARTS = (2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 16, 18, 22, 26, 33, 44, 66, 132)
@@ -176,7 +176,7 @@ def tiles(bytes_: int, swap: bool) -> tuple[WarpgroupConfig, ...]:
                                    raster=16 if bN > bM else 8,
                                    store="warp" if (schedule, bM, swap) == ("pingpong", 64, False) else "warpgroup")
             found += [replace(tile, share_A=a, share_B=b) for a, b in CLUSTERS
-                      if a * b == 1 or (bM * bN >= _SHARED and bN % (8 * b) == 0)]
+                      if a * b == 1 or (bM > 64 and bM * bN >= _SHARED and bN % (8 * b) == 0)]
     return tuple(found)
 
 
@@ -265,7 +265,7 @@ def narrow(problem: Problem, few: int, multiprocessors: int) -> list[WarpgroupCo
 def wide(problem: Problem, few: int, multiprocessors: int) -> list[WarpgroupConfig]:
     """Tiles of C, and of C^T where these divide it otherwise."""
     turned = problem.M < problem.N
-    sides = (False,) if problem.gated else (False, True) if few <= _TURNED else (turned,)
+    sides = (False,) if problem.gated else (False, True) if few <= _TURNED or problem.plain else (turned,)
     found: list[WarpgroupConfig] = []
     for tile in (tile for swap in sides for tile in tiles(problem.dtype.bytes, swap)):
         if problem.promote and tile.bM != 128:          # the others' sums are in each other's way: measured
@@ -386,7 +386,9 @@ class Costs:
     pair: float = 0.9362        # of the share, of blocks that share operands
     copy: float = 2.2           # copying an operand first
     copied: float = 1.6e6       # bytes of it a microsecond
-    by_rows: float = 4e-5       # for an element of a tile that is stored by rows
+    by_rows: float = 1.6e-4     # for an element of a tile that is stored by rows
+    single: float = 7e-4        # or, of 32 bits, by itself
+    single_turned: float = 3e-4  # where neighbours in a tile's columns are neighbours in memory
 
 
 COSTS = Costs()
@@ -475,12 +477,19 @@ def _stored(config: WarpgroupConfig, costs: Costs) -> float:
 
 def _between(config: WarpgroupConfig, problem: Problem, costs: Costs) -> float:
     """Microseconds from a tile of a block to its next; warpgroups that take turns hide most of it."""
-    rows = problem.rows == ("M" if config.swap else "N") and config.split_k == 1
-    each = costs.by_rows if rows else _PLAIN_STORE[config.schedule] / config.split_k
-    plain = problem.plain * each * config.bM * config.bN
+    plain = problem.plain * _stored_plainly(config, problem, costs) * config.bM * config.bN
     if config.schedule == "pingpong":
         return costs.turns_store * _stored(config, costs) + plain
     return costs.tile + _stored(config, costs) + plain
+
+
+def _stored_plainly(config: WarpgroupConfig, problem: Problem, costs: Costs) -> float:
+    """Microseconds for an element that TMA does not store."""
+    if problem.rows == ("M" if config.swap else "N") and config.split_k == 1:
+        return costs.by_rows
+    if problem.dtype.bytes == 4 and problem.N % 4:      # as most results of them, in rows that begin anywhere
+        return (costs.single_turned if config.swap else costs.single) / config.split_k
+    return _PLAIN_STORE[config.schedule] / config.split_k
 
 
 def _last(config: WarpgroupConfig, costs: Costs) -> float:

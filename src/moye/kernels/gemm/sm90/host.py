@@ -39,7 +39,6 @@ Activation = str | Callable[[Any], Any]
 _HALF, EIGHTH = (mo.float16, mo.bfloat16), (mo.float8_e4m3fn, mo.float8_e5m2)
 _STORE = mo.TmaStore()
 _LONGEST = (1 << 31) - 1024
-_SHALLOW = 128
 OUTPUTS: dict[Any, tuple[Any, ...]] = {
     **dict.fromkeys((*_HALF, *EIGHTH), (*_HALF, mo.float32)), mo.float32: (mo.float32, *_HALF),
     **dict.fromkeys((mo.int8, mo.uint8), (mo.int32,))}
@@ -108,7 +107,7 @@ def _recipe(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: Warpg
         raise mo.ArgumentError(f"gemm_sm90: split_k={config.split_k} of {config} makes more parts than K={a.shape[1]} "
                                "has tiles")
     if config.swap:
-        a, b, c = b, a, _turned(c)
+        a, b, c = b, a, turned(c)
     M, N, K, batched = c.shape[0], c.shape[1], a.shape[1], len(c.shape) == 3
     modes = [loaded(a), loaded(b, 2 if fusion.gated else 1)]
     majors = ["mn" if mode == 0 else "k" for mode in modes]
@@ -159,7 +158,7 @@ def _copies(a: Any, b: Any, fusion: Fusion) -> tuple[int, ...]:
     return tuple(math.prod(x.shape) * x.dtype.bytes for x, mode in zip((a, b), modes, strict=True) if mode is None)
 
 
-def _turned(info: Any) -> Any:
+def turned(info: Any) -> Any:
     """Of C.T."""
     (M, N, *batches), (m, n, *apart) = info.shape, info.strides
     return info._replace(shape=(N, M, *batches), strides=(n, m, *apart))
@@ -307,13 +306,3 @@ def suits(a: Any, b: Any, c: Any) -> bool:
     """Whether these describe arrays that ``gemm_sm90`` multiplies."""
     return all(x is not None and len(x.shape) in (2, 3) for x in (a, b, c)) \
         and (a.dtype == b.dtype or (a.dtype in EIGHTH and b.dtype in EIGHTH)) and c.dtype in OUTPUTS.get(a.dtype, ())
-
-
-def shallow(a: Any, b: Any, c: Any) -> bool:
-    """Whether copying what TMA cannot describe would take longer than the product itself, of 16-bit operands.
-
-    ``gemm_sm80`` takes them as they are.  Measured on drawn products of which some array is no matter for tensor maps:
-    up to 128 columns it is the faster one, for more of them this kernel is.
-    """
-    return a.dtype in _HALF and a.shape[1] <= _SHALLOW and \
-        (loaded(a) is None or loaded(b) is None or not stored(c, "warpgroup"))

@@ -1,0 +1,95 @@
+"""Fit the costs of ``moye.kernels.gemm.sm80.config`` to what ``gemm_unaligned.py`` measured.
+
+    python benchmarks/gemm_sm80_fit.py benchmarks/data/gemm_sm80.csv.gz [--keep 0.2] [--write]    # needs SciPy; no GPU
+
+In: CSVs of products, each by both kernels.  Out: the fitted ``Costs``, the error of the model, and what choosing a way
+by both models takes over the best of what was measured, on products kept back from the fit.
+"""
+
+import argparse
+import csv
+import dataclasses
+import gzip
+import math
+import random
+import re
+import statistics
+
+from gemm_fitting import fitted, write
+from gemm_model import DTYPES, config_of, problem_of
+from gemm_rows import KINDS, Row, geometric_mean
+from gemm_unaligned import modelled, vector_of, ways_of
+from moye.kernels.gemm.sm80 import config as sm80
+from moye.kernels.gemm.sm90 import config as sm90
+
+MULTIPROCESSORS = 132
+NAMED = re.compile(r"(\d+)x(\d+)x(\d+) (\d)x(\d) b(\d) s(\d+)")
+
+
+def read(paths):
+    """{row: {option of gemm_sm80, or configuration of gemm_sm90: microseconds}}; those of the peers by their names."""
+    found = {}
+    for path in paths:
+        with gzip.open(path, "rt", newline="") as file:
+            for line in csv.DictReader(file):
+                row = Row("", line["kind"], *(int(line[name]) for name in "MNK"), line["orders"])
+                if chosen := line["way"] if line["way"] in ("cuBLAS", "rule") else \
+                        config_of(line) or option_of(row, line["way"]):
+                    found.setdefault(row, {})[chosen] = float(line["us"])
+    return found
+
+
+def option_of(row, way):
+    """A configuration of today and the number of splits, of what is called like that; None for one that is no more."""
+    *numbers, splits = map(int, NAMED.fullmatch(way).groups())
+    return next(((config, splits) for config in sm80.configs(DTYPES[row.kind], 90, shifted="shift" in ways_of(row))
+                 if [config.bM, config.bN, config.bK, config.wM, config.wN, config.blocks] == numbers), None)
+
+
+def cost(row, option, costs):
+    return sm80.modelled(*option, row.M, row.N, row.K, 1, KINDS[row.kind].bytes, MULTIPROCESSORS, ways_of(row),
+                         vector_of(row), costs)
+
+
+def told(name, products, costs):
+    """What the way that both models find sooner takes, over the best; and the rule of then, and cuBLAS."""
+    regrets, ratios = [], []
+    for row, times in products.items():
+        ours = {key: us for key, us in times.items() if not isinstance(key, str)}
+        options = modelled(row, MULTIPROCESSORS, costs)
+        expected = {key: options.get(key, math.inf) if isinstance(key, tuple) else
+                    sm90.estimate(key, problem_of(row), MULTIPROCESSORS) for key in ours}
+        chosen = min(ours, key=expected.get)
+        regrets.append(ours[chosen] / min(ours.values()))
+        ratios.append(times["cuBLAS"] / ours[chosen])
+    over, mean = geometric_mean(regrets) - 1, geometric_mean(ratios)
+    print(f"{name}: {len(regrets)} products; over the best by {over:.3f}, to cuBLAS {mean:.3f}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("files", nargs="+")
+    parser.add_argument("--keep", type=float, default=0.2)
+    parser.add_argument("--write", action="store_true", help="into sm80/config.py")
+    options = parser.parse_args()
+    products = read(options.files)
+    kept = {row: times for row, times in products.items() if random.Random(str(row)).random() < options.keep}
+    fitting = {row: times for row, times in products.items() if row not in kept}
+    samples = [(row, key, us) for row, times in fitting.items() for key, us in times.items() if isinstance(key, tuple)]
+    told("before", products, sm80.COSTS)
+    wide = {f.name: 6.0 for f in dataclasses.fields(sm80.COSTS)}
+    costs = fitted(samples, sm80.COSTS, wide, lambda sample, costs: cost(sample[0], sample[1], costs),
+                   shared=0.0)                          # another kernel is to be compared with these
+    print(*(f"    {f.name}: float = {getattr(costs, f.name):.4g}" for f in dataclasses.fields(costs)), sep="\n")
+    off = [abs(math.log(cost(row, key, costs) / us)) for row, key, us in samples]
+    print(f"error of the model: median {statistics.median(off):.3f}, of {len(off)} rows")
+    told("fitted", fitting, costs)
+    told("kept back", kept, costs)
+    for kind in dict.fromkeys(row.kind for row in products):
+        told(kind, {row: times for row, times in products.items() if row.kind == kind}, costs)
+    if options.write:
+        write(costs, sm80)
+
+
+if __name__ == "__main__":
+    main()
