@@ -1,4 +1,4 @@
-"""Which tests take long: ``make check`` and ``make test`` leave some of them out, ``make test-all`` and CI run them.
+"""Which tests take long: ``make check`` and ``make test`` leave some of them out, ``make test-all`` runs them.
 
 In: a run of all tests.  Out: ``tests/data/longest.txt``, CPU seconds and ids of tests that took ``LONG`` or more, with
 those of the processes that they started.
@@ -6,7 +6,8 @@ those of the processes that they started.
     python tests/longest.py [-n 2]          # runs all tests: do nothing else meanwhile
 
 conftest.py marks the tests of that list "long", and "longest" those of ``LONGEST`` or more.  A test that has another
-name now is not marked, and runs.
+name now is not marked, and runs.  Where the environment has ``TEST_SHARE=2/3``, the second of three parts of the
+longest runs beside all others: CI takes another part with each commit.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import resource
 import subprocess
 import sys
 import tempfile
+import zlib
 from collections.abc import Generator, Iterable
 from pathlib import Path
 
@@ -48,6 +50,21 @@ def mark(items: Iterable[pytest.Item]) -> None:
             item.add_marker("long")
             if seconds >= LONGEST:
                 item.add_marker("longest")
+
+
+def of_other_shares(items: Iterable[pytest.Item]) -> list[pytest.Item]:
+    """The longest tests that belong to other shares than the one that the environment asks for, if it does."""
+    if not (asked := os.environ.get("TEST_SHARE")):
+        return []
+    share, count = map(int, asked.split("/"))
+    if not 1 <= share <= count:
+        raise pytest.UsageError(f"TEST_SHARE={asked} is no share: 1/3, 2/3 and 3/3 are the three of three")
+    return [item for item in items if item.get_closest_marker("longest") and share_of(item.nodeid, count) != share]
+
+
+def share_of(test: str, count: int) -> int:
+    """The share, from 1 to ``count``, that a test belongs to."""
+    return zlib.crc32(test.encode()) % count + 1
 
 
 # --- as a plugin of the run that is measured -------------------------------------------------------------------------

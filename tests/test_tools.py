@@ -84,6 +84,29 @@ def test_the_list_of_the_longest_tests_has_tests_that_there_are():
     assert times and not [place for place in places if f"def {place[-1]}(" not in (root / place[0]).read_text()]
 
 
+def test_shares_of_the_longest_tests_are_all_of_them(monkeypatch):
+    """Each belongs to one share, and other tests to none: they always run."""
+    class Item:
+        def __init__(self, nodeid, marked):
+            self.nodeid, self.marked = nodeid, marked
+
+        def get_closest_marker(self, name):
+            return name if self.marked else None
+    items = [Item(f"tests/test_{i}.py::test[{i}]", i % 4 > 0) for i in range(200)]
+    runs = []
+    for share in "123":
+        monkeypatch.setenv("TEST_SHARE", f"{share}/3")
+        left = longest.of_other_shares(items)
+        assert all(item.marked for item in left)
+        runs += [item for item in items if item.marked and item not in left]
+    assert len(runs) == len(set(runs)) == 150
+    monkeypatch.setenv("TEST_SHARE", "4/3")
+    with pytest.raises(pytest.UsageError, match="no share"):
+        longest.of_other_shares(items)
+    monkeypatch.delenv("TEST_SHARE")
+    assert longest.of_other_shares(items) == []
+
+
 def test_what_takes_long_is_listed(monkeypatch, tmp_path):
     monkeypatch.setattr(longest, "LIST", tmp_path / "list.txt")
     times = {"b.py::t[1 2]": longest.LONG, "a.py::t": 9.04, "c.py::t": longest.LONG / 2}

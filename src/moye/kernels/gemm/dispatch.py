@@ -82,7 +82,8 @@ def _on_hopper(A: Any, B: Any, C: Any, a: Any, epilogue: dict[str, Any]) -> bool
     if asked and a is not None and a.dtype not in OUTPUTS:
         raise mo.ArgumentError(f"gemm: {', '.join(asked)} needs gemm_sm90, which multiplies no {a.dtype}, but "
                                f"{', '.join(map(str, OUTPUTS))}")
-    b, c = mo.describe(B), mo.describe(C)
+    b: Any = mo.describe(B)
+    c: Any = mo.describe(C)
     if asked or arch != "sm_90a" or other or not suits(a, b, c):
         return bool(asked)
     return not _sooner_as_they_are(*(x._replace(ptr=x.ptr % 16) for x in (a, b, c)), mo.multiprocessors(c))

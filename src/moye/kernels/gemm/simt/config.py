@@ -4,8 +4,8 @@ In: a ``Problem`` (M, N, K, dtype, how the operands lie).  Out: a ``TileConfig``
 operands are turned round in memory first.
 
 >>> problem = Problem(4096, 4096, 4096, 4, ("k vector", "k vector"))
->>> turned_first(problem, 132), turned_first(Problem(256, 256, 256, 4, ("k vector", "k vector")), 132)
-((True, True), (False, False))
+>>> turned_first(problem, 132)
+(True, True)
 >>> config, parts = choose(turned(problem, (True, True)), 132)
 >>> config.bM * config.bN >= 96 * 128, parts
 (True, 1)

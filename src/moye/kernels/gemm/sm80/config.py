@@ -161,7 +161,8 @@ def choose(M: int, N: int, K: int, batches: int, dtype: Any, multiprocessors: in
            arch: int = 80, *, ways: Ways = WIDE, vector: int = 4) -> tuple[TensorConfig, int]:
     """The configuration and the number of K splits with the least modelled time."""
     return min(options(K, dtype, arch, shifted="shift" in ways),
-               key=lambda option: modelled(*option, M, N, K, batches, dtype.bytes, multiprocessors, ways, vector))
+               key=lambda option: modelled(option[0], option[1], M, N, K, batches, dtype.bytes, multiprocessors, ways,
+                                           vector))
 
 
 def options(K: int, dtype: Any, arch: int, *, shifted: bool) -> list[tuple[TensorConfig, int]]:
