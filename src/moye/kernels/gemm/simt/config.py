@@ -1,7 +1,6 @@
 """Tile configurations of ``gemm_simt`` and the model of costs that picks one without search.
 
-In: a ``Problem`` (M, N, K, dtype, how the operands lie).  Out: a ``TileConfig`` and a number of parts of K, and which
-operands are turned round in memory first.
+In: a ``Problem``.  Out: a ``TileConfig`` and a number of parts of K, and which operands are turned round first.
 
 >>> problem = Problem(4096, 4096, 4096, 4, ("k vector", "k vector"))
 >>> turned_first(problem, 132)
