@@ -5,8 +5,10 @@ import math
 import pytest
 import torch
 
-from moye.kernels import gemm_simt, tuned_gemm_simt
-from moye.kernels.gemm.simt.config import FLOAT
+import moye as mo
+from moye.kernels import gemm, gemm_simt, tuned_gemm_simt
+from moye.kernels.gemm.simt.config import FLOAT, turned_first
+from moye.kernels.gemm.simt.kernel import problem_of
 
 DTYPES = {"f4": (torch.float32, 1e-5), "f8": (torch.float64, 1e-13), "i4": (torch.int32, 0.0)}
 
@@ -51,6 +53,21 @@ def test_blocks_that_share_tiles_repeat_their_sums(M, N, K, splits):
     exact = A.double() @ B.double().T
     assert float((found[0].double() - exact).norm()) <= 1e-5 * float(exact.norm())
     assert all(torch.equal(found[0], C) for C in found)
+
+
+@pytest.mark.parametrize("M, N, K", [(1536, 1600, 1700), (1999, 2050, 1501)])
+def test_operands_of_long_products_are_turned_round_first(M, N, K):
+    """Into memory of the call: repeated calls, which decide nothing anew, see what the operands hold then."""
+    C = torch.full((M, N), math.nan, device="cuda")
+    known = (mo.describe(x) for x in (torch.empty(M, K), torch.empty(N, K), torch.empty(M, N)))
+    assert turned_first(problem_of(*known), 132) == (True, True)
+    for repetition in range(4):
+        A, B = matrix(M, K, torch.float32, "C"), matrix(N, K, torch.float32, "C")
+        for _ in range(2):
+            A.mul_(1.5 + repetition)
+            gemm(A, B, C.fill_(math.nan))
+            exact = A.double() @ B.double().T
+            assert float((C.double() - exact).norm()) <= 1e-5 * float(exact.norm())
 
 
 def test_operands_that_begin_anywhere():
