@@ -117,13 +117,25 @@ def _operand(config: TensorConfig, dtype: Any, rows: int, major: str) -> tuple[A
     quad, threads, bK = 16 // dtype.bytes, config.threads, config.bK
     if major == "mn":
         across = max(min(128 // dtype.bytes, rows) // quad, threads // bK)
-        thr, val = mo.make_layout((across, threads // across)), mo.make_layout((quad, 1))
+        thr = _across_banks(across, threads // across, padded=not by_matrix(dtype, major))
+        val = mo.make_layout((quad, 1))
     else:
         across = bK // quad if major != "element" else min(bK, threads)
         thr = mo.make_layout((threads // across, across), (across, 1))
         val = mo.make_layout((1, quad if major != "element" else 1))
     copy = mo.CpAsync(mo.uint128, cache="global") if major != "element" else mo.UniversalCopy(dtype)
     return _shared(config, dtype, rows, major), mo.make_tiled_copy(mo.CopyAtom(copy, dtype), thr, val)
+
+
+def _across_banks(across: int, deep: int, *, padded: bool) -> Any:
+    """Threads (rows, k) of a copy whose rows lie side by side.
+
+    The eight threads whose 16 bytes meet in shared memory write all banks: where four cover the rows of a padded tile,
+    the next four write not the next k but the one after it, which the padding of 32 bytes moves by half of the banks.
+    """
+    if padded and across == 4:
+        return mo.make_layout((across, (2, 2, deep // 4)), (1, (2 * across, across, 4 * across)))
+    return mo.make_layout((across, deep))
 
 
 def _shared(config: TensorConfig, dtype: Any, rows: int, major: str) -> Any:
