@@ -56,7 +56,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     longest.mark(items)
     if left := longest.of_other_shares(items):
         config.hook.pytest_deselected(items=left)
-        items[:] = [item for item in items if item not in set(left)]
+        others = set(left)
+        items[:] = [item for item in items if item not in others]
 
 
 def pytest_collection_finish() -> None:
