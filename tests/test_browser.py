@@ -343,3 +343,16 @@ def test_puzzles_are_judged_in_the_browser(chromium, site):
     chromium.find_element(By.XPATH, "//button[text()='Solution']").click()
     assert pressed(chromium, "#p6 ~ .moye-row .md-button--primary", ".moye-said").text.startswith("passed")
     assert "moye-solved" in chromium.find_element(By.ID, "p6").get_attribute("class")
+
+
+@pytest.mark.slow
+def test_arrays_begin_at_multiples_of_16_bytes_in_the_browser(chromium, site):
+    tools.pyodide(numpy=True)
+    chromium.get("about:blank")
+    chromium.get(f"{site}/playground.html#x=(2,2)")
+    shown(chromium, lambda: chromium.find_element(By.ID, "moye-program").get_property("value"))
+    text = ("import numpy as np\nx = [make(n, np.float32) for n in range(1, 200) for make in (np.empty, np.zeros)]\n"
+            "y = np.ones(5)\ny.resize(1000, refcheck=False)\n"
+            "print({a.ctypes.data % 16 for a in [*x, y]}, any(a.any() for a in x[1::2]), y.sum())")
+    chromium.execute_script("arguments[0].value = arguments[1]", chromium.find_element(By.ID, "moye-program"), text)
+    assert pressed(chromium, "#moye-run", "#moye-printed").text == "{0} False 5.0"

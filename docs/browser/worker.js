@@ -2,6 +2,8 @@
 //
 // where.json says where Pyodide lies: beside this file, or at its publisher's address.
 
+import { alignArrays } from "./memory.js";
+
 let python = null;
 let numpy = null;
 
@@ -25,6 +27,7 @@ async function withNumpy({ made, packageBaseUrl }) {
   try {
     await made.loadPackage(["numpy", "ml-dtypes"], { messageCallback: () => {}, errorCallback: (text) => reasons.push(text) });
     made.runPython("import numpy");
+    alignArrays(made);
   } catch (error) {
     const reason = (reasons.length ? reasons.join("\n") : String(error)).trim().split("\n").at(-1).trim();
     throw new Error(`NumPy could not be loaded from ${packageBaseUrl}, and kernels need it: ${reason}`);
