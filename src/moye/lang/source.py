@@ -52,7 +52,8 @@ def source_of(fn: FunctionType) -> Source:
     """The source of a plain function; a TraceError says why there is none."""
     code = fn.__code__
     _refuse_other_kinds(fn)
-    node = _find(_module(fn), code)
+    node = next((found for found in _definitions(fn).get((code.co_name, code.co_firstlineno), ())
+                 if len(found.args.args) + len(found.args.posonlyargs) == code.co_argcount), None)
     if node is None:
         raise TraceError(f"no def of {code.co_name} at {code.co_filename}:{code.co_firstlineno}", hint=NO_SOURCE)
     node = cloned(node)
@@ -137,30 +138,36 @@ def _refuse_other_kinds(fn: FunctionType) -> None:
         raise TraceError("a lambda cannot be a kernel", hint="write it as a def", locs=[where])
 
 
-def _module(fn: FunctionType) -> ast.Module:
+Definitions = dict[tuple[str, int], list[ast.FunctionDef]]
+
+
+def _definitions(fn: FunctionType) -> Definitions:
+    """The defs of the function's file.  ``inspect`` would look through all modules for that of each new file."""
+    code = fn.__code__
     try:
-        lines, _ = inspect.findsource(fn.__code__)      # of a function itself it would follow functools.wraps
-        return _parse("".join(lines))
-    except (OSError, TypeError, IndexError, SyntaxError) as error:
-        raise TraceError(f"the source of {fn.__qualname__} is not available: its code says it comes from "
-                         f"{fn.__code__.co_filename}", hint=NO_SOURCE) from error
+        linecache.checkcache(code.co_filename)
+        around = fn.__globals__ if fn.__globals__.get("__file__") == code.co_filename else None
+        if lines := linecache.getlines(code.co_filename, around):
+            return _parse("".join(lines))
+        why = None
+    except (OSError, SyntaxError) as error:
+        why = error
+    raise TraceError(f"the source of {fn.__qualname__} is not available: its code says it comes from "
+                     f"{code.co_filename}", hint=NO_SOURCE) from why
 
 
 @functools.lru_cache(maxsize=32)
-def _parse(text: str) -> ast.Module:
+def _parse(text: str) -> Definitions:
+    """By name and first line, which is that of the first decorator, if any: arguments tell one-liners apart."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SyntaxWarning)
-        return ast.parse(text)
-
-
-def _find(tree: ast.Module, code: CodeType) -> ast.FunctionDef | None:
-    """The def whose first line (its first decorator's, if any) is the code's; arguments tell one-liners apart."""
+        tree = ast.parse(text)
+    found: Definitions = {}
     for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef) and node.name == code.co_name:
+        if isinstance(node, ast.FunctionDef):
             first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-            if first == code.co_firstlineno and len(node.args.args) + len(node.args.posonlyargs) == code.co_argcount:
-                return node
-    return None
+            found.setdefault((node.name, first), []).append(node)
+    return found
 
 
 def _strip(node: ast.FunctionDef) -> None:
