@@ -7,7 +7,7 @@ those of the processes that they started.
 
 conftest.py marks the tests of that list "long", and "longest" those of ``LONGEST`` or more.  A test that has another
 name now is not marked, and runs.  Where the environment has ``TEST_SHARE=2/3``, the second of three parts of the
-longest runs beside all others: CI takes another part with each commit.
+list runs beside all others: CI takes another part with each commit.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ def mark(items: Iterable[pytest.Item]) -> None:
 
 
 def of_other_shares(items: Iterable[pytest.Item]) -> list[pytest.Item]:
-    """The longest tests that belong to other shares than the one that the environment asks for, if it does."""
+    """The tests of the list that belong to other shares than the one that the environment asks for, if it does."""
     if not (asked := os.environ.get("TEST_SHARE")):
         return []
     share, count = map(int, asked.split("/"))
     if not 1 <= share <= count:
         raise pytest.UsageError(f"TEST_SHARE={asked} is no share: 1/3, 2/3 and 3/3 are the three of three")
-    return [item for item in items if item.get_closest_marker("longest") and share_of(item.nodeid, count) != share]
+    return [item for item in items if item.get_closest_marker("long") and share_of(item.nodeid, count) != share]
 
 
 def share_of(test: str, count: int) -> int:
