@@ -28,10 +28,10 @@ FUSED: set[str] = set()
 Array = np.ndarray[Any, Any]
 
 
-def unlike(x: Array, y: Array, sure: Array | None = None) -> int | None:
-    """The first element that differs, in C's order; all NaNs are one, and so are both zeros."""
+def unlike(x: Array, y: Array, sure: Array | None = None, *, signs: bool = False) -> int | None:
+    """The first element that differs, in C's order; all NaNs are one, and so are both zeros but for their ``signs``."""
     x, y = (a.astype(np.float64) for a in (x, y))
-    same = (x == y) | (np.isnan(x) & np.isnan(y))
+    same = (x == y) & (~np.bool_(signs) | (np.signbit(x) == np.signbit(y))) | (np.isnan(x) & np.isnan(y))
     if sure is not None:
         same |= ~sure
     return None if same.all() else int(np.argmin(same))
