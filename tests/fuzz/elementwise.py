@@ -317,7 +317,7 @@ class _Generator:
             return
         made, element = self.fresh(), f"{name}[{', '.join(str(self.rng.randrange(e)) for e in self.shape)}]"
         kinds = [f'{name}.reduce("{self.rng.choice(["min", "max"])}")', element]
-        if bound * 16 * THREADS <= LIMIT.get(t, 1 << 60) and (t in INTEGERS or t == "float32"):
+        if bound * 16 * THREADS <= LIMIT.get(t, 1 << 60):
             kinds.append(f'{name}.reduce("add")')
             kinds += [f'mo.warp_reduce({element}, "add")'] if t in INTEGERS else []
         if self.chance(0.2):

@@ -120,7 +120,8 @@ class Regs:
         sure = self.sure.all(axes)
         if kind == "add":
             exact = (self.v * 1024 == np.floor(self.v * 1024)).all(axes) & (np.abs(self.v).sum(axes) < 1 << 13)
-            return Regs(self.v.sum(axes), self.t, sure & (exact | (self.t not in NUMPY or "int" in self.t)))
+            known = exact & (self.t not in HALF) | (self.t not in NUMPY or "int" in self.t)
+            return Regs(self.v.sum(axes), self.t, sure & known)
         return Regs((np.fmax if kind == "max" else np.fmin).reduce(self.v, axes), self.t, sure)
 
     def argmax(self) -> tuple[None, Regs]: return None, self._arg(np.argmax)
