@@ -156,3 +156,13 @@ def test_verbs_of_what_users_pass():
     assert is_static(mo.ComposedLayout(mo.Swizzle(1, 0, 2), 0, layout)) and not is_static(None)
     assert evenly_divides((32, 64), (make_layout(8, 2), 32)) and not evenly_divides((32, 64), (make_layout(8, 3), 32))
     assert evenly_divides(16, (16,)) and not evenly_divides(16, (16, 2)) and evenly_divides((16, 3), (4, None))
+
+
+def test_a_tile_of_a_number_of_the_kernel_says_what_is_static():
+    @mo.kernel
+    def kernel(x, n):
+        mo.tile(x, (n,), (0,))
+
+    with pytest.raises(mo.TensorError, match="no positive static integer") as told:
+        kernel.trace(np.zeros(8, np.float32), 4, block=1)
+    assert "mo.Constexpr" in told.value.hint

@@ -31,7 +31,7 @@ from moye.layout import (
 from moye.layout.basis import has_basis
 from moye.layout.tuples import zip_leaves
 from moye.tensor import expr
-from moye.tensor.context import builder, locate, tracing
+from moye.tensor.context import MAKE_STATIC, builder, locate, tracing
 from moye.tensor.expr import Expr, operand_of
 from moye.tensor.view import View
 
@@ -68,7 +68,7 @@ def require_extent(label: str, layout: Layout, mode: int, extent: Any) -> None:
         _need_numbers(label, extent, "tile")
     elif type(extent) is not int or extent < 1:
         raise TensorError(f"the tile of mode {mode} of {label} is {extent!r}, which is no positive static integer",
-                          locs=(locate(),))
+                          hint=MAKE_STATIC if isinstance(extent, Expr) else None, locs=(locate(),))
 
 
 def _need_numbers(label: str, tile: Layout, asked: str) -> None:
