@@ -60,7 +60,7 @@ ALONE = {
     "one family of instructions each": (
         "cuda.printing.async_stores", "cuda.printing.atomics", "cuda.printing.bulk_copies",
         "cuda.printing.device_maps", "cuda.printing.inline", "cuda.printing.matrix_copies", "cuda.printing.pins",
-        "cuda.printing.reductions", "sim.operations.async_stores", "sim.operations.inline", "tensor.matrix_copy"),
+        "sim.operations.async_stores", "sim.operations.inline", "tensor.matrix_copy"),
     "of another room than its importer": (
         "ir.text", "sim.costs.table", "sim.costs.tma_boxes", "sim.flow.choices",
         "sim.flow.spins", "sim.flow.widened"),

@@ -120,7 +120,7 @@ def two_floats(w: Writer, i: Instruction, root: str) -> str:
 
 def halves(w: Writer, i: Instruction, root: str, dtype: str) -> str:
     """Arithmetic of f16 and bf16, alone or as pairs."""
-    name = root + ("_relu" if "relu" in i.parts else "_nan" if "NaN" in i.parts else "")
+    name = root + next((f"_{how.lower()}" for how in ("relu", "NaN", "ftz") if how in i.parts), "")
     if root not in ("add", "sub", "mul", "fma", "min", "max", "neg", "abs", "ex2", "tanh") or "sat" in i.parts:
         raise w.refuse(i)
     function = f"{HALVES[dtype]}::{name}"

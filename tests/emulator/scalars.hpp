@@ -204,6 +204,7 @@ template <f32 (*in)(u64), u16 (*out)(f32), u16 (*rounded)(f64)> struct Narrow {
     static u16 neg(u16 a) { return a ^ 0x8000; }
     static u16 abs(u16 a) { return a & 0x7fff; }
     static u16 ex2(u16 a) { return rounded(std::exp2(f64(in(a)))); }
+    static u16 ex2_ftz(u16 a) { return out(flush(in(ex2(out(flush(in(a))))))); }
     static u16 tanh(u16 a) { return rounded(std::tanh(f64(in(a)))); }
 };
 using H = Narrow<half, to_half, to_half>;

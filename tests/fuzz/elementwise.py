@@ -109,6 +109,7 @@ class _Generator:
                 x[...] = rng.integers(low, 100, extents)
             else:
                 x[...] = (rng.integers(-24, 25, extents) / rng.choice([1, 2, 4, 8])).astype(dtype)
+                x[rng.integers(0, 16, extents) == 0] = -0.0
         lead = self.rng.choice([0, 0, 0, 1, 2, 3, 4, 5])
         self.arrays[name] = _placed(x, self.rng.choice("CF"), lead)
         return name
@@ -137,7 +138,7 @@ class _Generator:
     def literal(self, t: str) -> str:
         if t in INTEGERS:
             return str(self.rng.choice([0, 1, 2, 3, 5, 7, 20]))
-        return self.rng.choice(["0.5", "1.0", "0.125", "2.0", "3.0", "1.5", *(["0.1", "-0.25"] if t != "x" else [])])
+        return self.rng.choice(["0.5", "1.0", "0.125", "2.0", "3.0", "0.0", *(["0.1", "-0.25"] if t != "x" else [])])
 
     def leaf(self, t: str) -> tuple[str, int]:
         """(text, bound): a fragment, converted if it is of another dtype, a number, or a constant."""
@@ -186,7 +187,7 @@ class _Generator:
     def called(self, t: str, depth: int) -> str:
         a = self.of(t, depth)
         return self.rng.choice([
-            f"mo.abs({a})", f"(-{a})", f"mo.max({a}, {self.of(t, depth)})", f"mo.min({a}, {self.literal(t)})",
+            f"mo.abs({a})", f"(-{a})", f"mo.max({a}, {self.of(t, depth)})", f"mo.min({a}, {self.of(t, depth)})",
             f"mo.floor({a})", f"mo.ceil({a})", f"mo.sqrt(mo.abs({a}))", f"({a} / (mo.abs({self.of(t, depth)}) + 1.0))"])
 
     def integer(self, t: str, depth: int) -> tuple[str, int]:
@@ -316,7 +317,7 @@ class _Generator:
             return
         made, element = self.fresh(), f"{name}[{', '.join(str(self.rng.randrange(e)) for e in self.shape)}]"
         kinds = [f'{name}.reduce("{self.rng.choice(["min", "max"])}")', element]
-        if bound * 16 * THREADS <= LIMIT.get(t, 1 << 60) and (t in INTEGERS or t == "float32"):
+        if bound * 16 * THREADS <= LIMIT.get(t, 1 << 60):
             kinds.append(f'{name}.reduce("add")')
             kinds += [f'mo.warp_reduce({element}, "add")'] if t in INTEGERS else []
         if self.chance(0.2):
@@ -460,7 +461,7 @@ def _differ(one: Program, simulated: list[Any], emulated: list[Any], arch: str) 
         if not isinstance(x, np.ndarray):
             continue
         wanted, sure = found[name]
-        if (at := registers.unlike(x, y, sure if pairs else None)) is not None:
+        if (at := registers.unlike(x, y, sure if pairs else None, signs=True)) is not None:
             return f"{name}[{at}] is {x.flat[at]} in the simulator and {y.flat[at]} in the emulator"
         if (at := registers.unlike(x, wanted, sure)) is not None:
             return f"{name}[{at}] is {x.flat[at]} in the simulator and {wanted.flat[at]} in NumPy"

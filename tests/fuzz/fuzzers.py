@@ -219,7 +219,7 @@ def scalars(corpus: Corpus, everything: bool) -> Iterator[str]:
         yield from _cases(o.test_overflow_of_drawn_pairs, o.test_overflow_of_all_pairs_of_edges)
         yield from _cases(t.test_integer_arithmetic, t.test_comparisons, t.test_float_arithmetic, t.test_math,
                           t.test_float_to_integer_truncates_and_saturates, t.test_casts, t.test_bit_counts_and_signs,
-                          t.test_min_and_max_prefer_numbers_to_nan)
+                          t.test_min_and_max_prefer_numbers_to_nan, t.test_of_two_zeros_the_negative_one_is_less)
         yield from _cases(c.test_every_pattern_upward, c.test_rounded_once, c.test_every_tie,
                           c.test_floats_to_integers_saturate)
     finally:

@@ -28,10 +28,10 @@ FUSED: set[str] = set()
 Array = np.ndarray[Any, Any]
 
 
-def unlike(x: Array, y: Array, sure: Array | None = None) -> int | None:
-    """The first element that differs, in C's order; all NaNs are one, and so are both zeros."""
+def unlike(x: Array, y: Array, sure: Array | None = None, *, signs: bool = False) -> int | None:
+    """The first element that differs, in C's order; all NaNs are one, and so are both zeros but for their ``signs``."""
     x, y = (a.astype(np.float64) for a in (x, y))
-    same = (x == y) | (np.isnan(x) & np.isnan(y))
+    same = (x == y) & (~np.bool_(signs) | (np.signbit(x) == np.signbit(y))) | (np.isnan(x) & np.isnan(y))
     if sure is not None:
         same |= ~sure
     return None if same.all() else int(np.argmin(same))
@@ -120,7 +120,8 @@ class Regs:
         sure = self.sure.all(axes)
         if kind == "add":
             exact = (self.v * 1024 == np.floor(self.v * 1024)).all(axes) & (np.abs(self.v).sum(axes) < 1 << 13)
-            return Regs(self.v.sum(axes), self.t, sure & (exact | (self.t not in NUMPY or "int" in self.t)))
+            known = exact & (self.t not in HALF) | (self.t not in NUMPY or "int" in self.t)
+            return Regs(self.v.sum(axes), self.t, sure & known)
         return Regs((np.fmax if kind == "max" else np.fmin).reduce(self.v, axes), self.t, sure)
 
     def argmax(self) -> tuple[None, Regs]: return None, self._arg(np.argmax)

@@ -47,6 +47,15 @@ def test_registers(dtype):
                  np.asfortranarray(x[:24]), kind, mode)
 
 
+@pytest.mark.parametrize("dtype", FLOATS[:3])
+def test_zeros_of_both_signs(dtype):
+    """PTX has -0.0 below 0.0, and so has the simulator."""
+    x = np.asfortranarray(np.where(np.random.default_rng(2).random((48, 32)) < 0.5, 0.0, -0.0).astype(dtype))
+    for kind in ("max", "min"):
+        for mode in (None, 0, 1):
+            both(registers.folded, 1, 32, np.zeros_like(x), x, (8, 6), kind, mode)
+
+
 @pytest.mark.parametrize("dtype", [*FLOATS, np.int32, np.uint16, np.int64])
 def test_warps_and_blocks(dtype):
     x = threads.numbers(dtype, -4, 5) if np.dtype(dtype).kind in "iu" else \

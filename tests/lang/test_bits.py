@@ -69,3 +69,14 @@ def test_refused():
 
     with pytest.raises(mo.TraceError, match="is no function of three integers that gives one"):
         function[1, 1](np.zeros(1, np.uint32), np.zeros(1, np.uint32))
+
+
+@pytest.mark.parametrize("function", [lambda a, b, c: a + b, lambda a, b, c: a and b, lambda a, b, c: a if b else c,
+                                      lambda a, b, c: a < b, lambda a, b, c: a << 1])
+def test_a_function_that_is_not_of_bits(function):
+    @mo.kernel
+    def kernel(out, a):
+        out[0] = mo.lop3(a[0], a[0], a[0], function)
+
+    with pytest.raises(mo.TraceError, match="does not take each bit by itself"):
+        kernel[1, 1](np.zeros(1, np.uint32), np.zeros(1, np.uint32))

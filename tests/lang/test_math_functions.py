@@ -113,6 +113,15 @@ EDGES_OF_TWO = {
 }
 
 
+def test_lgamma_keeps_its_digits_beside_its_zeros():
+    """C's library and Python's have none left there; the numbers follow from the series at 1 and 2, and at the ends."""
+    z, euler, square = 2.0 ** -30, 0.5772156649015329, math.pi ** 2 / 12
+    xs = [1 + z, 1 - z, 2 + z, 2 - z, 0.75 + 1e-15, 2.25 - 1e-15]
+    wanted = [-euler * z + square * z * z, euler * z + square * z * z, (1 - euler) * z + (square - 0.5) * z * z,
+              (euler - 1) * z + (square - 0.5) * z * z, math.lgamma(0.75), math.lgamma(2.25)]
+    np.testing.assert_allclose(one("lgamma", xs), wanted, rtol=1e-14)
+
+
 @pytest.mark.parametrize("name", EDGES)
 def test_edges(name):
     got = one(name, [x for x, _ in EDGES[name]])

@@ -233,6 +233,17 @@ def test_bad_arguments():
         Signature(lambda *args: None)
 
 
+def test_a_host_tensor_tells_of_its_array():
+    @mo.kernel
+    def kernel(x):
+        x[0] = 1
+
+    with pytest.raises(mo.ArgumentError) as told:
+        kernel[1, 1](mo.tensor(np.zeros(3)))
+    assert told.value.hint == "pass its array, x.array"
+
+
+
 def test_keyword_and_default_arguments():
     @mo.kernel
     def kernel(out, n=3, *, factor: mo.Constexpr = 2):

@@ -237,6 +237,21 @@ def test_traced_floats_count_nothing():
         halves.trace(mo.TensorLike(mo.float32, (4,)), block=32)
 
 
+@pytest.mark.parametrize("tiles", [(0, 3, 1), (3, 0, 1), (20, 0, 2), (0, 0, 1), (2, 2, 0)])
+@pytest.mark.parametrize("along", ["m", "n"])
+def test_no_tiles_that_are_known_while_tracing(tiles, along):
+    """An array of no rows whose extents are static: the loop over tiles is traced, and has no turns."""
+    @mo.kernel
+    def none(out):
+        sched = mo.PersistentTileScheduler(*tiles, along=along)
+        for t in range(sched.first, sched.tiles, sched.step):
+            m, n, batch = sched.coordinates(t)
+            out[0] = m + n + batch
+
+    out = np.full(1, -1, np.int32)
+    assert mo.check(none)[2, 32](out).ok and out[0] == -1
+
+
 def test_no_blocks_no_k_tiles_and_too_many_tiles():
     for make in (lambda: mo.StreamKScheduler(4, 4, 4, blocks=0), lambda: mo.StreamKScheduler(4, 4, 0, blocks=8),
                  lambda: mo.PersistentTileScheduler(1 << 16, 1 << 15).tiles):

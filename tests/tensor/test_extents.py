@@ -156,3 +156,39 @@ def test_verbs_of_what_users_pass():
     assert is_static(mo.ComposedLayout(mo.Swizzle(1, 0, 2), 0, layout)) and not is_static(None)
     assert evenly_divides((32, 64), (make_layout(8, 2), 32)) and not evenly_divides((32, 64), (make_layout(8, 3), 32))
     assert evenly_divides(16, (16,)) and not evenly_divides(16, (16, 2)) and evenly_divides((16, 3), (4, None))
+
+
+def test_a_tile_of_a_number_of_the_kernel_says_what_is_static():
+    @mo.kernel
+    def kernel(x, n):
+        mo.tile(x, (n,), (0,))
+
+    with pytest.raises(mo.TensorError, match="no positive static integer") as told:
+        kernel.trace(np.zeros(8, np.float32), 4, block=1)
+    assert "mo.Constexpr" in told.value.hint
+
+
+@mo.kernel
+def ragged_parts(out, x, shape: mo.Constexpr, tile: mo.Constexpr, at: mo.Constexpr):
+    gX, cX = (mo.tile(t, (tile,), (at,), ragged=True) for t in (
+        x.with_layout(mo.make_layout((shape,))), mo.identity_tensor((shape,))))
+    held = mo.make_fragment_like(gX)
+    mo.copyto(held, gX, pred=mo.elem_less(cX, (mo.product(shape),)), other=-1)
+    mo.copyto(out, held.with_layout(mo.make_layout(mo.size(held))))
+
+
+@pytest.mark.parametrize(("shape", "tile", "at", "found"), [
+    ((3, 4), (3, 3), (0, 1), [9, 10, 11, *[-1] * 6]), ((4, 1), (3, 1), (1, 0), [3, -1, -1]),
+    ((2, (2, 3)), (2, (1, 2)), (0, (1, 1)), [10, 11, -1, -1]), (7, (4,), (1,), [4, 5, 6, -1])])
+def test_the_last_part_of_a_nested_mode_may_be_ragged(shape, tile, at, found):
+    out, x = np.zeros(len(found), np.float32), np.arange(mo.product(shape), dtype=np.float32)
+    assert mo.check(ragged_parts)[1, 1](out, x, shape, tile, at).ok and out.tolist() == found
+
+
+@pytest.mark.parametrize(("shape", "tile"), [((3, 4), (2, 2)), ((3, 4), (2,)), ((4, (3, 2)), (4, (2, 2))),
+                                             (((2, 3), 4), ((2, 2), 2)), ((4, 4), (mo.make_layout(2, 3), 2))])
+def test_the_others_may_not(shape, tile):
+    """Index 3 of a part of 3 would be index 0 of the next part, and no predicate tells."""
+    x = np.zeros(mo.product(shape), np.float32)
+    with pytest.raises(mo.TensorError, match=r"reaches past part \d of that mode"):
+        ragged_parts.trace(x, x, shape, tile, (0,) * len(tile), block=1)

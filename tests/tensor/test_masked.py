@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import random
+
 import numpy as np
 import pytest
 
@@ -107,6 +110,43 @@ def test_row_major_tiles():
     out = np.zeros_like(x)
     assert mo.check(kernel)[(3, 2), 64](out, x).ok
     assert (out == 2 * x).all()
+
+
+@mo.jit
+def _kept(out, x, tile, threads, values):
+    at = (mo.block_idx().x, mo.block_idx().y)
+    thr = mo.make_tiled_copy(mo.CopyAtom(mo.AutoCopy(), x.dtype), threads, values).get_slice(mo.thread_idx().x)
+    gX, cX = (mo.tile(t, tile, at, ragged=True) for t in (x, mo.identity_tensor(mo.shape(x))))
+    held, inside = mo.make_fragment_like(thr.partition_S(gX)), mo.elem_less(thr.partition_S(cX), mo.shape(x))
+    mo.copyto(held, thr.partition_S(gX), pred=inside, other=-1)
+    mo.copyto(thr.partition_D(mo.tile(out, tile, at)), held)
+
+
+@mo.kernel
+def static_kept(out: mo.Static, x: mo.Static, tile: mo.Constexpr, threads, values):
+    _kept(out, x, tile, threads, values)
+
+
+@mo.kernel
+def dynamic_kept(out, x, tile: mo.Constexpr, threads, values):
+    _kept(out, x, tile, threads, values)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_ragged_tiles_of_any_extents(seed):
+    """Extents that are known while tracing mask as others do, those of 1 among them."""
+    rng = random.Random(seed)
+    threads, values = ([rng.choice([1, 2, 3, 4]) for _ in range(2)] for _ in range(2))
+    tile, tiles = [a * b for a, b in zip(threads, values, strict=True)], [rng.choice([1, 1, 2]) for _ in range(2)]
+    shape = [n * t - rng.choice([0, t - 1, rng.randrange(t)]) for n, t in zip(tiles, tile, strict=True)]
+    x = np.arange(math.prod(shape), dtype=np.int16).reshape(shape, order=rng.choice("CF"))
+    expected = np.full([n * t for n, t in zip(tiles, tile, strict=True)], -1, np.int16)
+    expected[:shape[0], :shape[1]] = x
+    for kernel in (static_kept, dynamic_kept):
+        out = np.zeros_like(expected)
+        layouts = (mo.make_layout(tuple(each)) for each in (threads, values))
+        assert mo.check(kernel).launch(out, x, tuple(tile), *layouts, grid=tuple(tiles), block=math.prod(threads)).ok
+        assert (out == expected).all(), (kernel, shape, tile)
 
 
 @mo.kernel

@@ -105,12 +105,17 @@ def lop3(a: Argument, b: Argument, c: Argument, function: int | Callable[[int, i
 
 
 def _table(function: Callable[[int, int, int], int]) -> int:
-    """The values of a Python function, for the eight cases at once."""
+    """The values of a Python function, for the eight cases at once; each alone must have the same bit."""
     try:
-        return function(_A, _B, _C) & 0xFF
+        table = function(_A, _B, _C) & 0xFF
+        alone = [function(case >> 2, case >> 1 & 1, case & 1) & 1 for case in range(8)]
     except TypeError as error:
         raise TraceError(f"lop3: {function!r} is no function of three integers that gives one", locs=(locate(),)
                          ) from error
+    if alone != [table >> case & 1 for case in range(8)]:
+        raise TraceError("lop3: the function does not take each bit by itself", locs=(locate(),),
+                         hint="&, |, ^ and ~ do; +, `and`, `if` and comparisons do not")
+    return table
 
 
 def _shifted(left: bool, clamp: bool) -> Callable[[Array, Array, Array], Array]:

@@ -219,7 +219,7 @@ def _every(parts: Iterable[Any]) -> Any:
 def elem_less(a: IntTuple, b: IntTuple) -> bool:
     """Whether every leaf of a is less than that of b: whether coordinate a lies inside shape b (cute/int_tuple.hpp).
 
-    Law: ``elem_less(a, b)`` means ``x < y`` for all pairs of leaves; an integer b bounds the index of a tuple.  In a
+    Law: ``elem_less(a, b)`` means ``x < y`` for all pairs of leaves; an integer a is an index of shape b.  In a
     kernel the answer is a traced bool if facts do not tell.
     """
     if isinstance(a, tuple) and isinstance(b, tuple) and len(a) > len(b):

@@ -1,9 +1,10 @@
 """Which elementwise operations 16-bit floats have in pairs: those whose words packed instructions compute.
 
 In: a Map.  Out: ``pairable``: the dimension along which two neighbours share a word, None where there is none.
+In: a Reduce.  Out: ``folds_in_pairs``: whether two of its chains share a word.
 
-All that its body does must be a packed instruction, and all that it touches of one 16-bit dtype.  What prints them is
-cuda/printing/pairs.py; registers that take part are stored as words (cuda/printing/uses.py).
+All that a Map's body does must be a packed instruction, and all that it touches of one 16-bit dtype.  What prints them
+is cuda/printing/pairs.py and reductions.py; registers that take part are stored as words (cuda/printing/uses.py).
 """
 
 from __future__ import annotations
@@ -23,6 +24,18 @@ def pairable(op: ops.Map) -> int | None:
         if extent % 2 == 0 and op.dst.strides[d] == 1 and all(_fits(ref, d) for ref in (op.dst, *op.sources)):
             return d
     return None
+
+
+def folds_in_pairs(op: ops.Reduce) -> bool:
+    """Whether a fold of registers has packed instructions, and chains side by side for them."""
+    return op.src.dtype in HALF and op.chains > 1 and op.kind in ops.NARROW_ARITHMETIC and \
+        op.src.buffer.space is Space.REGISTER and op.src.swizzle is None
+
+
+def begins_in_words(op: ops.Reduce) -> bool:
+    """Whether the elements that such a fold takes together are neighbours in registers."""
+    steps = [stride for extent, stride in zip(op.extents, op.src.strides, strict=True) if extent != 1]
+    return folds_in_pairs(op) and steps[:1] == [1]
 
 
 def _fits(ref: TileRef, d: int) -> bool:

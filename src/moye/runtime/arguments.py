@@ -151,9 +151,9 @@ def _classify(call: Call, name: str, value: Any, role: Role) -> Spec:
         return ScalarSpec(_numpy_scalar(name, value))
     if isinstance(value, _FUNCTIONS):
         return StaticSpec(static_key(name, value), value)
+    hint = "pass arrays, numbers, layouts and atoms; annotate static values mo.Constexpr"
     raise ArgumentError(f"argument {name!r} is a {type(value).__module__}.{type(value).__qualname__}, which a kernel "
-                        f"cannot take", hint="pass arrays, numbers, layouts and atoms; annotate static values "
-                                             "mo.Constexpr")
+                        f"cannot take", hint=f"pass its array, {name}.array" if hasattr(value, "array") else hint)
 
 
 def _numpy_scalar(name: str, value: Any) -> DType:

@@ -67,6 +67,7 @@ def divide(a: Any, b: Any) -> tuple[Any, Any]:
     """
     if isinstance(a, int) and isinstance(b, int):
         return divmod(a, b)
+    b = 1 if isinstance(b, int) and not b else b        # of no tiles: the loop around it never comes here
     if isinstance(b, int) and b & (b - 1) == 0:
         return bounded(a // b), bounded(a % b, b - 1)
     least, most = (b, b) if isinstance(b, int) else (1, b.upper)

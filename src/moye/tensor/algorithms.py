@@ -48,7 +48,7 @@ from moye.tensor.partitions import kind, require_threads
 from moye.tensor.slices import is_slice, normalise, wide
 from moye.tensor.space import common_space
 from moye.tensor.tensor import Tensor, copy_plain, make_fragment, make_fragment_like, recast_tensor
-from moye.tensor.tile_extents import require_extent, require_tile, require_tiles
+from moye.tensor.tile_extents import require_extent, require_inner_tiles, require_tile, require_tiles
 from moye.tensor.tiled import CopyAtom, TiledCopy, TiledMMA, thread_coordinate
 from moye.tensor.tma_copy import TmaTensor, copy_tma
 from moye.tensor.value_order import Partition
@@ -415,6 +415,8 @@ def tile(tensor: Any, tiler: tuple[Any, ...], coordinate: tuple[object, ...],
             require_tile(tensor.label, size(tensor.layout, mode), mode, extent, tiler)
         elif not ragged:
             require_tiles(tensor.label, tensor.layout.mode(mode), extent, "tile", mode)
+        elif isinstance(extent, tuple):
+            require_inner_tiles(tensor.label, tensor.layout.mode(mode), extent, mode)
     if isinstance(tensor, CoordTensor):                 # coordinates may be compared, not read through: no bounds
         return tensor.each(lambda layout: _tiled(layout, tiler, coordinate))
     outer = _rank_n(zipped_divide(tensor.layout, tiler).mode(1))
@@ -428,11 +430,15 @@ def tile(tensor: Any, tiler: tuple[Any, ...], coordinate: tuple[object, ...],
 
 def _rounds_up(tensor: Tensor, mode: int, extent: Any) -> bool:
     """Whether the last tile of a mode may reach beyond it."""
-    part = tensor.layout.mode(mode)
-    if isinstance(extent, tuple):
-        return any(_leaves(size(part, i), each) for i, each in enumerate(extent)) if isinstance(part.shape, tuple) \
-            else _leaves(size(part), product(extent))
-    return _leaves(size(part), extent)
+    return _reaches_past(tensor.layout.mode(mode), extent)
+
+
+def _reaches_past(part: Layout, extent: Any) -> bool:
+    if not isinstance(extent, tuple):
+        return _leaves(size(part), extent)
+    if not isinstance(part.shape, tuple):
+        return _leaves(size(part), product(extent))
+    return any(_reaches_past(part.mode(i), each) for i, each in enumerate(extent))
 
 
 def _leaves(have: Int, tile: Any) -> bool:

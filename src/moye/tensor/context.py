@@ -25,6 +25,9 @@ from moye.ir.builder import Builder
 
 _PACKAGE = str(Path(__file__).parent.parent)           # as code objects have it: links in it are not followed
 _KERNELS = str(Path(_PACKAGE) / "kernels")
+MAKE_STATIC = ("an argument is static as n: mo.Constexpr, a tensor's extents as x: mo.Static, a loop variable in "
+               "mo.static_range")
+"""The hint where a static number is asked for."""
 
 
 @dataclass(slots=True)

@@ -123,8 +123,10 @@ def make_coord_tensor(layout: Layout) -> CoordTensor:
 def identity_tensor(shape: IntTuple) -> CoordTensor:
     """The coordinate tensor of a shape: element (i, j, ...) is the tuple (i, j, ...).
 
-    There is one coordinate per top-level mode; a nested mode counts its linear index.
+    There is one coordinate per top-level mode; a nested mode counts its linear index.  A mode of extent 1 counts, too:
+    a ragged tile of it has the coordinates 0, 1, 2, ...
     """
     modes = shape if isinstance(shape, tuple) else (shape,)
-    strides = tuple([compact_col_major(mode, E(axis)) for axis, mode in enumerate(modes)])
+    strides = tuple([compact_col_major(mode, E(axis)) if isinstance(mode, tuple) else E(axis)
+                     for axis, mode in enumerate(modes)])
     return CoordTensor(Layout(modes, strides), ArithmeticTuple((0,) * len(modes)))

@@ -35,7 +35,7 @@ T = TypeVar("T", Tensor, CoordTensor)
 def elem_less(a: Any, b: IntTuple) -> Any:
     """Whether every leaf of ``a`` is less than that of ``b``: whether coordinate a lies inside shape b.
 
-    Law: ``elem_less(a, b)`` means ``x < y`` for all pairs of leaves; an integer b bounds the index of a tuple.  In a
+    Law: ``elem_less(a, b)`` means ``x < y`` for all pairs of leaves; an integer a is an index of shape b.  In a
     kernel the answer is a traced bool if facts do not tell.  Of a coordinate tensor it is a bool register tensor of its
     shape, which must be static: one answer for each element.  Source: CuTe cute/int_tuple.hpp.
     """

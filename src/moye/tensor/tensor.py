@@ -43,7 +43,7 @@ from moye.layout.ints import is_const
 from moye.tensor import copying, expr, folds
 from moye.tensor.accesses import judge_element
 from moye.tensor.bounds import check_coordinate, need_bytes
-from moye.tensor.context import at_once, builder, locate
+from moye.tensor.context import MAKE_STATIC, at_once, builder, locate
 from moye.tensor.expr import Expr, Scalar, is_scalar, operand_of
 from moye.tensor.operators import Elementwise
 from moye.tensor.slices import cut, is_slice, normalise, shown, wide
@@ -393,10 +393,6 @@ def _auto_name(stem: str) -> str:
     return f"{AUTO}{stem}{len(builder().func.buffers)}"
 
 
-_MAKE_STATIC = ("an argument is static as n: mo.Constexpr, a tensor's extents as x: mo.Static, a loop variable in "
-                "mo.static_range")
-
-
 def shared_array(dtype: DType, layout: Layout | ComposedLayout | IntTuple, *, align: int | None = None) -> Tensor:
     """A tensor in the block's shared memory, of static layout; its contents are undefined.
 
@@ -415,7 +411,7 @@ def shared_array(dtype: DType, layout: Layout | ComposedLayout | IntTuple, *, al
     inner = layout.layout if isinstance(layout, ComposedLayout) else layout
     elements = cosize(layout)                           # a swizzle may reach beyond the last offset
     if not isinstance(elements, int):
-        raise TensorError(f"shared_array: the layout {layout} is not static", hint=_MAKE_STATIC, locs=(locate(),))
+        raise TensorError(f"shared_array: the layout {layout} is not static", hint=MAKE_STATIC, locs=(locate(),))
     if elements < 1:
         raise TensorError(f"shared_array: the layout {layout} has no elements", locs=(locate(),))
     if align is None:
@@ -430,7 +426,7 @@ def make_fragment(layout: Layout, dtype: DType) -> Tensor:
     dtype = as_dtype("a register tensor", dtype)
     elements = cosize(layout)
     if not isinstance(elements, int):
-        raise TensorError(f"a register tensor needs a static layout, not {layout}", hint=_MAKE_STATIC,
+        raise TensorError(f"a register tensor needs a static layout, not {layout}", hint=MAKE_STATIC,
                           locs=(locate(),))
     buffer = Buffer(_auto_name("frag"), Space.REGISTER, dtype, elements, layout, align=16, loc=locate())
     builder().allocate(buffer)

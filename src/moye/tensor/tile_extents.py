@@ -31,7 +31,7 @@ from moye.layout import (
 from moye.layout.basis import has_basis
 from moye.layout.tuples import zip_leaves
 from moye.tensor import expr
-from moye.tensor.context import builder, locate, tracing
+from moye.tensor.context import MAKE_STATIC, builder, locate, tracing
 from moye.tensor.expr import Expr, operand_of
 from moye.tensor.view import View
 
@@ -68,7 +68,24 @@ def require_extent(label: str, layout: Layout, mode: int, extent: Any) -> None:
         _need_numbers(label, extent, "tile")
     elif type(extent) is not int or extent < 1:
         raise TensorError(f"the tile of mode {mode} of {label} is {extent!r}, which is no positive static integer",
-                          locs=(locate(),))
+                          hint=MAKE_STATIC if isinstance(extent, Expr) else None, locs=(locate(),))
+
+
+def require_inner_tiles(label: str, layout: Layout, tiles: tuple[Any, ...], mode: int, last: bool = True) -> None:
+    """Refuse ragged tiles that reach past a part of a nested mode other than the last.
+
+    A coordinate counts along the whole mode, where an index behind the end of such a part is one of the next.
+    """
+    extents = [size(layout, i) for i in range(rank(layout))]
+    for i, tile in enumerate(tiles):
+        ends = last and all(isinstance(more, int) and more == 1 for more in extents[i + 1:])
+        if isinstance(tile, tuple):
+            require_inner_tiles(label, layout.mode(i), tile, mode, ends)
+        elif not ends and not divides(size(tile) * size(complement(tile)) if isinstance(tile, Layout) else tile,
+                                      extents[i]):
+            raise TensorError(f"the ragged tile {tiles} of mode {mode} of {label} reaches past part {i} of that mode, "
+                              f"{layout}, and coordinates, which count along the whole mode, do not tell",
+                              hint="only the last part of a nested mode may be ragged", locs=(locate(),))
 
 
 def _need_numbers(label: str, tile: Layout, asked: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -106,6 +107,18 @@ def test_float_literals_are_exact_and_short():
         assert (got == want and np.signbit(got) == np.signbit(want)) or (np.isnan(got) and np.isnan(want))
         assert len(text) <= 28
     assert literal(0.1, dt.float32, Intrinsics()).text == "0.1f"
+
+
+@pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2"])
+def test_literals_of_8_bits_are_their_bits(name):
+    """No conversion on the device, which sm_80 does not even have."""
+    dtype = getattr(dt, name)
+    values = np.arange(256, dtype=np.uint8).view(getattr(ml_dtypes, name))
+    for bits, number in enumerate(values.astype(np.float64).tolist()):
+        if not np.isinf(number) and (not np.isnan(number) or bits == 0x7F):
+            assert literal(number, dtype, Intrinsics()).text == f"{dtype.cuda}{{{bits:#04x}}}"
+    largest = {"float8_e4m3fn": 448.0, "float8_e5m2": 57344.0}[name]
+    assert literal(1e9, dtype, Intrinsics()).text == literal(largest, dtype, Intrinsics()).text
 
 
 def test_zeros_of_both_signs_are_two_constants():

@@ -62,6 +62,34 @@ def test_results(dtype):
     assert (out == (np.maximum(wide, dtype(2)).astype(np.float32) - y.astype(np.float32)).astype(dtype)).all()
 
 
+@mo.kernel
+def folded(out, x: mo.Static, kind: mo.Constexpr, shape: mo.Constexpr, mode: mo.Constexpr):
+    i = mo.thread_idx().x
+    held = mo.fragment(shape, x.dtype)
+    mo.copyto(held, x[:, i].with_layout(held.layout))
+    found = held.reduce(kind, mode)
+    out[0, i] = found if mode is None else found[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [HALF, BRAIN])
+@pytest.mark.parametrize("count, packed", [(32, 16), (8, 4), (4, 2), (13, 7), (6, 3)])
+def test_folds_take_two_chains_at_a_time(dtype, count, packed):
+    """A packed instruction for two elements, and one or two for the chains; no conversions."""
+    x = np.asfortranarray(np.zeros((count, 32), dtype))
+    for kind in ("max", "sum"):
+        found = folded.compile(x[:1], x, kind, (count,), None, block=32, arch="sm_90a").ptx.splitlines()
+        assert sum("16x2" in line for line in found) == packed and not any("cvt." in line for line in found)
+
+
+@pytest.mark.parametrize("mode", [0, 1])
+def test_folds_of_a_mode_have_no_conversions(mode):
+    """Neighbours along the folded mode that lie apart are packed first."""
+    x = np.asfortranarray(np.zeros((32, 32), HALF))
+    found = folded.compile(x[:1], x, "max", (4, 8), mode, block=32, arch="sm_90a").ptx
+    assert "max.f16x2" in found and "cvt." not in found
+
+
 def test_sm_80_has_no_approximations_of_bfloat16():
     assert "tanh.approx.f32" in ptx(lambda x, y: mo.tanh(x, fast=True), BRAIN, "sm_80")
     assert instructions(lambda x, y: x * y + x, BRAIN, "sm_80") == ["fma.rn.bf16x2"] * 4

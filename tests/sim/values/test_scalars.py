@@ -106,6 +106,17 @@ def test_min_and_max_prefer_numbers_to_nan():
         np.testing.assert_array_equal(binary(kind, a, b, dt.float32, dt.float32)[0], b)
 
 
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_of_two_zeros_the_negative_one_is_less(dtype):
+    """PTX orders them; NumPy gives either, by lane of the processor's vectors."""
+    first, second = np.repeat([0.0, -0.0], T // 2).astype(numpy_dtype(dtype)), np.tile([0.0, -0.0], T // 2)
+    for kind, negative in (("min", np.signbit(first) | np.signbit(second)),
+                           ("max", np.signbit(first) & np.signbit(second))):
+        c, u = binary(kind, first, second.astype(first.dtype), dtype, dtype)
+        assert (np.signbit(c) == negative).all() and (np.signbit(u) == negative[3]).all()
+        assert np.signbit(np.float64(scalars.reduction(kind, dtype)(first, first[::-1])[0])) == (kind == "min")
+
+
 @pytest.mark.parametrize("kind", ["land", "lor", "and", "or", "xor"])
 def test_logic(kind):
     a, b = np.arange(T) % 2 == 0, np.arange(T) % 3 == 0

@@ -164,6 +164,8 @@ def _narrow_bits(value: float, dtype: DType) -> int | None:
     """The bits of a narrow float; None if the conversion is left to the device."""
     if value == 0:
         return 1 << (dtype.bits - 1) if math.copysign(1, value) < 0 else 0
+    if dtype.bits == 8:
+        return dt.bits_of(value, dtype)
     if dtype.bits != 16:
         return None
     if math.isnan(value):

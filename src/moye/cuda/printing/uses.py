@@ -17,7 +17,7 @@ from moye.dtypes import Kind, Space
 from moye.ir import ops
 from moye.ir.nodes import Block, Buffer, Func, Literal, Operand, Ref, TileRef, Var
 from moye.ir.traits import Trait
-from moye.passes.halves import pairable
+from moye.passes.halves import begins_in_words, pairable
 from moye.passes.scopes import fenced_space, handovers
 
 MEMORY = -1  # shared and global memory that other threads may write: barriers and fences kill it
@@ -280,7 +280,8 @@ def _wants_words(op: ops.Op, ref: Ref | TileRef) -> bool:
         isinstance(ref, TileRef) and ref.strides[0] == 1
     pairs = isinstance(op, ops.Map) and isinstance(ref, TileRef) and (d := pairable(op)) is not None and \
         ref.strides[d] == 1
-    if (together or groups or pairs) and _is_narrow(ref):
+    folds = isinstance(op, ops.Reduce) and begins_in_words(op)
+    if (together or groups or pairs or folds) and _is_narrow(ref):
         return True
     return ref.buffer.space is Space.REGISTER and own.bits != seen.bits and max(own.bits, seen.bits) <= 32 and \
         Kind.BOOL not in (own.kind, seen.kind)

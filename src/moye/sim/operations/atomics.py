@@ -21,12 +21,13 @@ from moye.sim.operations.batch_state import BatchState
 from moye.sim.values import overflow
 from moye.sim.values.masks import Mask, lanes_of
 from moye.sim.values.memory import Array
+from moye.sim.values.scalars import least, most
 
 _MODIFY: dict[str, Any] = {
     "add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or,
     "xor": np.bitwise_xor,
 }
-_OF_FLOATS: dict[str, Any] = {"min": np.fmin, "max": np.fmax}
+_OF_FLOATS: dict[str, Any] = {"min": least, "max": most}
 
 
 class AtomicSite:

@@ -15,12 +15,14 @@ from typing import Any
 
 import numpy as np
 
+from moye.sim.values.scalars import least, most
+
 _BY: dict[str, Callable[[Any, Any], Any]] = {
     "add": lambda old, new: old + new, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
     "inc": lambda old, new: np.where(old >= new, 0, old + np.uint32(1)).astype(np.uint32),
     "dec": lambda old, new: np.where((old == 0) | (old > new), new, old - np.uint32(1)).astype(np.uint32),
-    "min": lambda old, new: (np.minimum if old.dtype.kind in "iu" else np.fmin)(old, new),
-    "max": lambda old, new: (np.maximum if old.dtype.kind in "iu" else np.fmax)(old, new),
+    "min": lambda old, new: (np.minimum if old.dtype.kind in "iu" else least)(old, new),
+    "max": lambda old, new: (np.maximum if old.dtype.kind in "iu" else most)(old, new),
 }
 
 

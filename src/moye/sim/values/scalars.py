@@ -101,9 +101,27 @@ BINARY: dict[str, Function] = {
     "remainder": _pair_through_double(special.remainder), "copysign": np.copysign, "nextafter": np.nextafter,
     "ldexp": special.ldexp,
 }
-# A NaN operand loses against a number, as fminf and fmaxf have it; // and % are Python's, inf // 1 is NaN.
-FLOAT_BINARY: dict[str, Function] = {**BINARY, "min": np.fmin, "max": np.fmax, "floordiv": np.floor_divide,
-                                     "mod": np.mod}
+
+
+def least(a: Any, b: Any) -> Any:
+    """The minimum as PTX has it: a NaN loses against a number, and -0.0 is below 0.0."""
+    return _with_signs(np.fmin(a, b), a, b, lambda x, y: -(-x - y))
+
+
+def most(a: Any, b: Any) -> Any:
+    """The maximum as PTX has it: a NaN loses against a number, and 0.0 is above -0.0."""
+    return _with_signs(np.fmax(a, b), a, b, lambda x, y: x + y)
+
+
+def _with_signs(found: Any, a: Any, b: Any, of_zeros: Function) -> Any:
+    """NumPy takes two zeros for equal, and either of them: only those are looked at again."""
+    if not np.any(found == 0):
+        return found
+    return np.where((a == 0) & (b == 0), of_zeros(a, b), found)[()]
+
+
+# // and % are Python's, inf // 1 is NaN.
+FLOAT_BINARY: dict[str, Function] = {**BINARY, "min": least, "max": most, "floordiv": np.floor_divide, "mod": np.mod}
 NONZERO: dict[str, Function] = {"floordiv": np.floor_divide, "mod": np.mod}
 """The faster functions where the divisor is known not to be zero."""
 
@@ -300,10 +318,10 @@ REDUCTIONS: dict[str, Any] = {
 
 
 def reduction(kind: str, dtype: DType) -> Any:
-    """The ufunc that folds with ``kind``."""
+    """The function that folds with ``kind``: of integers a ufunc."""
     if kind not in REDUCTIONS:
         raise UnsupportedError(f"the simulator does not know the reduction {kind!r}")
     if dtype.is_float and kind in ("min", "max"):
-        return np.fmin if kind == "min" else np.fmax
+        return FLOAT_BINARY[kind]
     return REDUCTIONS[kind]
 

@@ -32,10 +32,31 @@ def _each(function: Callable[[float], float]) -> Function:
 def _log_gamma(x: float) -> float:
     if math.isinf(x) or (x <= 0 and x == math.floor(x)):
         return math.inf                                 # math.lgamma raises at poles
+    if 0.75 < x < 1.25:
+        return _log_gamma_beside_two(x - 1) - math.log1p(x - 1)
+    if 1.75 < x < 2.25:
+        return _log_gamma_beside_two(x - 2)
     try:
         return math.lgamma(x)
     except OverflowError:
         return math.inf
+
+
+def _log_gamma_beside_two(z: float) -> float:
+    """Of 2 + z, where it is nearly zero and Python's function has no digits left (Abramowitz and Stegun, 6.1.33)."""
+    return math.fsum([z * (1 - _EULER), *(excess * (-z) ** k / k for k, excess in _ZETA.items())])
+
+
+_EULER = 0.5772156649015329
+
+
+def _zeta_less_one(k: int, n: int = 256) -> float:
+    """The sum of i ** -k from 2 on: some terms, and the rest by Euler and Maclaurin."""
+    rest = n ** (1 - k) / (k - 1) + n ** -k / 2 + k * n ** (-k - 1) / 12 - k * (k + 1) * (k + 2) * n ** (-k - 3) / 720
+    return math.fsum([*(i ** -k for i in range(2, n)), rest])
+
+
+_ZETA = {k: _zeta_less_one(k) for k in range(2, 20)}
 
 
 def _gamma(x: float) -> float:
