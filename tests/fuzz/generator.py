@@ -504,12 +504,14 @@ class Generator(Joins):
             t, call = scratch[0][1], "block_reduce({}, scratch, {})"
         else:
             t, call = self.rng.choice(self.types), "warp_reduce({}, {})"
-        kind = self.rng.choice(["min", "max"] if family(t) == "f" else ["min", "max", "add", "and", "or", "xor"])
-        e = self.e.of(t, 2)
+        narrow = t not in ("i32", "u32", "i64", "u64")
+        sums = ["add"] if call[0] == "w" or not narrow else []      # the scratch of a sum is an int32
+        kind = self.rng.choice(["min", "max"] if family(t) == "f" else ["min", "max", *sums, "and", "or", "xor"])
+        e, back = self.e.of(t, 2), f".to(mo.{NAMES[t]})" if kind == "add" and narrow else ""
         if kind == "add":
             e = self.e.tamed(e, t, 100)
         v = Variable(self.fresh(t), t, *(limits(t) if family(t) in "iu" else (0, 0)))
-        self.line(f"{v.name} = mo.{call.format(e.text, repr(kind))}")
+        self.line(f"{v.name} = mo.{call.format(e.text, repr(kind))}{back}")
         self.scope.variables.append(v)
 
     # --- tensors -----------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ import numpy as np
 
 from fuzz import places, scalars
 from fuzz.places import View
-from fuzz.scalars import BITS, FAULTS, NAMES, Fault, Num, Unclear, hardened
+from fuzz.scalars import BITS, FAULTS, NAMES, Fault, Num, Unclear, family, hardened
 
 WAITS = {"sync_threads", "sync_warp", "shuffle_idx", "shuffle_up", "shuffle_down", "shuffle_xor", "ballot",
          "vote_any", "vote_all"}
@@ -257,6 +257,9 @@ def _fold(kind: str, a: Any, b: Any) -> Any:
 
 def _warp_reduce(value: Any, kind: str = "add", width: int = 32) -> Generator:
     delta = width // 2
+    if kind == "add" and BITS[value.t] < 32 and family(value.t) in "iu":    # sums of narrow integers have 32 bits
+        t = "i32" if family(value.t) == "i" else "u32"
+        value = Num(t, scalars.operand(value, t))
     while delta:
         other = yield ("shuffle_xor", value, delta, width)
         value = _fold(kind, value, other)
