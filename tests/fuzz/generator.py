@@ -507,9 +507,11 @@ class Generator(Joins):
         narrow = t not in ("i32", "u32", "i64", "u64")
         sums = ["add"] if call[0] == "w" or not narrow else []      # the scratch of a sum is an int32
         kind = self.rng.choice(["min", "max"] if family(t) == "f" else ["min", "max", *sums, "and", "or", "xor"])
+        uniform, self.e.uniform = self.e.uniform, self.e.uniform or self.chance(0.3)
         e, back = self.e.of(t, 2), f".to(mo.{NAMES[t]})" if kind == "add" and narrow else ""
         if kind == "add":
             e = self.e.tamed(e, t, 100)
+        self.e.uniform = uniform
         v = Variable(self.fresh(t), t, *(limits(t) if family(t) in "iu" else (0, 0)))
         self.line(f"{v.name} = mo.{call.format(e.text, repr(kind))}{back}")
         self.scope.variables.append(v)
