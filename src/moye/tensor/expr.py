@@ -349,6 +349,8 @@ def arithmetic(kind: str, a: Scalar, b: Scalar) -> Scalar:
     """
     if not (is_scalar(a) and is_scalar(b)):
         return NotImplemented  # type: ignore[no-any-return]
+    if kind in ("min", "max") and (kept := _never_beyond(kind, plain(a), plain(b))) is not None:
+        return kept
     sources = a, b
     a, b = lifted(a), lifted(b)
     dtype = _common(a, b)
@@ -493,6 +495,12 @@ def _beyond(kind: str, a: Scalar, b: Scalar) -> bool | None:
     if constants.fits(b, a.dtype) or kind in ("eq", "ne"):     # == with what no value is equal to is a mistake
         return None
     return kind in (("lt", "le") if b > 0 else ("gt", "ge"))
+
+
+def _never_beyond(kind: str, a: Scalar, b: Scalar) -> Scalar | None:
+    """The extremum of an integer and a Python integer that its dtype does not hold, where it is the former."""
+    sign = "lt" if kind == "min" else "gt"
+    return next((x for x, number in ((a, b), (b, a)) if isinstance(number, int) and _beyond(sign, x, number)), None)
 
 
 def _of_two_signs(kind: str, a: Scalar, b: Scalar) -> Scalar | None:
