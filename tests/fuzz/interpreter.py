@@ -106,6 +106,14 @@ class Rewriter(ast.NodeTransformer):
         name = "_and" if isinstance(node.op, ast.And) else "_or"
         return ast.Call(ast.Name(name, ast.Load()), [_lambda(v) for v in node.values], [])
 
+    def visit_Compare(self, node: ast.Compare) -> Any:
+        self.generic_visit(node)
+        if isinstance(node.ops[0], (ast.In, ast.NotIn)):
+            member = ast.Call(ast.Name("_member", ast.Load()), [node.left, *node.comparators], [])
+            inside = isinstance(node.ops[0], ast.In)
+            return member if inside else ast.Call(ast.Name("_not", ast.Load()), [member], [])
+        return node
+
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
         self.generic_visit(node)
         if isinstance(node.op, ast.Not):
@@ -166,14 +174,18 @@ def _or(*terms: Any) -> Any:
 
 
 def _logic(terms: Any, stop: bool) -> Any:
-    """Short circuit; a bool as soon as one term is a scalar of the kernel."""
-    value, traced = None, False
-    for term in terms:
-        value = term()
-        traced = traced or _traced(value)
-        if bool(value) is stop:
-            break
-    return Num("bool", bool(value)) if traced else value
+    """The operand that decides; a scalar of the kernel and what may come instead have one dtype."""
+    value, rest = terms[0](), terms[1:]
+    if not rest or (not _traced(value) and bool(value) is stop):
+        return value
+    if not _traced(value):
+        return _logic(rest, stop)
+    kept, other = (lambda: value), (lambda: _logic(rest, stop))
+    return _ifexp(value, *((kept, other) if stop else (other, kept)))
+
+
+def _member(x: Any, of: Any) -> Any:
+    return _or(*((lambda item=item: x == item) for item in of))
 
 
 def _not(x: Any) -> Any:
@@ -339,7 +351,8 @@ class Machine:
         mo.fragment, mo.size = places.fragment, places.size
         mo.make_fragment_like = lambda v, dtype=None: places.fragment(v.where.shape, dtype or v.dtype)
         return {"mo": mo, "_hard": hardened, "_and": _and, "_or": _or, "_not": _not, "_ifexp": _ifexp,
-                "range": _range, "min": mo.min, "max": mo.max, "int": _int, "float": _float, "bool": _bool,
+                "_member": _member, "range": _range, "min": mo.min, "max": mo.max, "int": _int, "float": _float,
+                "bool": _bool,
                 "inf": float("inf"), "nan": float("nan")}
 
     # --- scheduling ---
