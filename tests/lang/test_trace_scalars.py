@@ -372,9 +372,9 @@ def test_mutable_globals_are_an_error():
     def captured(out):
         out[0] = float(array[0])
 
-    for kernel, text in ((table, "'TABLE', a dict"), (instance, "'CONFIG', a Config"),
-                         (captured, "'array', a ndarray")):
-        with pytest.raises(TraceError, match=text + r" that may change.*\n?(.*\n)*hint: .*Constexpr"):
+    for kernel, text, hint in ((table, "'TABLE', a dict", "Constexpr"), (instance, "'CONFIG', a Config", "Constexpr"),
+                               (captured, "'array', an array", "pass it as an argument")):
+        with pytest.raises(TraceError, match=text + rf" that may change.*\n?(.*\n)*hint: .*{hint}"):
             kernel.trace(np.zeros(1), block=1)
 
 

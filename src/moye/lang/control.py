@@ -90,6 +90,12 @@ class Control:
                              hint='say assert False, "message": the simulator reports it when a thread gets there',
                              locs=(locate(),))
 
+    def alone(self, text: str, value: object) -> None:
+        """A name that is a statement: nothing happens, which is not what a function of moye was named for."""
+        if callable(value) and str(getattr(value, "__module__", "")).partition(".")[0] == "moye":
+            raise TraceError(f"{text} is a function, and a statement that only names it does nothing",
+                             hint=f"call it: {text}()", locs=(locate(),))
+
     def subject(self, value: object) -> object:
         """The subject of a match statement: Python decides it, so it must be known."""
         if isinstance(value, (Expr, Tensor)):

@@ -474,6 +474,13 @@ class _Rewriter(_Expressions):
                 node.value = _expression(f"{CONTROL}.names(NAMES, E)", node.value, NAMES=_words(names), E=node.value)
         return node
 
+    def visit_Expr(self, node: ast.Expr) -> ast.stmt:
+        """A name that stands alone: a function that nobody calls, such as ``mo.sync_threads``, is a mistake."""
+        self._inside(node)
+        if isinstance(node.value, (ast.Name, ast.Attribute)):
+            node.value = self._call("alone", node.value, ast.Constant(ast.unparse(node.value)), node.value)
+        return node
+
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt:
         self._inside(node)
         named = all(isinstance(part, (*_NAMING, ast.Store)) for part in ast.walk(node.target))

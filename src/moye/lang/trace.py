@@ -287,9 +287,12 @@ def captures_of(functions: Sequence[types.FunctionType],
             if is_mutable(value) and position >= len(functions):
                 continue
             if is_mutable(value):
+                array = hasattr(value, "__array_interface__")
+                kind = "an array" if array else f"a {type(value).__name__}"
                 raise TraceError(
-                    f"the kernel reads {shown!r}, a {type(value).__name__} that may change between launches",
-                    hint="pass it as a parameter annotated mo.Constexpr, or make it a tuple or a frozen dataclass",
+                    f"the kernel reads {shown!r}, {kind} that may change between launches",
+                    hint="pass it as an argument" if array else
+                    "pass it as a parameter annotated mo.Constexpr, or make it a tuple or a frozen dataclass",
                     locs=(_read_of(shown.rpartition(".")[2], function),))
             captures.append(Capture(namespace, name, value))
             value = value.__func__ if isinstance(value, (staticmethod, classmethod)) else value

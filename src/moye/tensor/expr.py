@@ -622,8 +622,8 @@ def assume_divisible(x: Expr, divisor: int, message: str, hint: str | None = Non
         why = "under a traced condition it cannot be checked at launch"
         if not ir_builder.expressible(cond, b.parameters):
             why = "launch cannot check it, since it depends on more than arguments"
-        raise FactError(f"{message.format(value=x)}: it is not known whether {x} is a multiple of {divisor}, and {why}",
-                        hint=_assumed(x, divisor), locs=(locate(),))
+        raise FactError(f"it is not known whether {x} is a multiple of {divisor}, and {why}; if it is none, "
+                        f"{message.format(value=x)}", hint=_assumed(x, divisor), locs=(locate(),))
     b.guard(cond, message, {"value": x.operand}, hint, code)
     if isinstance(x.operand, Value):
         x.operand.divisor = math.lcm(x.operand.divisor, divisor)
