@@ -393,7 +393,9 @@ def _scalars(*items: Any) -> bool:
 def shift(kind: str, a: Any, b: Any) -> Any:
     if not _scalars(a, b):
         return NotImplemented
-    t = a.t if isinstance(a, Num) else weak_type(a)
+    t = a.t if isinstance(a, Num) else weak_type(a) if not isinstance(a, bool) else "i32"
+    if isinstance(b, Num) and not isinstance(a, Num) and family(b.t) in "iu" and BITS[b.t] >= BITS[t] and a >= 0:
+        t = b.t                             # a weak number takes the dtype of a wide count
     if family(t) == "f" or (isinstance(b, Num) and family(b.t) == "f"):
         raise Unclear("bits of floats")
     t = "i32" if t == "bool" else t

@@ -459,10 +459,10 @@ def bitwise(kind: str, a: Scalar, b: Scalar) -> Scalar:
         return NotImplemented  # type: ignore[no-any-return]
     sources = a, b
     a, b = lifted(a), lifted(b)
-    dtype = (a.dtype if isinstance(a, Expr) else default_dtype(a)) if kind in ("shl", "shr") else _common(a, b)
+    shift = kind in ("shl", "shr")
+    dtype = _shifted(a, b) if shift else _common(a, b)
     if dtype.is_float:
         raise DTypeError(f"{a} {kind} {b}: bitwise operations are for integers, not {dtype}", locs=(locate(),))
-    shift = kind in ("shl", "shr")
     if dtype.kind is Kind.BOOL and not shift:
         logical = {"and": "land", "or": "lor", "xor": "ne"}
         return wrap(builder().binary(logical[kind], operand_of(a, dtype), operand_of(b, dtype)), *sources)
@@ -471,6 +471,16 @@ def bitwise(kind: str, a: Scalar, b: Scalar) -> Scalar:
     dtype = _wide_enough(kind, a, b, dtype) if shift else dtype
     right = operand_of(b, dt.int32) if shift else operand_of(b, dtype, modulo=True)
     return wrap(builder().binary(kind, operand_of(a, dtype, modulo=True), right), *sources)
+
+
+def _shifted(a: Scalar, b: Scalar) -> DType:
+    """The dtype of a shift is that of what is shifted; a Python number takes that of its count, of 32 bits or more."""
+    if isinstance(a, Expr):
+        return a.dtype
+    own = dt.int32 if isinstance(a, bool) else default_dtype(a)
+    if not isinstance(b, Expr) or not isinstance(a, int) or not b.dtype.is_integer or b.dtype.bits < own.bits:
+        return own
+    return b.dtype if constants.fits(a, b.dtype) else own
 
 
 def compare(kind: str, a: Scalar, b: Any) -> Scalar:
