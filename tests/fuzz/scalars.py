@@ -364,8 +364,8 @@ def binary(kind: str, a: Any, b: Any) -> Any:
     if family(t) == "f":
         if maybe:
             raise Unclear("arithmetic of Python floats")
-        work = "f32" if t in ("f16", "bf16") else t
-        return Num(t, rounded(float_binary(kind, operand(a, work), operand(b, work), work), t))
+        work = "f32" if t in ("f16", "bf16") else t         # of operands that are rounded to t first
+        return Num(t, rounded(float_binary(kind, operand(a, t), operand(b, t), work), t))
     if kind in ("min", "max") and _of_numbers("eq", a, b):
         return Num(t, operand(a if (a.v < b.v) is (kind == "min") else b, t))
     x, y = operand(a, t), operand(b, t)
