@@ -11,7 +11,7 @@ D13: sA(0, 1) of block (0, 0, 0) may be overwritten by the copy at line 39 while
   examples/broken/d13_loaded_over_readers.py:39 in column_sums_kernel
     mo.copyto(A, sA, gA[:, :, k], barrier=(full, 0))
     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-hint: let the readers arrive at an mbarrier that the thread which copies waits for
+hint: let the readers arrive at an mbarrier that the thread which copies waits for; one lane for its warp after sync_warp()
 """
 
 # ruff: noqa: E501

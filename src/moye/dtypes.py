@@ -187,6 +187,16 @@ def as_dtype(what: str, dtype: object) -> DType:
     raise DTypeError(f"{what}: {dtype!r} is no dtype of moye")
 
 
+def stands_for(value: object) -> DType | None:
+    """The dtype that one of NumPy's or torch's, or a class of NumPy's numbers, stands for; None for anything else."""
+    if not isinstance(value, type) and not type(value).__name__.lower().endswith("dtype"):
+        return None
+    try:
+        return as_dtype("", value)
+    except DTypeError:
+        return None
+
+
 def require_dtype(what: str, dtype: object) -> None:
     """DTypeError unless this is a dtype; its hint is the dtype of that name."""
     if not isinstance(dtype, DType):

@@ -22,7 +22,9 @@ def converted(a: Any, old: DType, new: DType) -> Any:
     if old.is_float and new.is_integer:
         low = -(1 << (new.bits - 1)) if new.kind is Kind.INT else 0
         high = low + (1 << new.bits) - 1
-        return 0 if math.isnan(a) else (high if a > 0 else low) if math.isinf(a) else min(max(int(a), low), high)
+        if math.isnan(a):                                   # the PTX ISA's table; 8 and 16 bits come of an int32
+            return 0 if max(old.bits, new.bits) < 64 else low if low or new.bits < 32 else 1 << (new.bits - 1)
+        return (high if a > 0 else low) if math.isinf(a) else min(max(int(a), low), high)
     return a
 
 

@@ -348,7 +348,7 @@ def cvt(w: Writer, i: Instruction) -> str:
         text = f"clamped<{TYPES[to]}>({value})" if "sat" in i.parts else f"{TYPES[to]}({value})"
     elif not float_to:
         mode = next(_WHOLE[part] for part in i.parts if part in _WHOLE)
-        text = f"to_integer<{TYPES[to]}>({wide(i, value, of)}, {mode})"
+        text = f"to_integer<{TYPES[to]}>({wide(i, value, of)}, {mode}, {'true' if of == 'f64' else 'false'})"
     elif not float_of:
         mode = rounding(i)
         text = f"from_integer<{to}, {mode}>({value})" if to in FLOATS else \

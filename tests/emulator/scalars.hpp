@@ -229,12 +229,12 @@ inline f64 integral(f64 x, Rounding mode) {
     }
 }
 
-// A float as an integer: clamped to its range; NaN becomes 0 (of 32 bits and fewer) or the largest negative one.
-template <class T> inline T to_integer(f64 x, Rounding mode) {
+// A float as an integer: clamped to its range; NaN becomes 0, or from f64 and to 64 bits the top bit alone.
+template <class T> inline T to_integer(f64 x, Rounding mode, bool of_double) {
     constexpr bool negative = T(-1) < T(0);
     constexpr int width = sizeof(T) * 8;
     const T most = negative ? T((u64(1) << (width - 1)) - 1) : T(-1), least = negative ? T(u64(1) << (width - 1)) : T(0);
-    if (std::isnan(x)) return width == 64 ? T(u64(1) << 63) : T(0);
+    if (std::isnan(x)) return width == 64 || of_double ? T(u64(1) << (width - 1)) : T(0);
     x = integral(x, mode);
     if (x >= std::ldexp(1.0, width - negative)) return most;
     if (x < (negative ? -std::ldexp(1.0, width - 1) : 0.0)) return least;

@@ -140,7 +140,7 @@ class Expressions:
             return self.walk(t)
         kind = self.rng.choice(["add", "add", "sub", "mul", "mul", "and", "or", "xor", "shl", "shr", "floordiv",
                                 "floordiv", "mod", "mod", "min", "max", "neg", "abs", "invert", "where", "ifexp",
-                                "cast", "count", "call", "clamp", "from_float", "bits"])
+                                "either", "cast", "count", "call", "clamp", "from_float", "bits"])
         return getattr(self, f"_{kind}", self._plain)(t, depth) if hasattr(self, f"_{kind}") else \
             self._plain(t, depth, kind)
 
@@ -354,6 +354,14 @@ class Expressions:
         self.plain = plain
         return Text(text, min(a.low, b.low), max(a.high, b.high))
 
+    def _either(self, t: str, depth: int) -> Text:
+        """``a and b``, ``a or b``: one of the numbers."""
+        plain, self.plain = self.plain, True
+        a, b, word = self.integer(t, depth - 1), self.integer(t, depth - 1), self.rng.choice(["and", "or"])
+        self.plain = plain
+        low, high = (0, 0) if word == "and" else (a.low, a.high)
+        return Text(f"({a.text} {word} {b.text})", min(low, b.low), max(high, b.high))
+
     def _cast(self, t: str, depth: int) -> Text:
         s = self.rng.choice([s for s in self.scope.types if family(s) in "iu"])
         return self.cast(self.integer(s, depth - 1), s, t)
@@ -397,7 +405,7 @@ class Expressions:
         if depth <= 0 or self.chance(0.15):
             return self.leaf(t)
         kind = self.rng.choice(["+", "+", "-", "*", "*", "/", "**", "min", "max", "neg", "abs", "sqrt", "round",
-                                "where", "ifexp", "cast", "//", "mixed", "quotient", "call", "half"])
+                                "where", "ifexp", "either", "cast", "//", "mixed", "quotient", "call", "half"])
         a = self.floating(t, depth - 1)
         if kind in ("+", "-", "*", "/"):
             b = self.float_right(t, depth)
@@ -425,6 +433,8 @@ class Expressions:
             text = f"({self.floating(t, depth - 1).text} if {self.truth(depth - 1)} else {b})"
             self.plain = plain
             return Text(text)
+        if kind == "either":
+            return self._either_float(t, depth)
         if kind == "call":
             return self._call(t, depth)
         if kind == "quotient" and t == "f32":
@@ -432,6 +442,12 @@ class Expressions:
             return Text(f"({self.integer(s, depth - 1).text} / {self.right(s, depth).text})")
         s = self.rng.choice([s for s in self.scope.types if s != "bool"])
         return self.cast(self.of(s, depth - 1), s, t)
+
+    def _either_float(self, t: str, depth: int) -> Text:
+        plain, self.plain = self.plain, True
+        a, b = self.floating(t, depth - 1).text, self.floating(t, depth - 1).text
+        self.plain = plain
+        return Text(f"({a} {self.rng.choice(['and', 'or'])} {b})")
 
     def float_right(self, t: str, depth: int) -> str:
         if self.chance(0.4):
@@ -447,7 +463,8 @@ class Expressions:
         found = self.known(lambda v: v.t == "bool")
         if found and self.chance(0.3):
             return self.rng.choice(found).name
-        kind = self.rng.choice(["compare", "compare", "compare", "and", "or", "not", "chain", "bits", "isnan"])
+        kind = self.rng.choice(["compare", "compare", "compare", "and", "or", "not", "chain", "bits", "isnan",
+                                "in"])
         if depth <= 0 or kind == "compare":
             return self.compare(depth)
         plain, self.plain = self.plain, True
@@ -460,6 +477,10 @@ class Expressions:
                 t = self.rng.choice([s for s in self.scope.types if s != "bool"])
                 a, b, c = (self.of(t, depth - 1).text for _ in range(3))
                 return f"({a} {self.rng.choice(['<', '<=', '!='])} {b} {self.rng.choice(['<', '>=', '=='])} {c})"
+            if kind == "in":
+                t = self.rng.choice([s for s in self.scope.types if family(s) in "iu"])
+                items = ", ".join(self.integer(t, depth - 1).text for _ in range(3))
+                return f"({self.integer(t, depth - 1).text} {self.rng.choice(['in', 'not in'])} ({items}))"
             if kind == "bits":
                 return f"({self.compare(depth - 1)} {self.rng.choice('&|^')} {self.compare(depth - 1)})"
         finally:

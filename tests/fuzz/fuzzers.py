@@ -24,7 +24,7 @@ from typing import Any
 from fuzz.generator import draw
 from fuzz.programs import Program
 
-FIRST = 20_000
+FIRST = 23_000
 BATCHES = (2, 4, 8, 16)
 DEEP = 100_000      # the IR refers to its own ops, many deep
 

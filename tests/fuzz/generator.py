@@ -172,7 +172,7 @@ class Generator(Joins):
         if self.loops:
             kinds += ["leave"] * 4
         if self.meeting and not self.gone:
-            kinds += ["exchange"] * 2 + ["shuffle"] * 2 + ["vote", "reduce"]
+            kinds += ["exchange"] * 2 + ["shuffle"] * 2 + ["vote", "reduce", "reduce"]
         elif self.meeting:
             kinds += ["vote"] * 4
         if self.fault and self.depth == 1 and self.meeting and not self.gone:      # what is surely reached
@@ -504,12 +504,20 @@ class Generator(Joins):
             t, call = scratch[0][1], "block_reduce({}, scratch, {})"
         else:
             t, call = self.rng.choice(self.types), "warp_reduce({}, {})"
-        kind = self.rng.choice(["min", "max"] if family(t) == "f" else ["min", "max", "add", "and", "or", "xor"])
-        e = self.e.of(t, 2)
+        some = self.chance(0.4)                                     # only some blocks fold, what all threads share
+        narrow = t not in ("i32", "u32", "i64", "u64")
+        sums = ["add"] if call[0] == "w" or not narrow else []      # the scratch of a sum is an int32
+        kind = self.rng.choice(["min", "max"] if family(t) == "f" else ["min", "max", *sums, "and", "or", "xor"])
+        uniform, self.e.uniform = self.e.uniform, self.e.uniform or some
+        e, back = self.e.of(t, 2), f".to(mo.{NAMES[t]})" if kind == "add" and narrow else ""
         if kind == "add":
             e = self.e.tamed(e, t, 100)
+        self.e.uniform = uniform
         v = Variable(self.fresh(t), t, *(limits(t) if family(t) in "iu" else (0, 0)))
-        self.line(f"{v.name} = mo.{call.format(e.text, repr(kind))}")
+        if some:
+            self.line(f"{v.name} = mo.{NAMES[t]}(1)")
+            self.line(f"if bid {self.rng.choice(['==', '!=', '>'])} 0:")
+        self.line(f"{'    ' * some}{v.name} = mo.{call.format(e.text, repr(kind))}{back}")
         self.scope.variables.append(v)
 
     # --- tensors -----------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ import numpy as np
 
 from fuzz import places, scalars
 from fuzz.places import View
-from fuzz.scalars import BITS, FAULTS, NAMES, Fault, Num, Unclear, hardened
+from fuzz.scalars import BITS, FAULTS, NAMES, Fault, Num, Unclear, family, hardened
 
 WAITS = {"sync_threads", "sync_warp", "shuffle_idx", "shuffle_up", "shuffle_down", "shuffle_xor", "ballot",
          "vote_any", "vote_all"}
@@ -106,6 +106,14 @@ class Rewriter(ast.NodeTransformer):
         name = "_and" if isinstance(node.op, ast.And) else "_or"
         return ast.Call(ast.Name(name, ast.Load()), [_lambda(v) for v in node.values], [])
 
+    def visit_Compare(self, node: ast.Compare) -> Any:
+        self.generic_visit(node)
+        if isinstance(node.ops[0], (ast.In, ast.NotIn)):
+            member = ast.Call(ast.Name("_member", ast.Load()), [node.left, *node.comparators], [])
+            inside = isinstance(node.ops[0], ast.In)
+            return member if inside else ast.Call(ast.Name("_not", ast.Load()), [member], [])
+        return node
+
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
         self.generic_visit(node)
         if isinstance(node.op, ast.Not):
@@ -166,14 +174,18 @@ def _or(*terms: Any) -> Any:
 
 
 def _logic(terms: Any, stop: bool) -> Any:
-    """Short circuit; a bool as soon as one term is a scalar of the kernel."""
-    value, traced = None, False
-    for term in terms:
-        value = term()
-        traced = traced or _traced(value)
-        if bool(value) is stop:
-            break
-    return Num("bool", bool(value)) if traced else value
+    """The operand that decides; a scalar of the kernel and what may come instead have one dtype."""
+    value, rest = terms[0](), terms[1:]
+    if not rest or (not _traced(value) and bool(value) is stop):
+        return value
+    if not _traced(value):
+        return _logic(rest, stop)
+    kept, other = (lambda: value), (lambda: _logic(rest, stop))
+    return _ifexp(value, *((kept, other) if stop else (other, kept)))
+
+
+def _member(x: Any, of: Any) -> Any:
+    return _or(*((lambda item=item: x == item) for item in of))
 
 
 def _not(x: Any) -> Any:
@@ -257,6 +269,9 @@ def _fold(kind: str, a: Any, b: Any) -> Any:
 
 def _warp_reduce(value: Any, kind: str = "add", width: int = 32) -> Generator:
     delta = width // 2
+    if kind == "add" and BITS[value.t] < 32 and family(value.t) in "iu":    # sums of narrow integers have 32 bits
+        t = "i32" if family(value.t) == "i" else "u32"
+        value = Num(t, scalars.operand(value, t))
     while delta:
         other = yield ("shuffle_xor", value, delta, width)
         value = _fold(kind, value, other)
@@ -336,7 +351,8 @@ class Machine:
         mo.fragment, mo.size = places.fragment, places.size
         mo.make_fragment_like = lambda v, dtype=None: places.fragment(v.where.shape, dtype or v.dtype)
         return {"mo": mo, "_hard": hardened, "_and": _and, "_or": _or, "_not": _not, "_ifexp": _ifexp,
-                "range": _range, "min": mo.min, "max": mo.max, "int": _int, "float": _float, "bool": _bool,
+                "_member": _member, "range": _range, "min": mo.min, "max": mo.max, "int": _int, "float": _float,
+                "bool": _bool,
                 "inf": float("inf"), "nan": float("nan")}
 
     # --- scheduling ---

@@ -235,10 +235,16 @@ class Generator(Narrow):
         return self.define(ops.Binary, dtype, kind=kind, a=a, b=b)
 
     def cast(self, a: Operand, t: DType) -> Operand:
-        """To 32 and 64 bits only floats that fit: CUDA saturates there, which C++ on the host does not."""
+        """To 32 and 64 bits only floats that fit: CUDA saturates there, which C++ on the host does not.
+
+        Its NaNs become what the host's become if the integer is signed, and has 64 bits or comes of a double.
+        """
         if a.dtype.is_float and t.is_integer and t.bits >= 32:
-            low = self.lit(-1000.0 if t.kind is Kind.INT else 0.0, a.dtype)
+            low, nan = self.lit(-1000.0 if t.kind is Kind.INT else 0.0, a.dtype), a
             a = self.binary("min", self.binary("max", a, low), self.lit(1000.0, a.dtype))
+            if t.kind is Kind.INT and max(t.bits, nan.dtype.bits) == 64 and self.rng.random() < 0.5:
+                unknown = self.define(ops.Unary, dt.bool_, kind="isnan", a=nan)
+                a = self.define(ops.Select, a.dtype, cond=unknown, a=nan, b=a)
         return a if a.dtype == t else self.define(ops.Cast, t, a=a)
 
     def out(self, value: Operand) -> None:

@@ -325,6 +325,7 @@ FAULTS: dict[str, list[tuple[str, str]]] = {
         ("return np.where(thread - lane >= first, thread - lane, thread)",
          "return np.where(thread - lane > first, thread - lane, thread)"),
         ("np.asarray(first + (lane & (op.width - 1)))", "np.asarray((thread & -WARP) + lane)"),
+        ("values = np.broadcast_to(values, (threads, values.shape[1]))", "values = np.asarray(values)"),
     ],
     "layout/algebra.py": [
         ("gaps.append((ints.ceil_div(target, reach), reach))", "gaps.append((ints.floor_div(target, reach), reach))"),
@@ -396,6 +397,10 @@ FAULTS: dict[str, list[tuple[str, str]]] = {
          "  if kind in",
          "    dtype = _wide_enough(kind, a, b, dtype)\n    if kind in"),
         ("work = dt.float32 if dtype in _NARROW and not native else dtype", "work = dtype"),
+    ],
+    "lang/control.py": [
+        ('where(cond, wrap(right), first) if kind == "land"', 'where(cond, first, wrap(right)) if kind == "land"'),
+        ("return CONTROL.or_(*(functools", "return CONTROL.and_(*(functools"),
     ],
     "lang/branches.py": [
         ("        self.host.restore()\n        b.open_conditions.pop()", "        b.open_conditions.pop()"),

@@ -364,8 +364,8 @@ def binary(kind: str, a: Any, b: Any) -> Any:
     if family(t) == "f":
         if maybe:
             raise Unclear("arithmetic of Python floats")
-        work = "f32" if t in ("f16", "bf16") else t
-        return Num(t, rounded(float_binary(kind, operand(a, work), operand(b, work), work), t))
+        work = "f32" if t in ("f16", "bf16") else t         # of operands that are rounded to t first
+        return Num(t, rounded(float_binary(kind, operand(a, t), operand(b, t), work), t))
     if kind in ("min", "max") and _of_numbers("eq", a, b):
         return Num(t, operand(a if (a.v < b.v) is (kind == "min") else b, t))
     x, y = operand(a, t), operand(b, t)
@@ -393,7 +393,9 @@ def _scalars(*items: Any) -> bool:
 def shift(kind: str, a: Any, b: Any) -> Any:
     if not _scalars(a, b):
         return NotImplemented
-    t = a.t if isinstance(a, Num) else weak_type(a)
+    t = a.t if isinstance(a, Num) else weak_type(a) if not isinstance(a, bool) else "i32"
+    if isinstance(b, Num) and not isinstance(a, Num) and family(b.t) in "iu" and BITS[b.t] >= BITS[t] and a >= 0:
+        t = b.t                             # a weak number takes the dtype of a wide count
     if family(t) == "f" or (isinstance(b, Num) and family(b.t) == "f"):
         raise Unclear("bits of floats")
     t = "i32" if t == "bool" else t

@@ -49,10 +49,10 @@ EXTREMA(unsigned long long, unsigned long long, unsigned long long)
 EXTREMA(long long, unsigned long long, unsigned long long) EXTREMA(unsigned long long, long long, unsigned long long)
 EXTREMA(float, float, float) EXTREMA(double, double, double)
 
-// --- conversions: what does not fit saturates, a NaN is 0 ---
+// --- conversions: what does not fit saturates; a NaN is 0, of a double or to 64 bits the top bit alone (PTX ISA) ---
 template <class T, class F> static inline T saturated(F x) {
-    const T low = (T)(-1) < 0 ? (T)1 << (sizeof(T) * 8 - 1) : 0, high = ~low;
-    return x != x ? 0 : (long double)x <= (long double)low ? low : (long double)x >= (long double)high ? high : (T)x;
+    const T top = (T)1 << (sizeof(T) * 8 - 1), low = (T)(-1) < 0 ? top : 0, high = ~low;
+    return x != x ? (sizeof(T) == 8 || sizeof(F) == 8 ? top : 0) : (long double)x <= (long double)low ? low : (long double)x >= (long double)high ? high : (T)x;
 }
 static inline int __float2int_rz(float x) { return saturated<int>(x); }
 static inline unsigned __float2uint_rz(float x) { return saturated<unsigned>(x); }

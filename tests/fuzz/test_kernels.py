@@ -12,7 +12,7 @@ from fuzz.host import compiler
 from fuzz.programs import Program, arguments
 from fuzz.reduction import reduced, signature
 
-RIGHT, BESIDE, OVERFLOWING = range(2000, 2016), range(3000, 3006), range(4000, 4008)
+RIGHT, BESIDE, OVERFLOWING = range(2048, 2064), range(3000, 3006), range(4000, 4008)
 
 
 def told(programs, verdicts):

@@ -9,10 +9,13 @@ import pytest
 
 import moye as mo
 import ported_models
+import ported_signals
 import ported_solvers
 import ported_sorts
+import ported_words
 
-PORTS = (*ported_sorts.PORTS, *ported_solvers.PORTS, *ported_models.PORTS)
+MODULES = (ported_sorts, ported_solvers, ported_models, ported_words, ported_signals)
+PORTS = tuple(port for module in MODULES for port in module.PORTS)
 
 
 @pytest.mark.parametrize("size", [0, 1])
@@ -52,7 +55,7 @@ def test_a_wrong_result_is_seen():
 
 
 def test_each_fits_a_page():
-    for module in (ported_sorts, ported_solvers, ported_models):
+    for module in MODULES:
         for name, value in vars(module).items():
             if name.endswith("_kernel"):
                 assert len(inspect.getsource(value.function).splitlines()) <= 60, name

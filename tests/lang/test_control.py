@@ -525,6 +525,68 @@ def test_not_and_chains():
     agree(fn, (0, 1), (1, 2), (3, 2), (5, 10), (-1, 4), (0, 0))
 
 
+def test_and_or_give_the_operand_that_decides():
+    def fn(a, b):
+        return (a and b, a or b, (a and 3) + 1, (a % 3 or 5) * 2, a > 1 and b, a or b > 1, (a % 2 and b % 3) or 9,
+                not (a % 2 and b % 2))
+
+    agree(fn, *((a, b) for a in range(4) for b in range(4)))
+
+
+def test_and_or_of_two_dtypes():
+    def fn(a, b):
+        return a % 2 and 1.5, a > 1 or 2.5, (a and b * 0.5) or 7
+
+    agree(fn, *((a, b) for a in range(3) for b in range(3)), dtype=np.float64)
+
+
+def test_an_operand_that_may_not_run_is_guarded():
+    def fn(a, b):
+        return (b and a // b, b == 0 or a % b, (b or 3) + (b and a // b))
+
+    agree(fn, (7, 2), (7, 0), (-9, 4), (0, 0))
+
+
+def test_operands_that_facts_decide_have_the_dtype_of_both():
+    def fn(a, b):
+        tid = mo.thread_idx().x
+        return (tid < 1 and a), (tid or b), (tid > 1 or a), (tid > 1 and b) + 2
+
+    expected = [5, 6, 5, 2]
+    assert traced(fn, 5, 6)[:4] == expected
+
+    @mo.kernel
+    def dtypes(out, a: mo.int8):
+        tid = mo.thread_idx().x
+        assert (tid < 1 and a).dtype == mo.int8 and (tid > 1 and a).dtype == mo.int8 and (tid or a).dtype == mo.int32
+        out[0] = 1
+
+    dtypes[1, 1](np.zeros(1, np.int32), 3)
+
+
+def test_a_scalar_or_something_else():
+    def fn(a, b):
+        return (a or None, b)
+
+    with pytest.raises(mo.TraceError, match="a or None: one of both is the result"):
+        trace(fn, 1, 2)
+
+
+def test_membership_and_identity():
+    def fn(a, b):
+        return (a in (1, b, 5), a not in [1, b], a in {2, 7}, a is None, b is not None,
+                1 if a in (3, 4) and b not in (0,) else 0)
+
+    agree(fn, *((a, b) for a in range(6) for b in range(3)))
+
+    def same(a):
+        return (a > 1) is True
+
+    with pytest.raises(mo.TraceError, match="a bool value is True: numbers of a kernel") as info:
+        trace(same, 3)
+    assert info.value.hint == "use =="
+
+
 # --- carried values --------------------------------------------------------------------------------------------------
 
 

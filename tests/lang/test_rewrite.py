@@ -24,7 +24,8 @@ _count = itertools.count()
 # --- two control objects ---------------------------------------------------------------------------------------------
 
 OPERATORS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq,
-             "!=": operator.ne}
+             "!=": operator.ne, "is": operator.is_, "is not": operator.is_not,
+             "in": lambda a, b: a in b, "not in": lambda a, b: a not in b}
 
 
 class Unbound:
@@ -74,6 +75,12 @@ class Static:
 
     def or_(self, *terms):
         return functools.reduce(lambda value, term: value or term(), terms[1:], terms[0]())
+
+    def and_value(self, called, *terms):
+        return self.and_(*terms)
+
+    def or_value(self, called, *terms):
+        return self.or_(*terms)
 
     def not_(self, value):
         return not value
@@ -754,8 +761,12 @@ def test_the_reference_s_double_buffer():
         __l1 = __s = a
         __moye__.assert_(__moye__.not_(__moye__.chain(('<', '<'), a, lambda: b, lambda: c)), lambda: None)
         x: int = __moye__.name('x', __moye__.ifexp(b, lambda: a, lambda: c, lambda: ()))
-        return __moye__.and_(lambda __v=(p := a): __v, lambda: p in b)"""),
-], ids=["for", "target live", "while", "return", "expressions"])
+        return __moye__.and_value(lambda: (), lambda __v=(p := a): __v, lambda: __moye__.operator('in', p, b))"""),
+    ("assert not (a and b) or (b and c)\nreturn a and f(b)", """
+        __moye__.assert_(__moye__.or_(lambda: __moye__.not_(__moye__.and_(lambda: a, lambda: b)), \
+lambda: __moye__.and_(lambda: b, lambda: c)), lambda: None)
+        return __moye__.and_value(lambda: (f,), lambda: a, lambda: f(b))"""),
+], ids=["for", "target live", "while", "return", "expressions", "truths"])
 def test_protocol(text, expected):
     text = rewritten_source(define(textwrap.indent(text + "\n", "    ")))
     assert text == "def f(a, b, c):" + textwrap.dedent(expected).replace("\n", "\n    ")

@@ -56,7 +56,7 @@ def zeros():
     (None, "x is None, which has no elements", "pass an array"),
     (max, "x is a builtin_function_or_method, which has no elements", None),
     (3.0, "x is a float32 scalar of the kernel, which has no elements", None),
-    (np.int64(3), "x is a int64 scalar of the kernel, which has no elements", None),
+    (np.int64(3), "x is an int64 scalar of the kernel, which has no elements", None),
 ])
 def test_what_was_given_for_an_array(given, told, hint):
     with pytest.raises(TraceError) as error:
@@ -112,3 +112,19 @@ def test_other_errors_stay_what_they_are():
         beyond[1, 4](zeros(), [1.0])
     with pytest.raises(KeyError):
         unknown[1, 4](zeros(), {"a": 1.0})
+
+
+TABLE = np.arange(32)
+
+
+@pytest.mark.parametrize(("index", "said"), [
+    (lambda: 2, "the kernel reads 'TABLE', an array that may change between launches"),
+    (lambda: mo.thread_idx().x, r"TABLE is an array of 32 elements, and at\(\), at which it is indexed, is known")])
+def test_an_array_of_the_module_is_an_argument(index, said):
+    @mo.kernel
+    def reads(out, at: mo.Constexpr):
+        out[0] = TABLE[at()]
+
+    with pytest.raises(TraceError, match=said) as error:
+        reads[1, 32](np.zeros(1, np.int32), index)
+    assert error.value.hint == "pass it as an argument"

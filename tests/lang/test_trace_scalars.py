@@ -372,9 +372,9 @@ def test_mutable_globals_are_an_error():
     def captured(out):
         out[0] = float(array[0])
 
-    for kernel, text in ((table, "'TABLE', a dict"), (instance, "'CONFIG', a Config"),
-                         (captured, "'array', a ndarray")):
-        with pytest.raises(TraceError, match=text + r" that may change.*\n?(.*\n)*hint: .*Constexpr"):
+    for kernel, text, hint in ((table, "'TABLE', a dict", "Constexpr"), (instance, "'CONFIG', a Config", "Constexpr"),
+                               (captured, "'array', an array", "pass it as an argument")):
+        with pytest.raises(TraceError, match=text + rf" that may change.*\n?(.*\n)*hint: .*{hint}"):
             kernel.trace(np.zeros(1), block=1)
 
 
@@ -405,3 +405,15 @@ def test_min_blocks_is_printed_in_the_launch_bounds():
     assert "__launch_bounds__(64)" in bounded.compile(spec, 1, block=64, arch="sm_90a").source
     with pytest.raises(mo.TraceError, match=r"min_blocks\(0\): a static count from 1 to 32"):
         bounded.trace(spec, 0, block=64)
+
+
+def test_a_number_that_is_shifted_takes_the_dtype_of_a_wide_count():
+    @mo.kernel
+    def bit(out, u: mo.uint32, wide: mo.int64, narrow: mo.uint8):
+        assert (1 << u).dtype == mo.uint32 and (1 << wide).dtype == mo.int64 and (1 << narrow).dtype == mo.int32
+        assert (True << u).dtype == mo.uint32 and (-1 << u).dtype == mo.int32 and (u << wide).dtype == mo.uint32
+        assert (2**40 >> u).dtype == mo.int64
+        out[0], out[1] = 1 << u, 1 << wide
+
+    out = np.zeros(2, np.int64)
+    assert mo.check(bit)[1, 1](out, 31, 40, 3).ok and out.tolist() == [2**31, 2**40]

@@ -175,7 +175,7 @@ def test_gemv_loads_128_bits():
     ({"to": mo.float32}, "unpack to float32: it makes float16 and bfloat16"),
     ({"zero": 3}, "unpack of int4 has no zero"),
     ({"dtype": mo.uint4, "zero": 16}, "the zero 16 is not from 0 to 15"),
-    ({"dtype": mo.uint4, "zero": 1.5}, "the zero 1.5 is no integer"),
+    ({"dtype": mo.uint4, "zero": 1.5}, "zero=1.5, which is no integer"),
     ({"scale": 2.5}, None),
 ])
 def test_refused(options, message):

@@ -59,6 +59,12 @@ x[0] = mo.where(x[0] > 1, "a", 2) | where takes scalars of the kernel and number
 x[0] = mo.thread_idx().w | no attribute 'w'
 x[0] = mo.thread_index() | has no attribute 'thread_index'
 x[0] = x[0]() | a scalar of the kernel is not callable
+x[0] = x[n][0] | a scalar of the kernel has no elements
+x[n][0] = 1 | a scalar of the kernel
+x[0] = mo.thread_idx.x | mo.thread_idx is a function, which has no attribute 'x'
+mo.sync_threads | mo.sync_threads is a function, and a statement that only names it does nothing
+x[0] = n.astype(3) | n is a scalar of the kernel, which has no attribute 'astype'
+if n > 1: mo.tile(x, (8,), (0,)) | it is not known whether x_0 is a multiple of 8, and under a traced condition
 x[0] = len(x[0]) | has no len
 x[0] = "a" + x[0] | a scalar of the kernel
 for i in mo.static_range(10**6): x[i] = 1 | 1000000 turns are more than the 16384
@@ -149,6 +155,19 @@ def test_numpy_dtypes_and_integers_are_taken(body):
     ("if mo.elem_less(mo.identity_tensor(mo.shape(x))[0], 3): x[0] = 1", "mo.shape(x) has an entry")])
 def test_hints(body, hint):
     assert hint in refused(body).hint
+
+
+def test_the_hint_for_a_transposed_tensor_is_right():
+    assert refused("x[0] = x.T").hint == "x.with_layout(mo.select(x.layout, 1, 0)) is x transposed"
+
+    @mo.kernel
+    def transposed(x):
+        y = x.with_layout(mo.select(x.layout, 1, 0))
+        y[1, 0] = 7
+
+    x = np.zeros((2, 3), np.float32)
+    transposed[1, 1](x)
+    assert x[0, 1] == 7
 
 
 def test_missing_attributes_are_attribute_errors_too():

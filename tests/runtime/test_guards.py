@@ -290,3 +290,20 @@ def test_the_other_guards_are_still_judged():
     for n, m, told in ((0, 0, "n is positive"), (3, 0, "m divides n.*by zero"), (3, 2, "m divides n")):
         with pytest.raises(mo.errors.PreconditionError, match=told):
             kernel[1, 1](x, n, m)
+
+
+def test_a_constant_that_only_some_launches_have():
+    """A view of it is checked at launch, whatever the predicate of the copy says; under an if it is not."""
+    @mo.kernel
+    def masked(out, x, under: mo.Constexpr):
+        r = mo.fragment((4,), mo.float32)
+        r.fill(0)
+        if not under or mo.size(x, 0) > 1:
+            mo.copyto(r, mo.tile(x[1, None], (4,), (0,), ragged=True), pred=mo.size(x, 0) > 1)
+        out[0] = r[0]
+
+    x = np.ones((1, 4), np.float32)
+    with pytest.raises(mo.PreconditionError, match="index 1 of x, mode 0, is outside its extent 1") as error:
+        masked[1, 1](np.zeros(1, np.float32), x, False)
+    assert error.value.hint == "if the access is guarded, take the view under an if, too"
+    masked[1, 1](np.zeros(1, np.float32), x, True)

@@ -89,3 +89,18 @@ def test_nan_is_one_value():
     for _ in range(3):
         result(of_argument, float("nan"))
     assert len(of_argument._specialised) == specialised + 1
+
+
+@pytest.mark.parametrize("given", [np.float32, np.dtype("float32"), mo.float32], ids=repr)
+def test_dtypes_of_numpy_are_dtypes(given):
+    """As they are where a kernel makes memory of them."""
+    @mo.kernel
+    def typed(out, dtype):
+        assert dtype is mo.float32
+        out[0] = dtype(0.1).to(mo.float64)
+
+    out = np.zeros(1)
+    typed[1, 1](out, given)
+    assert out[0] == np.float32(0.1)
+    with pytest.raises(mo.ArgumentError, match=r"argument 'dtype' is a numpy\.dtypes\.StrDType"):
+        typed[1, 1](out, np.dtype("U3"))

@@ -54,6 +54,23 @@ def test_of_register_tensors(signed):
     assert out.tolist() == [x < y for x, y in zip(a.tolist(), b.tolist(), strict=True)]
 
 
+def test_extrema_with_numbers_that_the_dtype_does_not_hold():
+    @mo.kernel
+    def clamped(out, x):
+        assert mo.max(x[0], -1000).dtype == mo.uint8
+        out[0], out[1], out[2] = mo.max(x[0], -1000), mo.min(300, x[0]), min(max(-5, x[0]), 70000)
+
+    out = np.zeros(3, np.int32)
+    assert mo.check(clamped)[1, 1](out, np.array([7], np.uint8)).ok and out.tolist() == [7, 7, 7]
+
+    @mo.kernel
+    def never(out, x):
+        out[0] = mo.min(x[0], -1000)
+
+    with pytest.raises(mo.DTypeError, match="-1000 does not fit uint8"):
+        never[1, 1](out, np.array([7], np.uint8))
+
+
 def test_indices_are_compared_as_before():
     """What is known not to be negative needs no second comparison."""
     @mo.kernel

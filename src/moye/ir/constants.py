@@ -56,7 +56,20 @@ def _float(number: int | float, dtype: DType) -> float:
 
 def cast_literal(a: Literal, dtype: DType) -> Literal:
     """The constant converted to another dtype."""
+    if dtype.is_integer and isinstance(a.value, float) and math.isnan(a.value):
+        return Literal(of_nan(a.dtype, dtype), dtype)
     return literal(a.value, dtype)
+
+
+def of_nan(source: DType, target: DType) -> int:
+    """The integer that a NaN becomes (PTX ISA, cvt): 0; from float64, or to 64 bits, the one with the top bit alone.
+
+    Integers of 8 and 16 bits are made of an int32, which is clamped.
+    """
+    low = limits(target)[0]
+    if target.bits < 64 and source.bits < 64:
+        return 0
+    return low if low or target.bits < 32 else 1 << (target.bits - 1)
 
 
 def limits(dtype: DType) -> tuple[int, int]:

@@ -36,7 +36,7 @@ from moye.lang.mutable_parts import State, same
 from moye.lang.reachable import Reached
 from moye.lang.scopes import regions
 from moye.tensor.context import builder, locate
-from moye.tensor.expr import Expr, Scalar, is_scalar, operand_of, together, typed, where, wrap
+from moye.tensor.expr import Expr, Scalar, is_scalar, operand_of, together, truth, typed, where, wrap
 from moye.tensor.known import Known, weak
 
 Locals = dict[str, Any]
@@ -351,12 +351,12 @@ def _reusable(name: str, old: Scalar | None) -> Var | None:
 
 def guarded_value(first: Expr, block: Block, right: Operand, kind: str) -> Scalar:
     """``first and/or right`` where computing ``right`` is not pure: an if of the kernel."""
-    b = builder()
-    var = Var("cond", dt.bool_)
-    b.declare(var, first.operand)
+    b, cond = builder(), truth(first)
+    var = Var("cond", right.dtype)
+    b.declare(var, operand_of(first, right.dtype))
     block.ops.append(ops.Assign(pairs=((var, right),), loc=locate()))
     then, orelse = (block, Block()) if kind == "land" else (Block(), block)
-    b.emit(ops.If(cond=first.operand, then=then, orelse=orelse))
+    b.emit(ops.If(cond=cond.operand, then=then, orelse=orelse))
     return wrap(b.read(var))
 
 

@@ -10,6 +10,7 @@ Regions are traced once; where the facts of a carried value turn out weaker at t
 
 from __future__ import annotations
 
+import functools
 import operator
 import sys
 from collections.abc import Callable, Iterable
@@ -25,7 +26,7 @@ from moye.lang.host_objects import Snapshot
 from moye.lang.ranges import DynamicRange
 from moye.lang.scopes import naming, regions
 from moye.tensor.context import builder, locate
-from moye.tensor.expr import Expr, Scalar, beside, no_text, operand_of, truth, wrap
+from moye.tensor.expr import Expr, Scalar, beside, is_scalar, no_text, operand_of, together, truth, where, wrap
 from moye.tensor.known import Known, KnownInt, known
 from moye.tensor.tensor import Tensor
 
@@ -89,6 +90,12 @@ class Control:
                              hint='say assert False, "message": the simulator reports it when a thread gets there',
                              locs=(locate(),))
 
+    def alone(self, text: str, value: object) -> None:
+        """A name that is a statement: nothing happens, which is not what a function of moye was named for."""
+        if callable(value) and str(getattr(value, "__module__", "")).partition(".")[0] == "moye":
+            raise TraceError(f"{text} is a function, and a statement that only names it does nothing",
+                             hint=f"call it: {text}()", locs=(locate(),))
+
     def subject(self, value: object) -> object:
         """The subject of a match statement: Python decides it, so it must be known."""
         if isinstance(value, (Expr, Tensor)):
@@ -117,41 +124,62 @@ class Control:
         return beside(before(), value) if isinstance(value, KnownInt) and not isinstance(of, Tensor) else value
 
     def and_(self, *terms: Callable[[], object]) -> object:
+        """``a and b`` where only its truth is asked, as in a condition."""
         return self._short_circuit(terms, "land")
 
     def or_(self, *terms: Callable[[], object]) -> object:
         return self._short_circuit(terms, "lor")
 
-    def _short_circuit(self, terms: tuple[Callable[[], object], ...], kind: str) -> object:
-        value, by_facts = terms[0](), False
-        for position in range(1, len(terms)):
-            if isinstance(value, Expr):
-                rest = terms[position:]
-                return self._dynamic_logic(truth(value), rest, kind)
-            by_facts |= isinstance(value, Known)
-            if bool(_truth_of(value)) is (kind == "lor"):
-                break
-            value = terms[position]()
-        if not by_facts:
-            return value
-        return truth(value) if isinstance(value, Expr) else known(bool(_truth_of(value)), dt.bool_)
+    def and_value(self, called: Called | None, *terms: Callable[[], object]) -> object:
+        """``a and b`` as Python has it: the operand that decides."""
+        return self._deciding(terms, "land", called)
 
-    def _dynamic_logic(self, first: Expr, rest: tuple[Callable[[], object], ...], kind: str) -> Scalar:
+    def or_value(self, called: Called | None, *terms: Callable[[], object]) -> object:
+        return self._deciding(terms, "lor", called)
+
+    def _short_circuit(self, terms: tuple[Callable[[], object], ...], kind: str, by_facts: bool = False) -> object:
+        value, others = terms[0](), terms[1:]
+        if isinstance(value, Expr) and others:
+            return self._dynamic_logic(truth(value), lambda: _bool_of(self._short_circuit(others, kind)), kind)
+        if not others or bool(_truth_of(value)) is (kind == "lor"):
+            if not by_facts and not isinstance(value, Known):
+                return value
+            return truth(value) if isinstance(value, Expr) else known(bool(_truth_of(value)), dt.bool_)
+        return self._short_circuit(others, kind, by_facts or isinstance(value, Known))
+
+    def _deciding(self, terms: tuple[Callable[[], object], ...], kind: str, called: Called | None) -> object:
+        value, others = terms[0](), terms[1:]
+        if not others:
+            return value
+        if isinstance(value, Expr):
+            return self._dynamic_logic(value, lambda: self._deciding(others, kind, called), kind)
+        if bool(_truth_of(value)) is (kind == "lor"):
+            taken, other = value, lambda: self._deciding(others, kind, called)
+        else:
+            taken, other = self._deciding(others, kind, called), lambda: value
+        return decided.decided_value(taken, other, called) if isinstance(value, Known) else taken
+
+    def _dynamic_logic(self, first: Expr, rest: Callable[[], object], kind: str) -> Scalar:
         """``first and rest``: both sides at once where the right one is pure, else an if of the kernel."""
-        b, host = builder(), Snapshot()
-        b.open_conditions.append(first.operand if kind == "land" else b.unary("not", first.operand))
+        b, host, cond = builder(), Snapshot(), truth(first)
+        b.open_conditions.append(cond.operand if kind == "land" else b.unary("not", cond.operand))
         with b.inside(Block()) as block:
-            other = self._short_circuit(rest, kind)
-            other = truth(other) if isinstance(other, Expr) else bool(_truth_of(other))
-            right = operand_of(other, dt.bool_)
+            other: Any = rest()
+            if not is_scalar(other):
+                raise TraceError(f"{first!r} {_WORDS[kind]} {other!r}: one of both is the result, and a scalar and "
+                                 "something else cannot be one value", hint="use an if statement", locs=(locate(),))
+            dtype = together(first, other)
+            right = operand_of(other, dtype)
         b.open_conditions.pop()
         if changed := host.changed():
             raise TraceError(f"{next(iter(changed))} changes in an operand that may not run when the kernel does",
                              hint="change it in an if statement", locs=(locate(),))
-        if branches.may_speculate(block):
-            b.splice(block)
-            return wrap(b.binary(kind, first.operand, right), first)
-        return branches.guarded_value(first, block, right, kind)
+        if not branches.may_speculate(block):
+            return branches.guarded_value(first, block, right, kind)
+        b.splice(block)
+        if dtype == dt.bool_:
+            return wrap(b.binary(kind, cond.operand, right), first)
+        return where(cond, wrap(right), first) if kind == "land" else where(cond, first, wrap(right))
 
     def not_(self, value: object) -> object:
         if isinstance(value, Expr):
@@ -171,7 +199,7 @@ class Control:
         return self.and_(*(step(i) for i in range(len(operators))))
 
     def ifexp(self, cond: object, then: Callable[[], object], orelse: Callable[[], object],
-              called: Callable[[], tuple[object, ...]] | None) -> object:
+              called: Called | None) -> object:
         if isinstance(cond, Expr):
             return branches.conditional_value(truth(cond), then, orelse)
         taken, other = (then, orelse) if _truth_of(cond) else (orelse, then)
@@ -208,15 +236,39 @@ def _truth_of(value: object) -> object:
     return value
 
 
+def _bool_of(value: object) -> Scalar:
+    return truth(value) if isinstance(value, Expr) else bool(_truth_of(value))
+
+
+def _identical(a: object, b: object) -> bool:
+    """``a is b``; of a number of the kernel and another number it would be false, whatever they are."""
+    numbers, traced = is_scalar(a) and is_scalar(b), isinstance(a, (Expr, Known)) or isinstance(b, (Expr, Known))
+    if numbers and traced:
+        raise TraceError(f"{a!r} is {b!r}: numbers of a kernel are equal or not, and none is another's object",
+                         hint="use ==", locs=(locate(),))
+    return a is b
+
+
+def _member(item: object, of: Any) -> object:
+    """``item in of``: whether it equals one of the elements, which a kernel may have to find out."""
+    asked = type(of) in (tuple, list, set, frozenset) and any(isinstance(x, Expr) for x in (item, *of))
+    if not asked or not of:
+        return item in of
+    return CONTROL.or_(*(functools.partial(operator.eq, item, x) for x in of))
+
+
 def _items(value: object) -> tuple[object, ...]:
     return value if isinstance(value, tuple) else (value,)
 
 
+Called = Callable[[], tuple[object, ...]]
+_WORDS = {"land": "and", "lor": "or"}
 _OPERATORS: dict[str, Callable[[Any, Any], object]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
     "%": operator.mod, "**": operator.pow,
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne,
-    "is": operator.is_, "is not": operator.is_not, "in": lambda a, b: a in b, "not in": lambda a, b: a not in b,
+    "is": _identical, "is not": lambda a, b: not _identical(a, b),
+    "in": _member, "not in": lambda a, b: CONTROL.not_(_member(a, b)),
 }
 
-CONTROL = Control()
+CONTROL: Control = Control()

@@ -24,8 +24,8 @@ from moye.tensor.tensor import Tensor
 
 _WORDS = {"Expr": "a scalar of the kernel", "Tensor": "a tensor of the kernel", "CoordTensor": "an identity tensor"}
 _INSTEAD = {
-    "T": "mo.select(x.layout, (1, 0)) is the layout of x transposed: x.with_layout(...)",
-    "transpose": "mo.select(x.layout, (1, 0)) is the layout of x transposed: x.with_layout(...)",
+    "T": "x.with_layout(mo.select(x.layout, 1, 0)) is x transposed",
+    "transpose": "x.with_layout(mo.select(x.layout, 1, 0)) is x transposed",
     "astype": "x.to(mo.float32)", "type": "x.to(mo.float32)", "float": "x.to(mo.float32)", "int": "x.to(mo.int32)",
     "sum": "x.reduce(\"sum\") of registers; mo.warp_reduce and mo.block_reduce add over threads",
     "mean": "x.reduce(\"sum\") / mo.size(x) of registers; mo.warp_reduce and mo.block_reduce add over threads",
@@ -105,6 +105,10 @@ def told(error: Exception, where: Loc) -> Exception:
         return TraceError(text, locs=(where,), hint=_meant(error.name, error.__traceback__))
     if isinstance(error, AttributeError) and isinstance(error.obj, (Expr, Tensor)):
         return _missing(error.obj, str(error.name), where)
+    if isinstance(error, AttributeError) and isinstance(error.obj, types.FunctionType) and _moyes(error.obj):
+        called = f"mo.{error.obj.__name__}()"
+        return MissingError(f"{called[:-2]} is a function, which has no attribute {error.name!r}", locs=(where,),
+                            hint=f"call it: {called}.{error.name}")
     if isinstance(error, AttributeError) and not isinstance(error.obj, types.ModuleType) \
             and type(error.obj).__module__.partition(".")[0] == "moye":
         near = _near(str(error.name), (n for n in dir(error.obj) if not n.startswith("_")), lambda n: f".{n}")
@@ -124,6 +128,10 @@ def told(error: Exception, where: Loc) -> Exception:
         error.add_note("moye: both sides of a traced condition are traced, so that this is raised whether the kernel "
                        "gets there or not")
     return error
+
+
+def _moyes(function: types.FunctionType) -> bool:
+    return str(function.__module__).partition(".")[0] == "moye"
 
 
 def _elsewhere(name: str) -> str | None:
@@ -165,7 +173,7 @@ def _meant(name: str, step: types.TracebackType | None) -> str | None:
 
 
 def _missing(value: Expr | Tensor, name: str, where: Loc) -> MissingError:
-    what = f"{value!r} is a {value.dtype} scalar of the kernel" if isinstance(value, Expr) \
+    what = f"{value!r} is a scalar of the kernel" if isinstance(value, Expr) \
         else f"{value.label} is a tensor of the kernel"
     public = [n for n in dir(value) if not n.startswith("_")]
     near = _near(name, public, lambda n: f".{n}")

@@ -31,7 +31,9 @@ RESERVED = (CONTROL, "locals")
 BUILTINS = frozenset({"abs", "all", "any", "bool", "breakpoint", "divmod", "enumerate", "float", "format", "int", "len",
                       "max", "min", "pow", "print", "range", "repr", "reversed", "round", "str", "sum", "zip"})
 OPERATORS: dict[type[ast.cmpop], str] = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">",
-                                         ast.GtE: ">="}
+                                         ast.GtE: ">=", ast.Is: "is", ast.IsNot: "is not", ast.In: "in",
+                                         ast.NotIn: "not in"}
+_ASKED = (ast.Is, ast.IsNot, ast.In, ast.NotIn)             # of which Python asks for the answer at once
 ARITHMETIC: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/",
                                              ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**"}
 _COLLECTIONS = (ast.Tuple, ast.List, ast.Dict, ast.Set, ast.JoinedStr, ast.Lambda, ast.ListComp)
@@ -258,29 +260,38 @@ class _Expressions(ast.NodeTransformer):
         new: Node = self.visit(node)
         return new
 
-    def _thunk(self, node: ast.expr) -> ast.expr:
+    def _thunk(self, node: ast.expr, tested: bool = False) -> ast.expr:
         if (walrus := _walrus(node)) is not None:
             raise TraceError("a kernel cannot use := in an expression that may not run",
                              hint="assign the name in a statement of its own before",
                              locs=[self.source.loc(walrus, self.node.name)])
-        return _expression("lambda: BODY", node, BODY=self.rewritten(node))
+        return _expression("lambda: BODY", node, BODY=self.tested(node) if tested else self.rewritten(node))
 
     def _call(self, method: str, at: ast.expr, *values: ast.expr, prefix: str = "") -> ast.expr:
         """``__moye__.method(prefix values...)`` at the node that it replaces."""
         holes = {f"V{i}": value for i, value in enumerate(values)}
         return _expression(f"{CONTROL}.{method}({prefix}{', '.join(holes)})", at, **holes)
 
+    def tested(self, node: ast.expr) -> ast.expr:
+        """The node rewritten where only its truth is asked."""
+        return self._logic(node, "", (), tested=True) if isinstance(node, ast.BoolOp) else self.rewritten(node)
+
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
+        return self._logic(node, "value", (_called_in(*node.values[1:]),))
+
+    def _logic(self, node: ast.BoolOp, suffix: str, front: tuple[ast.expr, ...], tested: bool = False) -> ast.expr:
         first, *others = node.values
         if _walrus(first) is None:
-            value = self._thunk(first)
+            value = self._thunk(first, tested)
         else:                                               # it runs in any case, and binds its name here
-            value = _expression("lambda __v=V: __v", first, V=self.rewritten(first))
-        return self._call("and_" if isinstance(node.op, ast.And) else "or_", node, value, *map(self._thunk, others))
+            value = _expression("lambda __v=V: __v", first, V=self.tested(first) if tested else self.rewritten(first))
+        method = ("and_" if isinstance(node.op, ast.And) else "or_") + suffix
+        return self._call(method, node, *front, value, *(self._thunk(other, tested) for other in others))
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
-        self._inside(node)
-        return self._call("not_", node, node.operand) if isinstance(node.op, ast.Not) else node
+        if isinstance(node.op, ast.Not):
+            return self._call("not_", node, self.tested(node.operand))
+        return self._inside(node)
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         self._inside(node)
@@ -302,9 +313,10 @@ class _Expressions(ast.NodeTransformer):
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
         if len(node.ops) == 1:
             self._inside(node)
-            return self._strong(node, node.left, node.comparators[0], OPERATORS.get(type(node.ops[0]), ""))
-        if not all(type(op) in OPERATORS for op in node.ops):
-            return self._inside(node)
+            symbol, right = OPERATORS[type(node.ops[0])], node.comparators[0]
+            if isinstance(node.ops[0], _ASKED):
+                return self._call("operator", node, ast.Constant(symbol), node.left, right)
+            return self._strong(node, node.left, right, symbol)
         operators = tuple(OPERATORS[type(op)] for op in node.ops)
         return self._call("chain", node, self.rewritten(node.left), *map(self._thunk, node.comparators),
                           prefix=f"{operators!r}, ")
@@ -312,7 +324,7 @@ class _Expressions(ast.NodeTransformer):
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
         """``a if c else b`` -> ``__moye__.ifexp(c, lambda: a, lambda: b, lambda: ())``."""
         called = _called_in(node.body, node.orelse)
-        values = self.rewritten(node.test), self._thunk(node.body), self._thunk(node.orelse), called
+        values = self.tested(node.test), self._thunk(node.body), self._thunk(node.orelse), called
         return self._call("ifexp", node, *values)
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
@@ -402,7 +414,7 @@ class _Rewriter(_Expressions):
         head, names, always = _span(node, node.test), self._carried[node], always_true(node.test)
         start = _emit(f"{loop} = {CONTROL}.while_({names!r}, {always})", head)
         test = [] if always else _emit(f"{status} = {loop}.test(COND)\nif {status} == 1: break\n"
-                                       f"if {status} == 2: continue", _span(node.test), COND=self.rewritten(node.test))
+                                       f"if {status} == 2: continue", _span(node.test), COND=self.tested(node.test))
         return [*start, *self._turns(_emit(f"for {turn} in {loop}: pass", head)[0], loop, head, names, test, node.body)]
 
     def _turns(self, turn: ast.stmt, loop: str, head: Span, names: tuple[str, ...], first: list[ast.stmt],
@@ -430,7 +442,7 @@ class _Rewriter(_Expressions):
         more = "" if called is None else ", DEAD, CALLED" if called else ", DEAD, ()"
         start = _emit(f"{branch} = {CONTROL}.if_(COND, NAMES{more or (', DEAD' if dead else '')})", _span(node.test),
                       NAMES=_words(names), DEAD=_words(dead), CALLED=_words(called or ()),
-                      COND=self.rewritten(node.test))
+                      COND=self.tested(node.test))
         then, orelse = _emit(f"if {branch}.then(locals()): pass\nif {branch}.orelse(): pass", head)
         assert isinstance(then, ast.If) and isinstance(orelse, ast.If), "both branches are ifs"
         then.body = [*self._suite(node.body, names), *_emit(f"{branch}.end_then(locals())", head)]
@@ -462,6 +474,13 @@ class _Rewriter(_Expressions):
                 node.value = _expression(f"{CONTROL}.names(NAMES, E)", node.value, NAMES=_words(names), E=node.value)
         return node
 
+    def visit_Expr(self, node: ast.Expr) -> ast.stmt:
+        """A name that stands alone: a function that nobody calls, such as ``mo.sync_threads``, is a mistake."""
+        self._inside(node)
+        if isinstance(node.value, (ast.Name, ast.Attribute)):
+            node.value = self._call("alone", node.value, ast.Constant(ast.unparse(node.value)), node.value)
+        return node
+
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt:
         self._inside(node)
         named = all(isinstance(part, (*_NAMING, ast.Store)) for part in ast.walk(node.target))
@@ -490,7 +509,7 @@ class _Rewriter(_Expressions):
         message = node.msg or ast.copy_location(ast.Constant(None), node)
         if isinstance(node.test, ast.Constant) and not node.test.value:
             return [ast.copy_location(ast.Expr(self._call("fails", node.test, self._thunk(message))), node)]
-        call = self._call("assert_", node.test, self.rewritten(node.test), self._thunk(message))
+        call = self._call("assert_", node.test, self.tested(node.test), self._thunk(message))
         return [ast.copy_location(ast.Expr(call), node)]
 
     def visit_Delete(self, node: ast.Delete) -> ast.stmt:

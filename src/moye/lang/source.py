@@ -215,7 +215,12 @@ def _belongs(source: Source, code: CodeType) -> bool:
         return True                                         # a nested def that was rewritten with its kernel
     fresh = compile_inner(source, code)
     count = code.co_argcount + code.co_kwonlyargcount
-    return fresh.co_varnames[:count] == code.co_varnames[:count] and _vocabulary(fresh) <= _vocabulary(code)
+    missing = _vocabulary(fresh) - _vocabulary(code)
+    if missing and any(name.startswith("@py_") for name in code.co_varnames):
+        # pytest takes asserts apart, so that the parts of 2**40 are constants there, and not what they make.
+        literals = {repr(node.value) for node in ast.walk(source.node) if isinstance(node, ast.Constant)}
+        missing = {word for word in missing if word.isidentifier() or word in literals}
+    return fresh.co_varnames[:count] == code.co_varnames[:count] and not missing
 
 
 def _vocabulary(code: CodeType) -> set[str]:

@@ -20,6 +20,7 @@ from moye.tensor.context import frame_of
 from moye.tensor.expr import Expr
 from moye.tensor.tensor import Tensor
 
+_ROW = "an index for each mode is an element; x[i, :] is a row"
 _INDEXED = (list, tuple, str, bytes, range)
 
 
@@ -30,14 +31,18 @@ def subscripted(error: BaseException) -> TraceError | None:
         return None
     variables, frame = steps[-1]
     line = frame.text()
-    found = _indexed(line[frame.column:frame.end if frame.end > 0 else len(line)], variables)
+    where = Loc(tuple(frame for _, frame in steps))
+    text = line[frame.column:frame.end if frame.end > 0 else len(line)]
+    found = _indexed(text, variables)
+    if found is None and str(error) == "'Expr' object is not subscriptable":
+        return TraceError(f"{text.strip()}: a scalar of the kernel has no elements", hint=_ROW, locs=[where])
     if found is None:
         return None
     name, value, index = found
-    container = isinstance(value, (*_INDEXED, dict)) and index
+    container = (isinstance(value, (*_INDEXED, dict)) or _is_array(value)) and index
     if isinstance(error, (MoyeError, KeyError)) and not (container or isinstance(value, Expr)):
         return None                                     # it says what is wrong already
-    locs = error.locs if isinstance(error, MoyeError) and error.locs else [Loc(tuple(frame for _, frame in steps))]
+    locs = error.locs if isinstance(error, MoyeError) and error.locs else [where]
     return TraceError(f"{name} is {_named(value)}, {_without(value, index)}", hint=_hint(name, value), locs=locs)
 
 
@@ -91,21 +96,28 @@ def _named(value: object) -> str:
     if value is None or isinstance(value, type):
         return str(value)
     if isinstance(value, Expr):
-        return f"a {value.dtype} scalar of the kernel"
-    kind = type(value).__name__
+        return f"{'an' if value.dtype.name[0] == 'i' else 'a'} {value.dtype} scalar of the kernel"
+    kind = "array" if _is_array(value) else type(value).__name__
     article = "an" if kind[0] in "aeiou" else "a"
-    if not isinstance(value, (*_INDEXED, dict)):
+    if not isinstance(value, (*_INDEXED, dict)) and not _is_array(value):
         return f"{article} {kind}"
-    return f"{article} {kind} of {len(value)} element{'' if len(value) == 1 else 's'}"
+    count = len(value)  # type: ignore[arg-type]
+    return f"{article} {kind} of {count} element{'' if count == 1 else 's'}"
+
+
+def _is_array(value: object) -> bool:
+    return getattr(value, "__array_interface__", None) is not None and bool(getattr(value, "shape", ()))
 
 
 def _without(value: object, index: str) -> str:
-    if isinstance(value, (*_INDEXED, dict)):
+    if isinstance(value, (*_INDEXED, dict)) or _is_array(value):
         return f"and {index}, at which it is indexed, is known only when the kernel runs"
     return "which has no elements"
 
 
 def _hint(name: str, value: object) -> str | None:
+    if _is_array(value):
+        return "pass it as an argument"
     if isinstance(value, (list, tuple)) and any(isinstance(x, Tensor) for x in value):
         return f"keep one tensor with a mode for {name}, as mo.shared_array(dtype, (n, {len(value)}))"
     if isinstance(value, (list, tuple)) and any(_computed(x) for x in value):
@@ -113,7 +125,7 @@ def _hint(name: str, value: object) -> str | None:
     if isinstance(value, (list, tuple)):
         return f"pass an array, np.asarray({name}); mo.static_range unrolls a loop over a {type(value).__name__}"
     if _computed(value):
-        return "an index for each mode is an element; x[i, :] is a row"
+        return _ROW
     return "pass an array" if value is None or isinstance(value, (*_INDEXED, dict)) else None
 
 

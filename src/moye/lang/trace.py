@@ -13,6 +13,7 @@ from __future__ import annotations
 import dis
 import enum
 import inspect
+import re
 import sys
 import types
 from collections.abc import Callable, Iterator, Sequence
@@ -56,6 +57,7 @@ from moye.tensor.tma_boxes import TmaTiling
 from moye.tensor.tma_copy import TmaTensor
 
 _NOTE_WIDTH, _LONGEST_NOTE = 112, 1000
+_ADDRESS = re.compile(r" at 0x[0-9A-Fa-f]+")
 _callees: list[list[types.FunctionType]] = []
 
 
@@ -240,7 +242,7 @@ def _add_notes(func: Func, specs: dict[str, Spec]) -> None:
             if isinstance(spec, TmaSpec):
                 func.notes.append(f"{name}: {spec.tiling}, {_boxes(spec.tiling)}")
         elif isinstance(spec, StaticSpec) and spec.value is not None:
-            text = str(spec.value)
+            text = _ADDRESS.sub("", str(spec.value))        # the text is the key of the cache on disk
             whole = f"{name} = {text if len(text) <= _LONGEST_NOTE else text[:_LONGEST_NOTE] + '...'}"
             func.notes.append("\n".join(wrap(whole, _NOTE_WIDTH, subsequent_indent="    ", break_long_words=False,
                                              break_on_hyphens=False)))
@@ -285,9 +287,12 @@ def captures_of(functions: Sequence[types.FunctionType],
             if is_mutable(value) and position >= len(functions):
                 continue
             if is_mutable(value):
+                array = hasattr(value, "__array_interface__")
+                kind = "an array" if array else f"a {type(value).__name__}"
                 raise TraceError(
-                    f"the kernel reads {shown!r}, a {type(value).__name__} that may change between launches",
-                    hint="pass it as a parameter annotated mo.Constexpr, or make it a tuple or a frozen dataclass",
+                    f"the kernel reads {shown!r}, {kind} that may change between launches",
+                    hint="pass it as an argument" if array else
+                    "pass it as a parameter annotated mo.Constexpr, or make it a tuple or a frozen dataclass",
                     locs=(_read_of(shown.rpartition(".")[2], function),))
             captures.append(Capture(namespace, name, value))
             value = value.__func__ if isinstance(value, (staticmethod, classmethod)) else value

@@ -86,7 +86,7 @@ def _check(dtype: DType, to: DType, zero: Any) -> None:
         raise DTypeError(f"unpack of {dtype} has no zero: uint4 has", locs=(locate(),))
     own = zero.dtype if isinstance(zero, Expr) else dt.int32
     if zero is not None and not (own.is_integer and isinstance(zero, (int, Expr))):
-        raise DTypeError(f"unpack: the zero {zero} is no integer", locs=(locate(),))
+        raise DTypeError(f"unpack: zero={zero!r}, which is no integer", locs=(locate(),))
     if isinstance(zero, int) and not 0 <= zero <= 15:
         raise TraceError(f"unpack: the zero {zero} is not from 0 to 15", locs=(locate(),))
 

@@ -146,7 +146,9 @@ def _classify(call: Call, name: str, value: Any, role: Role) -> Spec:
         kind, names, items = parts_of(value)
         return TreeSpec(kind, names, tuple(_classify(call, f"{name}_{part}", item, role)
                                            for part, item in zip(names, items, strict=True)))
-    if hasattr(value, "dtype") and hasattr(value, "item"):
+    if (dtype := dt.stands_for(value)) is not None:
+        return StaticSpec(static_key(name, dtype), dtype)
+    if hasattr(value, "dtype") and hasattr(value, "item") and not isinstance(value, type):
         call.leaves.append(value.item())
         return ScalarSpec(_numpy_scalar(name, value))
     if isinstance(value, _FUNCTIONS):

@@ -160,7 +160,7 @@ def _code(tensor: View) -> str | None:
 
 def _hint(entry: Int, loop: LoopBound | None, tensor: View, extent: Int) -> str | None:
     if isinstance(entry, int):
-        return None
+        return "if the access is guarded, take the view under an if, too"
     if loop is not None and isinstance(extent, int) and tensor.buffer.space is not Space.GLOBAL:
         return f"an index of stages is taken modulo their number, {extent}"
     return "launch as many blocks as there are tiles" if loop is None else \

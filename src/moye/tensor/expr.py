@@ -349,6 +349,8 @@ def arithmetic(kind: str, a: Scalar, b: Scalar) -> Scalar:
     """
     if not (is_scalar(a) and is_scalar(b)):
         return NotImplemented  # type: ignore[no-any-return]
+    if kind in ("min", "max") and (kept := _never_beyond(kind, plain(a), plain(b))) is not None:
+        return kept
     sources = a, b
     a, b = lifted(a), lifted(b)
     dtype = _common(a, b)
@@ -457,10 +459,10 @@ def bitwise(kind: str, a: Scalar, b: Scalar) -> Scalar:
         return NotImplemented  # type: ignore[no-any-return]
     sources = a, b
     a, b = lifted(a), lifted(b)
-    dtype = (a.dtype if isinstance(a, Expr) else default_dtype(a)) if kind in ("shl", "shr") else _common(a, b)
+    shift = kind in ("shl", "shr")
+    dtype = _shifted(a, b) if shift else _common(a, b)
     if dtype.is_float:
         raise DTypeError(f"{a} {kind} {b}: bitwise operations are for integers, not {dtype}", locs=(locate(),))
-    shift = kind in ("shl", "shr")
     if dtype.kind is Kind.BOOL and not shift:
         logical = {"and": "land", "or": "lor", "xor": "ne"}
         return wrap(builder().binary(logical[kind], operand_of(a, dtype), operand_of(b, dtype)), *sources)
@@ -469,6 +471,16 @@ def bitwise(kind: str, a: Scalar, b: Scalar) -> Scalar:
     dtype = _wide_enough(kind, a, b, dtype) if shift else dtype
     right = operand_of(b, dt.int32) if shift else operand_of(b, dtype, modulo=True)
     return wrap(builder().binary(kind, operand_of(a, dtype, modulo=True), right), *sources)
+
+
+def _shifted(a: Scalar, b: Scalar) -> DType:
+    """The dtype of a shift is that of what is shifted; a Python number takes that of its count, of 32 bits or more."""
+    if isinstance(a, Expr):
+        return a.dtype
+    own = dt.int32 if isinstance(a, bool) else default_dtype(a)
+    if not isinstance(b, Expr) or not isinstance(a, int) or not b.dtype.is_integer or b.dtype.bits < own.bits:
+        return own
+    return b.dtype if constants.fits(a, b.dtype) else own
 
 
 def compare(kind: str, a: Scalar, b: Any) -> Scalar:
@@ -493,6 +505,12 @@ def _beyond(kind: str, a: Scalar, b: Scalar) -> bool | None:
     if constants.fits(b, a.dtype) or kind in ("eq", "ne"):     # == with what no value is equal to is a mistake
         return None
     return kind in (("lt", "le") if b > 0 else ("gt", "ge"))
+
+
+def _never_beyond(kind: str, a: Scalar, b: Scalar) -> Scalar | None:
+    """The extremum of an integer and a Python integer that its dtype does not hold, where it is the former."""
+    sign = "lt" if kind == "min" else "gt"
+    return next((x for x, number in ((a, b), (b, a)) if isinstance(number, int) and _beyond(sign, x, number)), None)
 
 
 def _of_two_signs(kind: str, a: Scalar, b: Scalar) -> Scalar | None:
@@ -614,8 +632,8 @@ def assume_divisible(x: Expr, divisor: int, message: str, hint: str | None = Non
         why = "under a traced condition it cannot be checked at launch"
         if not ir_builder.expressible(cond, b.parameters):
             why = "launch cannot check it, since it depends on more than arguments"
-        raise FactError(f"{message.format(value=x)}: it is not known whether {x} is a multiple of {divisor}, and {why}",
-                        hint=_assumed(x, divisor), locs=(locate(),))
+        raise FactError(f"it is not known whether {x} is a multiple of {divisor}, and {why}; if it is none, "
+                        f"{message.format(value=x)}", hint=_assumed(x, divisor), locs=(locate(),))
     b.guard(cond, message, {"value": x.operand}, hint, code)
     if isinstance(x.operand, Value):
         x.operand.divisor = math.lcm(x.operand.divisor, divisor)

@@ -51,3 +51,13 @@ def test_the_header_tells_what_there_is():
     head = source.partition("extern")[0]
     assert "None" not in head and "..." not in head and "word59" in head
     assert max(map(len, head.splitlines())) <= 120
+
+
+def test_the_header_is_the_same_in_every_process():
+    """It is part of the key of compiled kernels on disk: addresses of functions and objects are left out."""
+    class Thing:
+        pass
+
+    plan = (lambda x: x, [Thing()], {"one": Thing})
+    source = print_kernel(optional.trace(mo.TensorLike(mo.float32, (32,)), None, plan, block=32)).source
+    assert "<lambda>" in source and ".Thing object>" in source and "0x" not in source

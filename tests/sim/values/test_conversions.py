@@ -11,6 +11,8 @@ from convert_kernels import NARROW, SOURCES, all_of, bits, grid, patterns, round
 from exact_conversions import FORMATS, converted
 from exact_conversions import rounded as exactly
 from moye import dtypes as dt
+from moye.ir.constants import cast_literal
+from moye.ir.nodes import Literal
 from moye.sim.values import scalars
 
 WIDE = tuple(d for d in SOURCES if d.bits >= 32 and d.is_float)
@@ -133,10 +135,22 @@ def test_nan_patterns():
 def test_floats_to_integers_saturate(source, target):
     x, outs = converted_by_kernel(source)
     exact = as_double(as_tf32(x) if source is dt.tfloat32 else x)
-    number = ~np.isnan(exact)
     sample = slice(None, None, 7 if len(x) > 4096 else 1)
-    wanted = [converted(float(v), source, target) for v in exact[number][sample]]
-    np.testing.assert_array_equal(outs[target][number][sample], np.array(wanted, outs[target].dtype))
+    wanted = [converted(float(v), source, target) for v in exact[sample]]
+    assert np.isnan(exact[sample]).any()
+    np.testing.assert_array_equal(outs[target][sample], np.array(wanted, outs[target].dtype))
+
+
+def test_what_a_nan_becomes():
+    """PTX ISA, cvt: 0, but from float64 or to 64 bits the top bit alone; 8 and 16 bits come of a clamped int32."""
+    signed, unsigned = (dt.int8, dt.int16, dt.int32, dt.int64), (dt.uint8, dt.uint16, dt.uint32, dt.uint64)
+    for source, small in ((dt.float16, 0), (dt.float32, 0), (dt.float64, 1)):
+        nan = np.full(1, np.nan, source.name)
+        lows = [-(1 << (d.bits - 1)) * (small or d.bits == 64) for d in signed]
+        tops = [(1 << (d.bits - 1)) * ((small and d.bits == 32) or d.bits == 64) for d in unsigned]
+        for target, wanted in zip((*signed, *unsigned), (*lows, *tops), strict=True):
+            assert int(scalars.cast(nan, source, target)[0]) == wanted, f"{source} to {target}"
+            assert cast_literal(Literal(math.nan, source), target).value == wanted, f"{source} to {target}"
 
 
 @pytest.mark.parametrize("dtype", [dt.bfloat16, dt.float8_e4m3fn, dt.float8_e5m2], ids=str)

@@ -165,6 +165,11 @@ def row(plan, where, matrix, number):
                (begin + plan.width - 1) // plan.width, there)
 
 
+def always(condition: Any) -> bool:
+    """Whether tracing knows that nothing is left out."""
+    return condition is True
+
+
 @mo.jit
 def _view(piece, source):
     """(tensor of the piece's elements, whether they are there)."""
@@ -172,8 +177,8 @@ def _view(piece, source):
         tensor = source if piece.edge or isinstance(piece.lead, int) else mo.with_lead(source, -piece.lead)
         return mo.tile(tensor, (piece.width,), (piece.at,), ragged=True), piece.has
     has = piece.has
-    if source.there is not True:
-        has = source.there if has is True else has & source.there
+    if not always(source.there):
+        has = source.there if always(has) else has & source.there
     if piece.edge or source.flat is None:
         return mo.tile(source.tensor, (piece.width,), (piece.at,), ragged=True), has
     return mo.tile(source.flat, (piece.width,), (source.begin + piece.at,), ragged=True), has
@@ -184,7 +189,7 @@ def read(piece, source, fill=0):
     """A piece of a row, or of a vector of one element a column, in registers; ``fill`` where it has no elements."""
     view, has = _view(piece, source)
     held = mo.fragment((piece.width,), view.dtype)
-    if has is True:
+    if always(has):
         mo.copyto(held, view)
     else:
         mo.copyto(held, view, pred=has, other=fill)
@@ -195,7 +200,7 @@ def read(piece, source, fill=0):
 def write(piece, target, values):
     """Write a piece of a row from registers, converted to the row's dtype."""
     view, has = _view(piece, target)
-    if has is True:
+    if always(has):
         mo.copyto(view, values.to(view.dtype))
     else:
         mo.copyto(view, values.to(view.dtype), pred=has)
@@ -342,7 +347,7 @@ def swept(plan, where, fetch, visit, state):
 @mo.jit
 def only(piece, values):
     """Values of a piece, and zeros where it has no elements."""
-    if piece.has is True:
+    if always(piece.has):
         return values
     return mo.where(piece.has, values, 0)
 

@@ -16,7 +16,7 @@ from typing import Any
 import moye as mo
 from moye.kernels.options import integer, real, shown
 from moye.kernels.rows.arrays import Rows
-from moye.kernels.rows.parts import anew, as_rows, fold, place, read, row, scratch, swept, write
+from moye.kernels.rows.parts import always, anew, as_rows, fold, place, read, row, scratch, swept, write
 from moye.kernels.rows.plan import RowPlan
 from moye.kernels.rows.views import dtype_of, last, launched, plan_of, repeated, separate, shape_of
 from moye.kernels.views import FLOATS
@@ -132,7 +132,7 @@ def scores(kind, piece, gX, gM, scale, seen):
 @mo.jit
 def narrowed(piece, condition):
     """A piece that has nothing where the condition is false."""
-    return replace(piece, has=condition if piece.has is True else piece.has & condition)
+    return replace(piece, has=condition if always(piece.has) else piece.has & condition)
 
 
 @mo.jit

@@ -321,7 +321,8 @@ D13  S     generic read, then asynchronous overwrite without the ordering it nee
   over       {overwritten}: {missing}
   = missing    nothing orders {then} before {now}
   global     {through_proxy}
-  > -          let the readers arrive at an mbarrier that the thread which copies waits for
+  > -          let the readers arrive at an mbarrier that the thread which copies waits for; one lane for its warp after
+        sync_warp()
   > proxy      fence_proxy_async() in the threads that write, then a barrier, then the copy
   > cluster    let the readers arrive at an mbarrier of the block that copies (cta=), for which its thread waits
   > global     fence_proxy_async() in the threads that write, before the barrier or the flag that orders the two

@@ -150,7 +150,8 @@ _NEUTRAL: dict[str, Callable[[Any], int]] = {
 
 
 def _by_warp(threads: int, fold: Any, values: Array) -> Array:
-    """The fold of each warp's values (T, B), for each of its threads."""
+    """The fold of each warp's values, (T, B) or (1, B) where all threads have one, for each of its threads."""
+    values = np.broadcast_to(values, (threads, values.shape[1]))
     return np.repeat(fold.reduceat(values, np.arange(0, threads, WARP), axis=0), WARP, axis=0)[:threads]
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from moye.dtypes import DType, Kind, rounded
 from moye.errors import UnsupportedError
-from moye.ir.constants import limits
+from moye.ir.constants import limits, of_nan
 from moye.sim.values import special_functions as special
 from moye.sim.values.memory import Array, numpy_dtype
 
@@ -298,7 +298,7 @@ def _cast_array(a: Array, source: DType, target: DType) -> Array:
     if source.is_float and target.is_integer:
         low, high = limits(target)
         wide = np.trunc(a.astype(np.float64))
-        clean = np.where(np.isnan(wide), 0.0, wide)
+        clean = np.where(np.isnan(wide), float(of_nan(source, target)), wide)
         inside = np.clip(clean, float(low), float(high) if target.bits < 54 else math.nextafter(float(high), 0.0))
         return np.where(clean >= float(high), wanted.type(high), inside.astype(wanted))
     return a.astype(wanted)
