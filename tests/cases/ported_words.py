@@ -125,7 +125,7 @@ def life_kernel(after, before):
 
 
 def life(after, before):
-    life_kernel[-(-before.size // 32), 32](after, before)
+    life_kernel[-(-before.shape[0] * before.shape[1] // 32), 32](after, before)
 
 
 def draw_life(rng, n):

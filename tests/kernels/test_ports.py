@@ -18,6 +18,12 @@ MODULES = (ported_sorts, ported_solvers, ported_models, ported_words, ported_sig
 PORTS = tuple(port for module in MODULES for port in module.PORTS)
 
 
+def as_torch(x):
+    """The same memory as a tensor, as on the GPU: launches must ask for nothing that only NumPy's arrays have."""
+    torch = pytest.importorskip("torch")
+    return torch.from_numpy(x) if isinstance(x, np.ndarray) and x.dtype.kind != "V" else x
+
+
 @pytest.mark.parametrize("size", [0, 1])
 @pytest.mark.parametrize("port", PORTS, ids=str)
 def test_against_numpy(port, size):
@@ -31,7 +37,7 @@ def test_against_numpy(port, size):
 def test_copies_that_finish_at_once(port):
     arguments, wanted = port.draw(np.random.default_rng(2), port.sizes[0])
     with mo.checking(lints=False, earliest=True):
-        port.launch(*arguments)
+        port.launch(*map(as_torch, arguments))
     port.judge(arguments, wanted)
 
 
