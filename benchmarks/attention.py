@@ -114,6 +114,38 @@ def backward(dim: int = 128, seqlen: int = 4096, causal: bool = False, count: in
                 lambda: (runs["moye"](), runs["cuDNN"]()), failed)
 
 
+def varlen(dim: int = 128, equal: int = 4096, causal: bool = False, count: int = 16, backwards: bool = False) -> Case:
+    """Sequences of drawn lengths beside as much work in sequences of one length; the last one is compared."""
+    batch = TOKENS // equal
+    drawn = torch.rand(3 * batch, dtype=torch.float64) + 0.1
+    lengths = (drawn * (batch * equal ** 2 / drawn.square().sum()).sqrt()).round().int()
+    offsets = torch.cat((torch.zeros(1), lengths.cumsum(0))).int().cuda()
+    longest, work = int(lengths.max()), count * float(lengths.double().square().sum()) * dim * (0.5 if causal else 1.0)
+    ragged = {"offsets_q": offsets, "offsets_k": offsets, "longest_q": longest, "longest_k": longest, "causal": causal}
+    (out, *inputs), run = _pass((int(lengths.sum()), count, dim), ragged, backwards)
+    _, beside = _pass((batch, equal, count, dim), {"causal": causal}, backwards)
+
+    def results() -> tuple[Any, Any]:
+        last = [x[None, -int(lengths[-1]):].contiguous() for x in (out, *inputs)]
+        return (last[0],), (_peer(PEERS["cuDNN"], causal, False, *last[1:]),)
+    name = f"{'backward' if backwards else 'forward'} varlen {'causal' if causal else 'full'} {dim} "
+    return Case(name + "+".join(map(str, lengths.tolist())), work * (BACKWARD if backwards else FORWARD), "TFLOP/s",
+                {"moye": run, "equal": beside}, results)
+
+
+def _pass(shape: tuple[int, ...], how: dict[str, Any], backwards: bool) -> tuple[list[torch.Tensor], Callable[[], Any]]:
+    """out, q, k, v of a shape, and what is to be timed."""
+    q, k, v, dout = (heads(*shape) for _ in range(4))
+    out, lse = torch.empty_like(q), torch.empty(*shape[:-3], shape[-2], shape[-3], device="cuda")
+    one, other = kernels.attention, kernels.attention_backward
+    if len(shape) == 3:
+        one, other = kernels.attention_varlen, kernels.attention_varlen_backward
+    forwards = partial(one, out, q, k, v, lse=lse, **how)
+    forwards()
+    gradients = [torch.empty_like(x) for x in (q, k, v)]
+    return [out, q, k, v], partial(other, *gradients, dout, q, k, v, out, lse, **how) if backwards else forwards
+
+
 def decode(batch: int = 16, keys: int = 8192, count: int = 64, count_k: int = 8, dim: int = 128, queries: int = 1,
            page: int = 64, stored: str = "bf16", by_token: bool = False) -> Case:
     """``stored`` = "fp8": caches of float8_e4m3fn, with a factor for each head or for each token."""
@@ -147,6 +179,7 @@ CASES: list[Callable[[], Case]] = [
     *(partial(forward_fp8, *kind) for kind in KINDS),
     *(partial(forward_fp8, 128, 16384, causal, 64, 8) for causal in (False, True)),
     *(partial(backward, *kind) for kind in KINDS),
+    *(partial(varlen, causal=causal, backwards=backwards) for backwards in (False, True) for causal in (False, True)),
     decode, partial(decode, page=16), partial(decode, page=256), partial(decode, 1, 65536), partial(decode, 64, 2048),
     partial(decode, queries=4),
     *(partial(decode, *kind, stored="fp8", by_token=each) for kind in ((), (1, 65536), (64, 2048))

@@ -33,14 +33,16 @@ _RECENT = 1024
 """Launches whose packed parameters are kept, for each kind of call."""
 _MOST_STREAMS = 16
 
+Result = int | tuple["Result", ...] | None
+"""What a call returned: the number of an argument, None, or a tuple of these."""
 _Functions = tuple[Callable[..., Any], Callable[..., Any]]
 _POINTERS = {"torch": "{}.data_ptr()", "cupy": "{}.data.ptr"}
 
 
 class Replay:
-    """A recorded call, ready to be repeated; ``result`` is the number of the argument that it returned, or None."""
+    """A recorded call, ready to be repeated; ``result`` says what it returned."""
 
-    def __init__(self, told: Recording, arrays: Sequence[Any], result: int | None, *, keep: bool = False) -> None:
+    def __init__(self, told: Recording, arrays: Sequence[Any], result: Result, *, keep: bool = False) -> None:
         self.steps, self.scratch, self.infos, self.result = told.steps, told.scratch, told.arrays, result
         self.relations = relations(self.infos)
         self._devices = isinstance(env.check(), bool) and all(step.device is not None for step in self.steps)
@@ -69,7 +71,7 @@ class Replay:
         if self._calls is not None:
             return self._functions(arrays)[0](*arrays, *(info.ptr for info in infos))
         self._by_hand(arrays, infos)
-        return None if self.result is None else arrays[self.result]
+        return _returned(self.result, arrays)
 
     def fast(self, arrays: Sequence[Any]) -> Callable[..., Any] | None:
         """A function of arrays that checks them itself; None if these are no tensors that it can check so quickly."""
@@ -296,7 +298,20 @@ def _body(writer: Writer, replay: Replay, calls: _Calls, kind: str, makers: Sequ
     bump = autograd.bumper()
     if kind == "torch" and bump is not None and replay.written():
         lines.append(f"{writer.name(bump)}(({''.join(f'a{i}, ' for i in replay.written())}))")
-    return [*lines, "return None" if replay.result is None else f"return a{replay.result}"]
+    return [*lines, f"return {_expression(replay.result)}"]
+
+
+def _returned(result: Result, arrays: Sequence[Any]) -> Any:
+    if isinstance(result, tuple):
+        return tuple(_returned(part, arrays) for part in result)
+    return None if result is None else arrays[result]
+
+
+def _expression(result: Result) -> str:
+    """The same as text, where arrays have their names."""
+    if isinstance(result, tuple):
+        return f"({''.join(f'{_expression(part)}, ' for part in result)})"
+    return "None" if result is None else f"a{result}"
 
 
 def _again(ready: Ready, config: Any, params: Any) -> None:

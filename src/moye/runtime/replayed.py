@@ -159,7 +159,8 @@ def replayed(function: Callable[_P, _R]) -> Replayed[_P, _R]:
     The function may depend on its arguments, on the environment's settings, and on nothing else that changes; of an
     array on its class, dtype, shape, strides, device, address modulo 16 and on what memory it shares with the others,
     not on its elements.  It launches kernels on the current stream, takes further memory from ``mo.scratch`` functions,
-    and returns None or one of the arrays.  A call that does anything else is made anew each time, if moye can see it.
+    and returns None, one of the arrays or a tuple of these.  A call that does anything else is made anew each time, if
+    moye can see it.
     The first call with arguments of a kind is made as it is, the second is recorded, and later ones are repeated.
     Inside ``mo.check``, ``mo.checking`` and ``mo.compile_only`` the function itself is called.
     """
@@ -172,9 +173,15 @@ def _result(result: Any, found: _Arguments, told: Recording) -> Any:
     """The number of the array that was returned, None for None; ``missing`` if the call cannot be repeated."""
     if told.why or not told.steps or not told.uses_all():
         return missing
-    if result is None:
-        return None
-    return next((i for i, x in enumerate(found.arrays) if x is result), missing)
+    return _numbers(result, found.arrays)
+
+
+def _numbers(result: Any, arrays: Sequence[Any]) -> Any:
+    """What was returned by the numbers of arrays, as ``Replay`` takes it; ``missing`` for anything else."""
+    if type(result) is tuple:
+        parts = tuple(_numbers(part, arrays) for part in result)
+        return missing if missing in parts else parts
+    return None if result is None else next((i for i, x in enumerate(arrays) if x is result), missing)
 
 
 # --- what a call may depend on ---------------------------------------------------------------------------------------
