@@ -322,6 +322,50 @@ def test_varlen_of_8_bits(monkeypatch, seed, blocks, causal):
         assert np.array_equal(own[0], out[rows]) and np.array_equal(own_lse[0], lse[:, rows])
 
 
+@pytest.mark.parametrize(("seed", "dim"), [(0, 64), pytest.param(1, 128, marks=pytest.mark.slow),
+                                           pytest.param(2, 256, marks=pytest.mark.slow),
+                                           pytest.param(3, 96, marks=pytest.mark.slow)])
+def test_gradients_of_sequences_by_warpgroups(monkeypatch, seed, dim):
+    """Those of each sequence by itself; none writes beyond its own, or reads what nobody wrote."""
+    monkeypatch.setattr(mo, "arch_of", lambda array: "sm_90a")
+    rng = np.random.default_rng(seed)
+    queries, keys = ([int(n) for n in rng.choice([0, 1, 7, 64, 130, 200], 4)] for _ in range(2))
+    queries[1], keys[1] = 0, 70                         # keys that nobody sees
+    options = {"causal": seed != 1, "window": (None, 40)[::1 - 2 * (seed // 2 % 2)]}
+    q, k, v, dout = (sequences(rng, *x, dim) for x in ((queries, 2), (keys, 1), (keys, 1), (queries, 2)))
+    out, lse = np.full_like(q, np.nan), np.full((2, sum(queries)), np.nan, np.float32)
+    gradients = [np.full_like(x, np.nan) for x in (q, k, v)]
+    ends = [np.cumsum([0, *lengths]).astype(np.int32) for lengths in (queries, keys)]
+    attention_varlen(out, q, k, v, *ends, lse=lse, **options)
+    with mo.checking(lints=False) as reports:
+        attention_varlen_backward(*gradients, dout, q, k, v, out, lse, *ends, longest_q=200, longest_k=200, **options)
+    assert all(report.ok for report in reports), next(str(report) for report in reports if not report.ok)
+    assert "attention_backward_sm90_kernel" in [report.kernel for report in reports]
+    for s in range(4):
+        rows, columns = (slice(x[s], x[s + 1]) for x in ends)
+        one = [x[None, rows] for x in (q, dout, out)] + [x[None, columns] for x in (k, v)]
+        found = [np.full_like(x, np.nan) for x in (one[0], one[3], one[4])]
+        attention_backward(*found, one[1], one[0], one[3], one[4], one[2], lse[None, :, rows], **options)
+        for mine, whole, part in zip(found, gradients, (rows, columns, columns), strict=True):
+            np.testing.assert_allclose(mine[0].astype(np.float64), whole[part].astype(np.float64), atol=4e-3)
+
+
+def test_gradients_of_a_sequence_that_is_longer_than_said(monkeypatch):
+    """Those of queries are right, those of keys are right or NaN."""
+    monkeypatch.setattr(mo, "arch_of", lambda array: "sm_90a")
+    rng, ends = np.random.default_rng(0), np.array([0, 300], np.int32)
+    q, k, v, dout = (sequences(rng, [300], 1, 64) for _ in range(4))
+    out, lse, found = np.zeros_like(q), np.zeros((1, 300), np.float32), []
+    attention_varlen(out, q, k, v, ends, ends, lse=lse)
+    for longest in (300, 100):
+        gradients = [np.full_like(x, 9) for x in (q, k, v)]
+        attention_varlen_backward(*gradients, dout, q, k, v, out, lse, ends, ends, longest_q=longest, longest_k=longest)
+        found.append([x.astype(np.float64) for x in gradients])
+    for which, (whole, part) in enumerate(zip(*found, strict=True)):
+        assert np.array_equal(part[:128], whole[:128]) if which else True
+        assert np.isnan(part[128:]).all() if which else not np.isnan(part).any()
+
+
 def test_a_sequence_that_is_longer_than_said(monkeypatch):
     monkeypatch.setattr(mo, "arch_of", lambda array: "sm_90a")
     q, k = sequences(np.random.default_rng(0), [400], 1, 64), sequences(np.random.default_rng(0), [400], 1, 64)

@@ -6,7 +6,8 @@ In: a table (rows, columns) and integers of any shape.  Out: an array of the int
     embedding_backward(dtable, dout, ids)       # dtable[r, :] = the sum of dout[i, :] over all i with ids[i] == r
 
 The gradient is the same bit by bit in each run: one block writes a row and adds what belongs to it in the order of ids.
-It searches few ids for them.  Many ids are sorted first, stably, by eight bits of their rows at a time.
+It searches few ids for them.  Many ids are sorted first, stably, by eight bits of their rows at a time; where a row has
+whole pieces of the sorted ids, other blocks sum these before, so that no block sums alone what most ids name.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from moye.kernels.options import integer
 from moye.kernels.workspace import empty
 
 THREADS = 256
-SEARCHED = 16384
-"""Ids up to which a row searches its own; more are sorted, in time that grows with their number alone."""
+SEARCHED = 1024
+"""Ids up to which a row searches its own, one after the other where all are its; more are sorted."""
 _DIGITS = 256
 _EACH = 16
 _WARPS = THREADS // 32
@@ -36,7 +37,8 @@ INTEGERS = (mo.int32, mo.int64)
 class Plan:
     """``width``: elements of a vector.  The gradient has blocks of ``threads``, which sum ``rounds`` vectors each.
 
-    ``skipped``: the row without a gradient; ``ahead``: tokens whose vectors are on their way, where ids are sorted.
+    ``skipped``: the row without a gradient.  Where ids are sorted, ``ahead`` tokens' vectors are on their way together,
+    and ``piece`` ids are summed by a block of their own if they are one row's.
     """
 
     width: int
@@ -45,17 +47,23 @@ class Plan:
     whole: bool
     skipped: int | None
     ahead: int = 1
+    piece: int = 1
 
 
-def make_plan(modes: list[views.Mode], infos: tuple[Any, ...], skipped: int | None) -> Plan:
+def make_plan(modes: list[views.Mode], infos: tuple[Any, ...], skipped: int | None = None, ids: int = 0) -> Plan:
     """The rule: vectors of 16 bytes of the widest dtype, if rows begin at multiples of them.
 
     The gradient has a block for each row of the table, of 128 threads, which take as few vectors each as cover the
-    columns, at most 4 at a time; longer rows are taken in pieces by several blocks.
+    columns, at most 4 at a time; longer rows are taken in pieces by several blocks.  Where ids are sorted, nobody
+    searches, and blocks have no more warps than vectors need.  Pieces grow as the root of the number of ids: so do the
+    most ids that a block sums alone, and the most pieces.
     """
     width, columns = views.width_of(modes, *infos), modes[0].extent
-    rounds = min(4, -(-columns // (width * 128)))
-    return Plan(width, 128, rounds, columns % width == 0, skipped, max(1, 4 // rounds))
+    vectors = -(-columns // width)
+    rounds = min(4, -(-vectors // 128))
+    threads = min(128, -(-vectors // 32) * 32) if ids > SEARCHED else 128
+    piece = 1 << max(6, ids.bit_length() // 2 - 2) if ids > SEARCHED else 1
+    return Plan(width, threads, rounds, columns % width == 0, skipped, 8 if rounds == 1 else 4 // rounds, piece)
 
 
 @mo.kernel
@@ -235,25 +243,69 @@ def bounds_kernel(first, end, ids, order):
                 end[row] = i + 1
 
 
-@mo.kernel
-def sorted_gradient_kernel(dtable, dout, order, first, end, compute, plan: mo.Constexpr):
-    """dtable (columns, rows): a block sums the columns of dout (columns, n) at its row's part of order."""
-    row, w, upto = mo.block_idx().x, plan.width, end[mo.block_idx().x]
-    mine = [shares(dtable, dout, compute, plan) for _ in range(plan.ahead)]
-    if plan.skipped is not None and row == plan.skipped:
-        upto = first[row]
-    for start in mo.range(first[row], upto, plan.ahead):
+@mo.jit
+def add_up(totals, rooms, rows, order, places, plan):
+    """Add the columns of ``rows`` from place ``places[0]`` up to ``places[1]`` of order, or themselves, to the totals.
+
+    ``plan.ahead`` of them are on their way together, each in its own of the ``rooms``.
+    """
+    first, upto = places
+    for start in mo.range(first, upto, plan.ahead):
         for k in mo.static_range(plan.ahead):
-            there = start + k < upto
-            place = order[mo.min(start + k, upto - 1)]
-            for at, inside, _, held in mine[k]:
-                mo.copyto(held, mo.tile(dout[:, place], (w,), at, ragged=True), pred=inside & there, zero_fill=True)
+            there, place = start + k < upto, mo.min(start + k, upto - 1)
+            if order is not None:
+                place = order[place]
+            for (at, inside, _), held in zip(totals, rooms[k], strict=True):
+                mo.copyto(held, mo.tile(rows[:, place], (plan.width,), at, ragged=True), pred=inside & there,
+                          zero_fill=True)
         for k in mo.static_range(plan.ahead):
             if start + k < upto:                        # -0 plus what is not there would be 0
-                for (_, _, total, _), (_, _, _, held) in zip(mine[0], mine[k], strict=True):
-                    total += held.to(compute)
-    for at, inside, total, _ in mine[0]:
-        mo.copyto(mo.tile(dtable[:, row], (w,), at, ragged=True), total.to(dtable.dtype), pred=inside)
+                for (_, _, total), held in zip(totals, rooms[k], strict=True):
+                    total += held.to(total.dtype)
+
+
+@mo.jit
+def rooms_of(totals, dtype, plan):
+    """Registers for the columns that are on their way."""
+    return [[mo.fragment((plan.width,), dtype) for _ in totals] for _ in range(plan.ahead)]
+
+
+@mo.kernel
+def pieces_kernel(sums, dout, ids, order, rows, compute, plan: mo.Constexpr):
+    """sums (columns, pieces): of each piece of the sorted ids that is of one row, the sum of its columns of dout."""
+    piece = mo.block_idx().x
+    row = ids[order[piece * plan.piece]]
+    wanted = (row >= 0) & (row < rows) & (row == ids[order[(piece + 1) * plan.piece - 1]])
+    if plan.skipped is not None:
+        wanted &= row != plan.skipped
+    if wanted:
+        totals = [(at, inside, total) for at, inside, total, _ in shares(sums, dout, compute, plan)]
+        add_up(totals, rooms_of(totals, dout.dtype, plan), dout, order, (piece * plan.piece, (piece + 1) * plan.piece),
+               plan)
+        for at, inside, total in totals:
+            mo.copyto(mo.tile(sums[:, piece], (plan.width,), at, ragged=True), total, pred=inside)
+
+
+@mo.kernel
+def sorted_gradient_kernel(dtable, dout, sums, order, first, end, compute, plan: mo.Constexpr):
+    """dtable (columns, rows): a block sums the columns of dout (columns, n) at its row's part of order.
+
+    Whole pieces of its part are in sums (columns, pieces) already.
+    """
+    row = mo.block_idx().x
+    begin, upto = first[row], end[row]
+    totals = [(at, inside, total) for at, inside, total, _ in shares(dtable, dout, compute, plan)]
+    rooms = rooms_of(totals, dout.dtype, plan)
+    if plan.skipped is not None and row == plan.skipped:
+        upto = begin
+    least, most = mo.ceil_div(begin, plan.piece), upto // plan.piece
+    if least < most:
+        add_up(totals, rooms, dout, order, (begin, least * plan.piece), plan)
+        add_up(totals, rooms_of(totals, compute, plan), sums, None, (least, most), plan)
+        begin = most * plan.piece
+    add_up(totals, rooms, dout, order, (begin, upto), plan)
+    for at, inside, total in totals:
+        mo.copyto(mo.tile(dtable[:, row], (plan.width,), at, ragged=True), total.to(dtable.dtype), pred=inside)
 
 
 # --- host ------------------------------------------------------------------------------------------------------------
@@ -276,7 +328,7 @@ def embedding(out: Any, table: Any, ids: Any) -> None:
     rows = views.merged([views.Mode(n, (a, b)) for n, a, b in zip(i.shape, o.strides, i.strides, strict=False)
                          if n != 1]) or [views.Mode(1, (0, 0))]
     line, column = views.Mode(t.shape[1], (o.strides[-1], t.strides[1])), views.Mode(t.shape[0], (0, t.strides[0]))
-    plan = make_plan([line, column, *(views.Mode(m.extent, (m.strides[0], 0)) for m in rows)], (o, t), None)
+    plan = make_plan([line, column, *(views.Mode(m.extent, (m.strides[0], 0)) for m in rows)], (o, t))
     gO = views.view(out, [line, *rows], 0)
     gT = views.strided(table, (line.extent, t.shape[0]), (line.strides[1], t.strides[0]))
     vectors = -(-line.extent // plan.width) * math.prod(m.extent for m in rows)
@@ -287,9 +339,9 @@ def embedding(out: Any, table: Any, ids: Any) -> None:
 def embedding_backward(dtable: Any, dout: Any, ids: Any, *, padding_idx: int | None = None) -> None:
     """dtable[r, :] = the sum of dout[i, :] over all i with ids[i] == r; zeros where there is none, and at padding_idx.
 
-    Sums are in float32 (float64 if an array has it) in the order of ids, so that each run gives the same bits.  Up to
-    16384 ids a row searches its own from the first to the last of them; more are sorted first.  There must be fewer
-    than 2^31 ids and rows; an id that is no row fails an ``assert``, and else adds to nothing.
+    Sums are in float32 (float64 if an array has it), in an order that ids alone decide, so that each run gives the same
+    bits.  Up to 1024 ids a row searches its own from the first to the last of them; more are sorted first.  There must
+    be fewer than 2^31 ids and rows; an id that is no row fails an ``assert``, and else adds to nothing.
     """
     t, o, i = _checked("embedding_backward", "dtable", dtable, "dout", dout, ids, views.FLOATS)
     views.outputs("embedding_backward", {"dtable": t}, {"dout": o, "ids": i})
@@ -306,7 +358,8 @@ def embedding_backward(dtable: Any, dout: Any, ids: Any, *, padding_idx: int | N
                                f"which are no plain lists of rows", hint="pass contiguous arrays")
     rows = rows or [views.Mode(math.prod(i.shape), (0, 0))]
     line, column = views.Mode(t.shape[1], (t.strides[1], o.strides[-1])), views.Mode(t.shape[0], (t.strides[0], 0))
-    plan = make_plan([line, column, views.Mode(rows[0].extent, (0, rows[0].strides[0]))], (t, o), padding_idx)
+    plan = make_plan([line, column, views.Mode(rows[0].extent, (0, rows[0].strides[0]))], (t, o), padding_idx,
+                     rows[0].extent)
     gI = views.view(ids, rows, 1)
     gT = views.strided(dtable, (line.extent, t.shape[0]), (line.strides[0], t.strides[0]))
     gO = views.strided(dout, (line.extent, rows[0].extent), (line.strides[1], rows[0].strides[0]))
@@ -317,7 +370,11 @@ def embedding_backward(dtable: Any, dout: Any, ids: Any, *, padding_idx: int | N
     if rows[0].extent > SEARCHED:
         order = sorted_places(dtable, gI, rows[0].extent, t.shape[0])
         bounds_kernel[-(-rows[0].extent // THREADS), THREADS](first, count, gI, order)
-        sorted_gradient_kernel[grid, plan.threads](gT, gO, order, first, count, compute, plan)
+        pieces = rows[0].extent // plan.piece
+        sums = empty(dtable, compute, (-(-line.extent // plan.width) * plan.width, max(1, pieces)))
+        if pieces:
+            pieces_kernel[(pieces, grid[1]), plan.threads](sums, gO, gI, order, t.shape[0], compute, plan)
+        sorted_gradient_kernel[grid, plan.threads](gT, gO, sums, order, first, count, compute, plan)
         return
     if 0 not in i.shape:
         count_kernel[-(-rows[0].extent // THREADS), THREADS](first, count, gI)

@@ -86,8 +86,8 @@ def attention_backward(dq: Any, dk: Any, dv: Any, dout: Any, q: Any, k: Any, v: 
 
     All arrays but ``lse`` are of one dtype; ``dout`` is like ``out``, and dq, dk and dv are like q, k and v.  ``out``
     and ``lse`` are what ``attention`` gave, and options are as there.  dk and dv have the same bits in each run,
-    and so has dq if ``deterministic``: up to 128 dimensions, blocks on sm_90a add to it in memory, in float32, and only
-    wait for each other if they have to.  ArgumentError for other arguments.
+    and so has dq if ``deterministic``: blocks on sm_90a add to it in memory, in float32, and only wait for each other
+    if they have to.  ArgumentError for other arguments.
     """
     problem = problem_of(out, q, k, v, causal=causal, window=window, scale=scale, softcap=softcap, score=None)
     require_wide("attention_backward", problem)
@@ -100,12 +100,9 @@ def attention_backward(dq: Any, dk: Any, dv: Any, dout: Any, q: Any, k: Any, v: 
               {"dout": dout, "q": q, "k": k, "v": v, "out": out, "lse": lse, "bias": bias, "alibi": alibi})
     if 0 not in (problem.batch, problem.heads):
         arrays = {"q": q, "k": k, "v": v, "out": out, "dout": dout, "lse": lse, "dq": dq, "dk": dk, "dv": dv}
-        if problem.dtype in EXACT:
-            launch_gradients_simt(problem, arrays, bias=bias, slopes=alibi)
-        elif suits_gradients(problem, arrays):
-            launch_gradients_sm90(problem, arrays, bias=bias, slopes=alibi, in_order=deterministic)
-        else:
-            launch_gradients(problem, arrays, bias=bias, slopes=alibi)
+        launch = launch_of_gradients(problem, arrays)
+        how = {"in_order": deterministic} if launch is launch_gradients_sm90 else {}    # the others always are
+        launch(problem, arrays, bias=bias, slopes=alibi, **how)
     return dq, dk, dv
 
 
@@ -114,6 +111,13 @@ def launch_of(problem: Problem, *arrays: Any) -> Callable[..., None]:
     if problem.dtype in EXACT:
         return launch_simt
     return launch_sm90 if suits(problem, *arrays) else launch_sm80
+
+
+def launch_of_gradients(problem: Problem, arrays: dict[str, Any]) -> Callable[..., None]:
+    """The launch for gradients of these arrays, by name."""
+    if problem.dtype in EXACT:
+        return launch_gradients_simt
+    return launch_gradients_sm90 if suits_gradients(problem, arrays) else launch_gradients
 
 
 def _check_more(problem: Problem, q: Any, bias: Any, alibi: Any, lse: Any) -> None:

@@ -13,9 +13,8 @@ from dataclasses import replace
 from typing import Any
 
 import moye as mo
-from moye.kernels.attention.dispatch import launch_of
+from moye.kernels.attention.dispatch import launch_of, launch_of_gradients
 from moye.kernels.attention.parts.arguments import (
-    EXACT,
     Problem,
     Window,
     beside,
@@ -26,8 +25,6 @@ from moye.kernels.attention.parts.arguments import (
     problem_of,
     require_wide,
 )
-from moye.kernels.attention.simt.host import launch_gradients_simt
-from moye.kernels.attention.sm80.host import launch_gradients
 from moye.kernels.attention.sm90.host import launch_sm90, require_suits
 from moye.kernels.options import integer
 from moye.kernels.workspace import as_one, zeros
@@ -89,9 +86,8 @@ def attention_varlen_backward(dq: Any, dk: Any, dv: Any, dout: Any, q: Any, k: A
     if 0 not in (problem.batch, problem.heads):
         read = {"q": q, "k": k, "v": v, "out": out, "dout": dout, "lse": lse}
         written = {"dq": dq, "dk": dk, "dv": dv}
-        launch = launch_gradients_simt if problem.dtype in EXACT else launch_gradients
-        launch(problem, {name: _some(x) for name, x in read.items()}
-                         | {name: as_one(x) for name, x in written.items()}, slopes=alibi, offsets=offsets)
+        arrays = {name: _some(x) for name, x in read.items()} | {name: as_one(x) for name, x in written.items()}
+        launch_of_gradients(problem, arrays)(problem, arrays, slopes=alibi, offsets=offsets)
     return dq, dk, dv
 
 

@@ -6,12 +6,14 @@ In: TMA copies of Q, K, V, dO and of the gradients (rows, dim, heads, batch); tw
 Scores are computed turned round, keys by queries: so a warpgroup owns its 64 keys, and weights and gradients of scores
 are operand A, in registers, of the sums for dV and dK.  Gradients of scores also go to shared memory, where both
 warpgroups multiply all of them with the keys.  The next queries' scores and the last product with queries run beside
-the store of dQ.  Sources: Dao: FlashAttention-2 (2023), section 3.1; Shah et al.: FlashAttention-3 (2024), for the
-roles.
+the store of dQ.  Beyond 128 dimensions of a head, the sums for dV and dK of 64 keys fill the registers of both: they
+share the keys, each has half of the dimensions, and both compute all scores, 7 products for 5.  Sources: Dao:
+FlashAttention-2 (2023), section 3.1; Shah et al.: FlashAttention-3 (2024), for the roles.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +31,7 @@ from moye.kernels.attention.parts.scores import (
     whole_from,
 )
 from moye.kernels.attention.sm90.config import GROUP
+from moye.kernels.attention.sm90.sequences import Sequences, rows_of, rules_of
 
 MEET, FULL, EMPTY = 1, 2, 4
 """Named barriers: where the warpgroups meet; those by which warpgroup g and the warp that stores its dQ take turns."""
@@ -40,31 +43,58 @@ PIECE = 64 * 64
 
 
 @mo.kernel
-def numbers_kernel(numbers, O, dO, lse, plan: mo.Constexpr):
+def numbers_kernel(numbers, O, dO, lse, offsets, plan: mo.Constexpr):
     """numbers (2 bM, tiles): the logarithms (of 2) of the sums of bM queries, and their sums over the head dimension
     of O dO, each (queries, dim_v, heads, batch).
 
     Queries beyond the last one, and those that see no key, have an infinite sum, so that all of their weights are 0.
     """
-    lanes = plan.width // 8
-    tid, m, head, batch = mo.thread_idx().x, mo.block_idx().x, mo.block_idx().y, mo.block_idx().z
-    heads, queries, dim = mo.size(O, 2), mo.size(O, 0), mo.size(O, 1)
+    x, head, batch = mo.block_idx()
+    begin, queries, own = rows_here(O, offsets, batch)
+    for m in range(x, mo.ceil_div(queries, plan.config.bM), mo.grid_dim().x):
+        number = number_of(plan, offsets, queries, mo.size(O, 2), (m, head, batch))
+        tile_numbers(plan, mo.tile(numbers, (plan.config.bM, 1), (None, number)), (O, dO, lse),
+                     (begin, m * plan.config.bM, queries), (head, own))
+
+
+@mo.jit
+def rows_here(X, offsets, batch):
+    """Of X (rows, ..., batch): where a sequence begins, how many rows it has, and its batch."""
+    if offsets is None:
+        return 0, mo.size(X, 0), batch
+    return offsets[batch], offsets[batch + 1] - offsets[batch], 0
+
+
+@mo.jit
+def number_of(plan, offsets, queries, heads, place):
+    """The number of a tile of queries among all: sequences have tiles of their own."""
+    m, head, batch = place
+    if offsets is None:
+        return (batch * heads + head) * mo.ceil_div(queries, plan.config.bM) + m
+    return (offsets[batch] // plan.config.bM + batch + m) * heads + head
+
+
+@mo.jit
+def tile_numbers(plan, gN, arrays, rows, place):
+    """The numbers (bM, 1, 2) of one tile of queries."""
+    (O, dO, lse), (begin, first_row, queries), (head, batch), lanes = arrays, rows, place, plan.width // 8
+    tid, dim = mo.thread_idx().x, mo.size(O, 1)
     mo.assume(dim % 8 == 0)
     mo.assume(mo.size(dO, 1) % 8 == 0)
-    gN = mo.tile(numbers, (plan.config.bM, 1), (None, (batch * heads + head) * mo.grid_dim().x + m))     # (bM, 1, 2)
     for first in range(0, plan.config.bM, mo.block_dim().x // lanes):
         own = first + tid // lanes
-        row, column, total = m * plan.config.bM + own, tid % lanes * 8, mo.float32(0)
+        row, column, total = first_row + own, tid % lanes * 8, mo.float32(0)
         if (row < queries) & (column < dim):
             a, b = mo.fragment((8,), O.dtype), mo.fragment((8,), O.dtype)
             for part, x in ((a, O), (b, dO)):
-                mo.copyto(mo.UniversalCopy(mo.uint128), part, mo.tile(x[row, :, head, batch], (8,), (tid % lanes,)))
+                line = mo.tile(x[begin + row, :, head, batch], (8,), (tid % lanes,))
+                mo.copyto(mo.UniversalCopy(mo.uint128), part, line)
             total = (a.to(mo.float32) * b.to(mo.float32)).reduce("add")
         total = mo.warp_reduce(total, "add", lanes)
         if tid % lanes == 0:
             log_sum = mo.float32(float("inf"))
             if row < queries:
-                found = lse[row, head, batch] * LOG2_E
+                found = lse[begin + row, head, batch] * LOG2_E
                 log_sum = mo.where(found == -float("inf"), float("inf"), found)
             gN[own, 0, 0], gN[own, 0, 1] = log_sum, total
 
@@ -108,23 +138,27 @@ class Pipes:
 
 
 @mo.kernel
-def attention_backward_sm90_kernel(Q, K, V, dO, dK, dV, numbers, sums, turns, scale, softcap, left, right, bias,
-                                   slopes, plan: mo.Constexpr):
-    """A tile of bN keys, and all heads of queries that share them."""
+def attention_backward_sm90_kernel(Q, K, V, dO, dK, dV, numbers, sums, turns, offsets_Q, offsets_K, scale, softcap,
+                                   left, right, bias, slopes, plan: mo.Constexpr):
+    """A tile of bN keys, and all heads of queries that share them.
+
+    With offsets, sequences lie one behind the other, and dK and dV are no TMA copies.
+    """
     config = plan.config
-    how = Scores(plan.rules, mo.size(Q.tensor, 0), mo.size(K.tensor, 0), scale, softcap, left, right, bias, slopes, ())
+    every = Scores(plan.rules, mo.size(Q.tensor, 0), mo.size(K.tensor, 0), scale, softcap, left, right, bias, slopes,
+                   ())
     sK, sV = mo.shared_array(plan.dtype, plan.keys), mo.shared_array(plan.dtype, plan.keys)     # (bN, width)
-    sQ = mo.shared_array(plan.dtype, plan.staged(plan.queries))                     # (bM, width, stages)
-    sdO = mo.shared_array(plan.dtype, plan.staged(plan.queries))
-    sdS = mo.shared_array(plan.dtype, plan.staged(plan.turned_scores))              # (bM, bN, stages)
-    sN = mo.shared_array(mo.float32, (2 * config.bM, config.stages))
+    sQ = mo.shared_array(plan.dtype, plan.staged(plan.queries, config.stages[0]))   # (bM, width, stages)
+    sdO = mo.shared_array(plan.dtype, plan.staged(plan.queries, config.stages[1]))
+    sdS = mo.shared_array(plan.dtype, plan.staged(plan.turned_scores, 2))           # (bM, bN, 2)
+    sN = mo.shared_array(mo.float32, (2 * config.bM, config.stages[1]))
     sdQ = mo.shared_array(mo.float32, (PIECE, config.groups))
     gN = mo.tile(numbers, (2 * config.bM, 1), (0, None))                            # (2 bM, 1, tiles)
-    gdQ = mo.tile(sums, (PIECE, 1), (None, None))                                   # (PIECE, 1, groups, tiles)
+    gdQ = mo.tile(sums, (PIECE, 1), (None, None))                                   # (PIECE, 1, pieces, tiles)
     copies, stages = Copies(Q, K, V, dO, dK, dV, gN), Stages(sK, sV, sQ, sdO, sN, sdS, sdQ)
     pipes = Pipes(mo.PipelineTma(1, K.bytes + V.bytes, consumers=config.groups),
-                  mo.PipelineTma(config.stages, Q.bytes, consumers=config.groups),
-                  mo.PipelineTma(config.stages, dO.bytes + 8 * config.bM, consumers=config.groups))
+                  mo.PipelineTma(config.stages[0], Q.bytes, consumers=config.groups),
+                  mo.PipelineTma(config.stages[1], dO.bytes + 8 * config.bM, consumers=config.groups))
     pipes.KV.init()
     pipes.Q.init()
     pipes.dO.init()
@@ -132,18 +166,20 @@ def attention_backward_sm90_kernel(Q, K, V, dO, dK, dV, numbers, sums, turns, sc
     n, head_K, batch = mo.block_idx()
     if plan.in_order:                                   # blocks wait for those of fewer keys: these come first
         head_K, batch, n = mo.block_idx()
-    place = n, head_K, batch
-    if mo.warpgroup_idx() == config.groups:
-        mo.warpgroup_reg_dealloc(config.registers[0])
-        warp = mo.thread_idx().x // 32 - config.groups * 4
-        if warp == 0:
-            if mo.lane_idx() == 0:
-                load(plan, how, copies, stages, pipes, place)
-        elif warp == 1:
-            add_up(plan, how, gdQ, sdQ, turns, mo.size(Q.tensor, 2), place)
-    else:
-        mo.warpgroup_reg_alloc(config.registers[1])
-        consume(plan, how, copies, stages, pipes, place)
+    place, parts = (n, head_K, batch), Sequences(every, offsets_Q, offsets_K, None)
+    how = rules_of(parts, batch)
+    if offsets_K is None or n * config.bN < how.keys:
+        if mo.warpgroup_idx() == config.groups:
+            mo.warpgroup_reg_dealloc(config.registers[0])
+            warp = mo.thread_idx().x // 32 - config.groups * 4
+            if warp == 0:
+                if mo.lane_idx() == 0:
+                    load(plan, parts, how, copies, stages, pipes, place)
+            elif warp == 1:
+                add_up(plan, parts, how, gdQ, sdQ, turns, mo.size(Q.tensor, 2), place)
+        else:
+            mo.warpgroup_reg_alloc(config.registers[1])
+            consume(plan, parts, how, copies, stages, pipes, place)
 
 
 @mo.jit
@@ -157,44 +193,47 @@ def tiles_of(plan, how, n):
 
 
 @mo.jit
-def load(plan, how, copies, stages, pipes, place):
+def load(plan, parts, how, copies, stages, pipes, place):
     """Keys and values; queries and gradients of results, tile after tile; at the end queries that nobody needs.
 
     Scores are begun a tile ahead, behind the last one too.
     """
     config, (n, head_K, batch) = plan.config, place
     at, at_Q, at_dO = pipes.KV.producer_start(), pipes.Q.producer_start(), pipes.dO.producer_start()
-    keys = config.bN, plan.width, 1, 1
     pipes.KV.producer_acquire(at)
-    mo.copyto(copies.K, stages.K, mo.tile(copies.K.tensor, keys, (n, 0, head_K, batch)), barrier=pipes.KV.barrier(at))
-    mo.copyto(copies.V, stages.V, mo.tile(copies.V.tensor, keys, (n, 0, head_K, batch)), barrier=pipes.KV.barrier(at))
+    for copy, smem in ((copies.K, stages.K), (copies.V, stages.V)):
+        X, own = rows_of(copy.tensor, parts.offsets_K, batch)
+        mo.copyto(copy, smem, mo.tile(X, (config.bN, plan.width, 1, 1), (n, 0, head_K, own)),
+                  barrier=pipes.KV.barrier(at))
     least, most = tiles_of(plan, how, n)
     for g in range(plan.heads_of_a_key):
         head = head_K * plan.heads_of_a_key + g
         for m in range(least, most):
-            at_Q = load_queries(plan, copies, stages, pipes, at_Q, (m, head, batch))
-            at_dO = load_gradients(plan, how, copies, stages, pipes, at_dO, (m, head, batch))
-    load_queries(plan, copies, stages, pipes, at_Q, (least, head_K * plan.heads_of_a_key, batch))
+            at_Q = load_queries(plan, parts, copies, stages, pipes, at_Q, (m, head, batch))
+            at_dO = load_gradients(plan, parts, how, copies, stages, pipes, at_dO, (m, head, batch))
+    load_queries(plan, parts, copies, stages, pipes, at_Q, (least, head_K * plan.heads_of_a_key, batch))
 
 
 @mo.jit
-def load_queries(plan, copies, stages, pipes, at, place):
+def load_queries(plan, parts, copies, stages, pipes, at, place):
     """A tile of queries into the next stage."""
     m, head, batch = place
-    gQ = mo.tile(copies.Q.tensor, (plan.config.bM, plan.width, 1, 1), (m, 0, head, batch))
+    X, own = rows_of(copies.Q.tensor, parts.offsets_Q, batch)
     pipes.Q.producer_acquire(at)
-    mo.copyto(copies.Q, stages.Q[:, :, at.stage], gQ, barrier=pipes.Q.barrier(at))
+    mo.copyto(copies.Q, stages.Q[:, :, at.stage], mo.tile(X, (plan.config.bM, plan.width, 1, 1), (m, 0, head, own)),
+              barrier=pipes.Q.barrier(at))
     return at.next()
 
 
 @mo.jit
-def load_gradients(plan, how, copies, stages, pipes, at, place):
+def load_gradients(plan, parts, how, copies, stages, pipes, at, place):
     """Gradients of results of a tile of queries, and the queries' numbers, into the next stage."""
-    (m, head, batch), config = place, plan.config
-    gdO = mo.tile(copies.dO.tensor, (config.bM, plan.width, 1, 1), (m, 0, head, batch))
-    number = (batch * mo.size(copies.Q.tensor, 2) + head) * mo.ceil_div(how.queries, config.bM) + m
+    m, head, batch = place
+    X, own = rows_of(copies.dO.tensor, parts.offsets_Q, batch)
+    number = number_of(plan, parts.offsets_Q, how.queries, mo.size(copies.Q.tensor, 2), place)
     pipes.dO.producer_acquire(at)
-    mo.copyto(copies.dO, stages.dO[:, :, at.stage], gdO, barrier=pipes.dO.barrier(at))
+    mo.copyto(copies.dO, stages.dO[:, :, at.stage], mo.tile(X, (plan.config.bM, plan.width, 1, 1), (m, 0, head, own)),
+              barrier=pipes.dO.barrier(at))
     mo.copyto(mo.BulkCopy(), stages.numbers[:, at.stage], copies.numbers[:, 0, number],
               barrier=pipes.dO.barrier(at))
     return at.next()
@@ -204,7 +243,7 @@ def load_gradients(plan, how, copies, stages, pipes, at, place):
 
 
 @mo.jit
-def add_up(plan, how, gdQ, sdQ, turns, heads, place):
+def add_up(plan, parts, how, gdQ, sdQ, turns, heads, place):
     """Add what the warpgroups leave in shared memory to the sums of dQ; in order, if runs are to give the same bits."""
     config, (n, head_K, batch) = plan.config, place
     least, most = tiles_of(plan, how, n)
@@ -213,17 +252,18 @@ def add_up(plan, how, gdQ, sdQ, turns, heads, place):
     for g in range(plan.heads_of_a_key):
         head = head_K * plan.heads_of_a_key + g
         for m in range(least, most):
-            number = (batch * heads + head) * mo.ceil_div(how.queries, config.bM) + m
-            for group in mo.static_range(config.groups):
-                mo.barrier_sync(FULL + group, GROUP + 32)
-                if mo.lane_idx() == 0:
-                    if plan.in_order and group == 0:
-                        wait_for_turn(plan, how, turns, number, m, n)
-                    mo.copyto(mo.BulkReduceAdd(), gdQ[:, 0, group, number], sdQ[:, group])
-                    mo.tma_store_arrive()
-                    mo.tma_store_wait(0, read=True)
-                mo.sync_warp()
-                mo.barrier_arrive(EMPTY + group, GROUP + 32)
+            number = number_of(plan, parts.offsets_Q, how.queries, heads, (m, head, batch))
+            for piece in mo.static_range(plan.pieces):
+                for group in mo.static_range(config.groups):
+                    mo.barrier_sync(FULL + group, GROUP + 32)
+                    if mo.lane_idx() == 0:
+                        if plan.in_order and piece == 0 and group == 0:
+                            wait_for_turn(plan, how, turns, number, m, n)
+                        mo.copyto(mo.BulkReduceAdd(), gdQ[:, 0, group * plan.pieces + piece, number], sdQ[:, group])
+                        mo.tma_store_arrive()
+                        mo.tma_store_wait(0, read=True)
+                    mo.sync_warp()
+                    mo.barrier_arrive(EMPTY + group, GROUP + 32)
             if plan.in_order and mo.lane_idx() == 0:
                 mo.tma_store_wait(0, read=False)
                 mo.fence_proxy_async()
@@ -270,25 +310,27 @@ class Work:
 
 
 @mo.jit
-def consume(plan, how, copies, stages, pipes, place):
-    """The gradients of a warpgroup's 64 keys and values."""
+def consume(plan, parts, how, copies, stages, pipes, place):
+    """The gradients of a warpgroup's 64 keys and values, or of its part of their head dimension."""
     config, group, tid = plan.config, mo.warpgroup_idx(), mo.thread_idx().x % GROUP
     n, head_K, batch = place
     thr_S, thr_K, thr_Q = (mma.get_slice(tid) for mma in (plan.scores, plan.keys_mma, plan.queries_mma))
-    rows = (64, plan.width)
+    rows, sums, keys = (64, plan.width), (64, plan.columns), (keys_of(plan, group), 0)
     own = (group, 0) if plan.by_rows else (0, 0)                        # of the queries, and of the head dimension
-    columns = (0, 0) if plan.by_rows else (group, 0)
+    part = (64 * plan.pieces, config.bN), ((0, 0) if plan.by_rows else (group, 0))
+    turned_Q, turned_dO = (
+        mo.tile(x.with_layout(plan.staged(plan.turned, count)), (plan.columns, config.bM, count),
+                (part_of(plan, group), 0, 0)) for x, count in zip((stages.Q, stages.dO), config.stages, strict=True))
     work = Work(
-        pipes, stages, thr_S.partition_fragment_A(mo.tile(stages.K, rows, (group, 0))),             # (MMA, 1, MMA_K)
-        thr_S.partition_fragment_A(mo.tile(stages.V, rows, (group, 0))),
+        pipes, stages, thr_S.partition_fragment_A(mo.tile(stages.K, rows, keys)),                   # (MMA, 1, MMA_K)
+        thr_S.partition_fragment_A(mo.tile(stages.V, rows, keys)),
         thr_S.partition_fragment_B(stages.Q), thr_S.partition_fragment_B(stages.dO),    # (MMA, 1, MMA_K, stages)
         thr_Q.partition_fragment_A(mo.tile(stages.dS, (64, config.bN), own)),           # (MMA, 1, MMA_K, stages)
-        thr_Q.partition_fragment_B(mo.tile(stages.K.with_layout(plan.turned_keys), (64, config.bN), columns)),
-        thr_K.partition_fragment_B(stages.Q.with_layout(plan.staged(plan.turned))),     # (MMA, 1, MMA_K, stages)
-        thr_K.partition_fragment_B(stages.dO.with_layout(plan.staged(plan.turned))),
+        thr_Q.partition_fragment_B(mo.tile(stages.K.with_layout(plan.turned_keys), *part)),     # (MMA, pieces, MMA_K)
+        thr_K.partition_fragment_B(turned_Q), thr_K.partition_fragment_B(turned_dO),    # (MMA, 1, MMA_K, stages)
         plan.scores.partition_fragment_C((64, config.bM)), plan.scores.partition_fragment_C((64, config.bM)),
-        plan.queries_mma.partition_fragment_C((64, 64)), plan.keys_mma.partition_fragment_C(rows),
-        plan.keys_mma.partition_fragment_C(rows))
+        plan.queries_mma.partition_fragment_C((64, 64)), plan.keys_mma.partition_fragment_C(sums),
+        plan.keys_mma.partition_fragment_C(sums))
     work.dK.fill(0)
     work.dV.fill(0)
     at_Q, at_dO = pipes.Q.consumer_start(), pipes.dO.consumer_start()
@@ -307,7 +349,19 @@ def consume(plan, how, copies, stages, pipes, place):
                 at_Q, at_dO = step(plan, how, work, at_Q, at_dO, (n, m, head, batch), False)
     mo.barrier_sync(EMPTY + group, GROUP + 32)          # the last turn of each barrier's pair
     mo.barrier_arrive(FULL + group, GROUP + 32)
-    put(plan, copies, stages, work, how.scale, place)
+    put(plan, parts, how, copies, stages, work, place)
+
+
+@mo.jit
+def keys_of(plan, group):
+    """Which 64 keys of the tile a warpgroup has."""
+    return 0 if plan.config.share else group
+
+
+@mo.jit
+def part_of(plan, group):
+    """Which part of the head dimension of the gradients of its keys and values a warpgroup has."""
+    return group if plan.config.share else 0
 
 
 @mo.jit
@@ -329,20 +383,31 @@ def step(plan, how, work, at_Q, at_dO, place, masked):
     mo.warpgroup_arrive()
     mo.gemm(plan.keys_mma, P, work.gradients[:, :, :, stage], work.dV)
     mo.warpgroup_commit_batch()
-    share(plan, work, rounded, stage)
-    mo.warpgroup_arrive()
-    mo.gemm(plan.queries_mma, work.dS[:, :, :, stage], work.keys, work.dQ, accumulate=False)
-    mo.warpgroup_commit_batch()
+    share(plan, work, rounded, at_Q.stage)
+    queries_piece(plan, work, at_Q.stage, 0)
     mo.warpgroup_arrive()
     mo.gemm(plan.keys_mma, dS, work.queries[:, :, :, at_Q.stage], work.dK)
     mo.warpgroup_commit_batch()
     mo.warpgroup_wait(1)
     release(pipes.dO, at_dO)
+    for piece in mo.static_range(1, plan.pieces):
+        hand_over(work)
+        queries_piece(plan, work, at_Q.stage, piece)
     begin_scores(plan, work, at_Q.next())
+    if plan.pieces > 1:
+        mo.warpgroup_wait(1)
     hand_over(work)
     mo.warpgroup_wait(0)                                # all: where one goes on as the loop turns, ptxas waits for each
     release(pipes.Q, at_Q)
     return at_Q.next(), at_dO.next()
+
+
+@mo.jit
+def queries_piece(plan, work, stage, piece):
+    """Begin one of the warpgroup's pieces of dQ of a tile of queries."""
+    mo.warpgroup_arrive()
+    mo.gemm(plan.queries_mma, work.dS[:, :, :, stage], work.keys[:, piece:piece + 1, :], work.dQ, accumulate=False)
+    mo.warpgroup_commit_batch()
 
 
 @mo.jit
@@ -362,6 +427,8 @@ def weigh(plan, how, work, weights, gradients, place, stage, masked):
     """
     n, m, head, batch = place
     thread = mo.thread_idx().x
+    if plan.config.share:
+        thread %= GROUP
     first_key, first = n * plan.config.bN + thread // 32 * 16 + thread % 32 // 4, thread % 4 * 2
     S, dP, P, dS = (mo.mn_view(x, plan.scores) for x in (work.S, work.dP, weights, gradients))  # (2, bM / 4)
     numbers = work.stages.numbers[:, stage]
@@ -412,10 +479,11 @@ def share(plan, work, rounded, stage):
 
     There are two stages: whoever writes one of them has met all who read it the time before.
     """
-    thr = plan.store_scores.get_slice(mo.thread_idx().x % GROUP)
+    thr, group = plan.store_scores.get_slice(mo.thread_idx().x % GROUP), mo.warpgroup_idx()
     turned = work.stages.dS[:, :, stage].with_layout(plan.scores_rows)                          # (bN, bM)
-    own = mo.tile(turned, (64, plan.config.bM), (mo.warpgroup_idx(), 0))
-    mo.copyto(plan.store_scores, thr.partition_D(own), thr.retile_S(rounded))
+    own = mo.tile(turned, (64, plan.config.bM), (keys_of(plan, group), 0))
+    if not plan.config.share or group == 0:             # warpgroups that share keys have the same
+        mo.copyto(plan.store_scores, thr.partition_D(own), thr.retile_S(rounded))
     mo.fence_proxy_async()
     mo.barrier_sync(MEET, plan.config.groups * GROUP)
 
@@ -433,24 +501,53 @@ def hand_over(work):
 
 
 @mo.jit
-def put(plan, copies, stages, work, scale, place):
+def put(plan, parts, how, copies, stages, work, place):
     """The gradients of keys and values, by way of the memory of both, which nobody needs any more."""
     n, head_K, batch = place
     group, tid, config = mo.warpgroup_idx(), mo.thread_idx().x % GROUP, plan.config
     thr = plan.store_keys.get_slice(tid)
-    work.dK[...] = work.dK * scale
+    work.dK[...] = work.dK * how.scale
     mo.barrier_sync(MEET, config.groups * GROUP)
     for smem, sums in ((stages.K, work.dK), (stages.V, work.dV)):
-        own = mo.tile(smem, (64, plan.width), (group, 0))
+        own = mo.tile(smem, (64, plan.columns), (keys_of(plan, group), part_of(plan, group)))
         mo.copyto(plan.store_keys, thr.partition_D(own), thr.retile_S(sums.to(plan.dtype)))
     mo.fence_proxy_async()
     mo.barrier_sync(MEET, config.groups * GROUP)
-    if mo.thread_idx().x == 0:
+    if parts.offsets_K is not None:
+        for X, smem in ((copies.dK, stages.K), (copies.dV, stages.V)):
+            rows, _ = rows_of(X, parts.offsets_K, batch)
+            store_rows(rows, smem, (n * config.bN, how.keys), (0, head_K), config.groups * GROUP)
+            beyond(rows, (n + 1) * config.bN, how.keys, head_K, config.groups * GROUP)
+    elif mo.thread_idx().x == 0:
         tile, at = (config.bN, plan.width, 1, 1), (n, 0, head_K, batch)
         mo.copyto(copies.dK, mo.tile(copies.dK.tensor, tile, at), stages.K)
         mo.copyto(copies.dV, mo.tile(copies.dV.tensor, tile, at), stages.V)
         mo.tma_store_arrive()
         mo.tma_store_wait(0)
+
+
+@mo.jit
+def store_rows(X, smem, rows, place, threads):
+    """A tile (rows, columns) in shared memory to X (rows, dim, heads, 1): rows behind are another sequence's."""
+    (first, count), (left, head), across = rows, place, mo.size(smem, 1) // 8
+    dim = mo.size(X, 1)
+    mo.assume(dim % 8 == 0)
+    for i in range(mo.thread_idx().x % threads, mo.size(smem, 0) * across, threads):
+        row, column = i // across, i % across
+        if (first + row < count) & (left + 8 * column < dim):
+            part = mo.fragment((8,), X.dtype)
+            mo.copyto(mo.UniversalCopy(mo.uint128), part, mo.tile(smem, (1, 8), (row, column))[0, :])
+            line = mo.tile(X[first + row, :, head, 0], (8,), (left // 8 + column,))
+            mo.copyto(mo.UniversalCopy(mo.uint128), line, part)
+
+
+@mo.jit
+def beyond(X, first, count, head, threads):
+    """NaN for the keys of a sequence that is longer than it was said to be: nobody computes their gradients."""
+    if mo.block_idx().x == mo.grid_dim().x - 1:
+        for row in range(first + mo.thread_idx().x, count, threads):
+            for d in range(mo.size(X, 1)):
+                X[row, d, head, 0] = math.nan
 
 
 @mo.jit
@@ -464,22 +561,41 @@ def release(pipe, state):
 
 
 @mo.kernel
-def queries_kernel(dQ, sums, scale, plan: mo.Constexpr):
-    """A tile of queries: its sums, as the threads of the other kernel held them, times the scale and rounded."""
-    m, head, batch = mo.block_idx()
+def queries_kernel(dQ, sums, offsets, scale, plan: mo.Constexpr):
+    """Tiles of queries: their sums, as the threads of the other kernel held them, times the scale and rounded."""
+    x, head, batch = mo.block_idx()
+    whole = dQ.tensor if offsets is None else dQ
+    begin, queries, _ = rows_here(whole, offsets, batch)
+    smem = mo.shared_array(plan.dtype, plan.rounded)                                # (64, 64, pieces)
+    for m in range(x, mo.ceil_div(queries, plan.config.bM), mo.grid_dim().x):
+        number = number_of(plan, offsets, queries, mo.size(whole, 2), (m, head, batch))
+        round_piece(plan, smem[:, :, mo.warpgroup_idx()], mo.tile(sums, (PIECE, 1), (mo.warpgroup_idx(), number)),
+                    scale)
+        store_piece(plan, dQ, smem[:, :, mo.warpgroup_idx()], (begin, queries), (m, head, batch))
+
+
+@mo.jit
+def round_piece(plan, smem, sums, scale):
+    """A warpgroup's piece of sums (PIECE, 1) to shared memory (64, 64)."""
     group, tid = mo.warpgroup_idx(), mo.thread_idx().x % GROUP
-    number = (batch * mo.size(dQ.tensor, 2) + head) * mo.grid_dim().x + m
-    smem = mo.shared_array(plan.dtype, plan.pieces)                                 # (64, 64, groups)
     acc, thr = plan.queries_mma.partition_fragment_C((64, 64)), plan.store_queries.get_slice(tid)
-    quads = mo.make_layout((4, GROUP, PIECE // GROUP // 4))
-    own = mo.tile(sums, (PIECE, 1), (group, number))[:, 0].with_layout(quads)       # (4, threads, sums / 4)
+    own = sums[:, 0].with_layout(mo.make_layout((4, GROUP, PIECE // GROUP // 4)))   # (4, threads, sums / 4)
     mo.copyto(acc.with_layout(mo.make_layout((4, PIECE // GROUP // 4))), own[:, tid, :])
     acc[...] = acc * scale
-    mo.copyto(plan.store_queries, thr.partition_D(smem[:, :, group]), thr.retile_S(acc.to(plan.dtype)))
+    mo.copyto(plan.store_queries, thr.partition_D(smem), thr.retile_S(acc.to(plan.dtype)))
     mo.fence_proxy_async()
     mo.barrier_sync(MEET + group, GROUP)
-    if tid == 0:
-        row, column = (m * plan.config.groups + group, 0) if plan.by_rows else (m, group)
-        mo.copyto(dQ, mo.tile(dQ.tensor, (64, 64, 1, 1), (row, column, head, batch)), smem[:, :, group])
+
+
+@mo.jit
+def store_piece(plan, dQ, smem, rows, place):
+    """A warpgroup's piece from shared memory to dQ."""
+    (m, head, batch), (begin, queries), group = place, rows, mo.warpgroup_idx()
+    row, column = (m * plan.config.groups + group, 0) if plan.by_rows else (m, group)
+    if isinstance(dQ, mo.Tensor):
+        store_rows(dQ, smem, (begin + 64 * row, begin + queries), (64 * column, head), GROUP)
+    elif mo.thread_idx().x % GROUP == 0:
+        mo.copyto(dQ, mo.tile(dQ.tensor, (64, 64, 1, 1), (row, column, head, batch)), smem)
         mo.tma_store_arrive()
         mo.tma_store_wait(0)
+    mo.barrier_sync(MEET + group, GROUP)                # the next tile comes where this lay

@@ -85,16 +85,21 @@ def choose_narrow(dim: int, dim_v: int, *, balanced: bool) -> ForwardConfig:
 
 @dataclass(frozen=True, slots=True)
 class GradientConfig:
-    """Tiles of ``bM`` queries and ``bN`` keys; a warpgroup has 64 of the keys, and 64 x 64 sums of dQ."""
+    """Tiles of ``bM`` queries and ``bN`` keys.
+
+    A warpgroup has 64 of the keys; or, if they ``share`` the same 64, half of the head dimension of their gradients,
+    and computes the scores as the other one does.  ``stages``: of queries, and of gradients of results.
+    """
 
     bM: int = 64
     bN: int = 128
-    stages: int = 2
+    stages: tuple[int, int] = (2, 2)
+    share: bool = False
 
     @property
     def groups(self) -> int:
         """Warpgroups that multiply; one more loads, and adds to the gradient of queries."""
-        return self.bN // 64
+        return 2 if self.share else self.bN // 64
 
     @property
     def threads(self) -> int:
@@ -108,14 +113,16 @@ class GradientConfig:
 
     def shared(self, width: int) -> int:
         """Bytes of shared memory that tiles take: 16-bit elements, numbers of queries, sums of dQ."""
-        return 2 * (2 * self.bN * width + self.stages * (2 * self.bM * width + self.bM * self.bN + 4 * self.bM)) \
-            + 4 * 64 * 64 * self.groups
+        rows = 2 * self.bN + sum(self.stages) * self.bM
+        return 2 * (rows * width + 2 * self.bM * self.bN) + 8 * self.bM * self.stages[1] + 4 * 64 * 64 * self.groups
 
 
-MOST_WIDTH = 128
+MOST_WIDTH = 256
 """Head dimensions whose gradients of keys and values the registers hold together."""
 
 
 def choose_gradient(dim: int, dim_v: int) -> GradientConfig:
     """The tiles for these head dimensions, up to ``MOST_WIDTH``."""
-    return GradientConfig(128 if max(dim, dim_v) <= 64 else 64)
+    if max(dim, dim_v) <= 64:
+        return GradientConfig(128)
+    return GradientConfig() if max(dim, dim_v) <= 128 else GradientConfig(bN=64, stages=(2, 1), share=True)

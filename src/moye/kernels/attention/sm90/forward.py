@@ -29,6 +29,7 @@ from moye.kernels.attention.parts.scores import (
 )
 from moye.kernels.attention.parts.softmax import finished, grew, online, rescale, row_state
 from moye.kernels.attention.sm90.config import GROUP
+from moye.kernels.attention.sm90.sequences import Sequences, rows_of, rules_of
 from moye.kernels.attention.sm90.turned import turned_begin
 
 TURN, OWN = 4, 1
@@ -81,29 +82,6 @@ class Pipes:
     V: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Sequences:
-    """What becomes of scores, ``how``, for all sequences; where each begins, or None: then they are batches.
-
-    ``longest``: the queries of the longest.  ``factors``: of queries, keys and values, by head and sequence or None.
-    """
-
-    how: Any
-    offsets_Q: Any
-    offsets_K: Any
-    longest: Any
-    factors: Any
-
-
-@mo.jit
-def rules_of(parts, batch):
-    """What becomes of the scores of one sequence: how many queries and keys it has."""
-    if parts.offsets_Q is None:
-        return parts.how
-    queries, keys = (offsets[batch + 1] - offsets[batch] for offsets in (parts.offsets_Q, parts.offsets_K))
-    return replace(parts.how, queries=queries, keys=keys)
-
-
 @mo.jit
 def scaled_rules(plan, parts, head, batch):
     """The same, with the scale of a head."""
@@ -132,14 +110,6 @@ def scaled(factor, times):
     """The factors of rows, each times a number."""
     factor[...] = factor * times
     return factor
-
-
-@mo.jit
-def rows_of(X, offsets, batch, mode=0):
-    """Coordinates (rows, dim, heads, batch) from the first row of a sequence on, and its batch."""
-    if offsets is None:
-        return X, batch
-    return mo.domain_offset(tuple(offsets[batch] if i == mode else 0 for i in range(4)), X), 0
 
 
 @mo.jit

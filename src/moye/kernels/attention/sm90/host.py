@@ -7,6 +7,7 @@ In: a ``Problem`` and its arrays.  Out: a launch.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -106,25 +107,31 @@ _NAMES = "q", "k", "v", "out", "dout", "dq", "dk", "dv"
 
 
 def launch_gradients_sm90(problem: Problem, arrays: dict[str, Any], *, bias: Any = None, slopes: Any = None,
-                          in_order: bool = False) -> None:
-    """Gradients dq, dk and dv from q, k, v, out, dout and lse, which ``arrays`` has by name, and TMA can describe."""
-    config, rules = choose_gradient(problem.dim, problem.dim_v), problem.rules
-    rules = replace(rules, ragged=problem.keys % config.bN != 0)
+                          offsets: tuple[Any, Any] = (None, None), in_order: bool = False) -> None:
+    """Gradients dq, dk and dv from q, k, v, out, dout and lse, which ``arrays`` has by name, and TMA can describe.
+
+    With ``offsets``, where sequences begin, the arrays are one matrix for each head, and the problem has the longest.
+    """
+    config, rules, several = choose_gradient(problem.dim, problem.dim_v), problem.rules, offsets[0] is not None
+    rules = replace(rules, ragged=problem.keys % config.bN != 0 or several)
     plan = make_gradient_plan(config, problem.dtype, problem.dim, problem.dim_v, rules, problem.heads_of_a_key,
                               in_order)
     tiles = -(-problem.queries // config.bM), problem.heads, problem.batch
-    count, like, threads = tiles[0] * tiles[1] * tiles[2], arrays["lse"], config.groups * 128
+    count, like = math.prod(tiles), arrays["lse"]
+    if several:                                         # each begins with a tile of its own
+        total = mo.describe(arrays["q"]).shape[1]       # type: ignore[union-attr]
+        count = (total // config.bM + problem.batch) * problem.heads
     numbers = empty(like, mo.float32, (2 * config.bM, count))
     sums = zeros(like, mo.float32, (config.bM * plan.width, count))
     turns = zeros(like, mo.int32, (count,)) if in_order else None
-    numbers_kernel[tiles, threads](numbers, ordered(arrays["out"], (1, 3, 2, 0)), ordered(arrays["dout"], (1, 3, 2, 0)),
-                                   ordered(arrays["lse"], (2, 1, 0)), plan)
-    Q, K, V, dO, dQ, dK, dV = gradient_copies(plan, arrays)
+    numbers_kernel[tiles, 256](numbers, *(ordered(arrays[name], (1, 3, 2, 0)) for name in ("out", "dout")),
+                               ordered(arrays["lse"], (2, 1, 0)), offsets[0], plan)
+    Q, K, V, dO, dQ, dK, dV = gradient_copies(plan, arrays, several)
     grid = -(-problem.keys // config.bN), problem.heads_K, problem.batch
     attention_backward_sm90_kernel[(*grid[1:], grid[0]) if in_order else grid, config.threads](
-        Q, K, V, dO, dK, dV, numbers, sums, turns, *problem.numbers,
+        Q, K, V, dO, dK, dV, numbers, sums, turns, *offsets, *problem.numbers,
         None if bias is None else ordered(bias, (2, 3, 1, 0)), slopes, plan)
-    queries_kernel[tiles, threads](dQ, sums, problem.scale, plan)
+    queries_kernel[tiles, plan.pieces * config.groups * 128](dQ, sums, offsets[0], problem.scale, plan)
 
 
 def suits_gradients(problem: Problem, arrays: dict[str, Any]) -> bool:
@@ -133,13 +140,14 @@ def suits_gradients(problem: Problem, arrays: dict[str, Any]) -> bool:
         and problem.keys > 0 and problem.queries > 0 and all(by_16_bytes(arrays[name]) for name in _NAMES)
 
 
-def gradient_copies(plan: GradientPlan, arrays: dict[str, Any]) -> tuple[Any, ...]:
-    """The TMA copies of q, k, v and dout, and of dq, dk and dv."""
+def gradient_copies(plan: GradientPlan, arrays: dict[str, Any], several: bool) -> tuple[Any, ...]:
+    """The TMA copies of q, k, v and dout, and of dq, dk and dv; these of ``several`` sequences as they are."""
     config = plan.config
     rows, keys, piece = ((x, (*extents, 1, 1)) for x, extents in (
         (plan.queries, (config.bM, plan.width)), (plan.keys, (config.bN, plan.width)),
         (mo.tile_to_shape(mo.smem_layout_atom(plan.dtype, "k", 128), (64, 64)), (64, 64))))
-    return tuple(mo.make_tma_copy(atom, ordered(arrays[name], (1, 3, 2, 0)), layout, tile=tile)
+    return tuple(ordered(arrays[name], (1, 3, 2, 0)) if several and atom is _STORE else
+                 mo.make_tma_copy(atom, ordered(arrays[name], (1, 3, 2, 0)), layout, tile=tile)
                  for name, atom, (layout, tile) in (
                      ("q", _LOAD, rows), ("k", _LOAD, keys), ("v", _LOAD, keys), ("dout", _LOAD, rows),
                      ("dq", _STORE, piece), ("dk", _STORE, keys), ("dv", _STORE, keys)))

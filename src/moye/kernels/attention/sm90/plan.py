@@ -103,9 +103,10 @@ def _places(bN: int) -> Any:
 class GradientPlan:
     """What the kernels of gradients are compiled for.
 
-    ``width``: both head dimensions as they lie in shared memory, 64 or 128; zeros behind them change no product.
-    ``scores``: K Q^T and V dO^T, both from shared memory; ``keys_mma``: P^T dO and dS^T Q, A from registers;
-    ``queries_mma``: 64 x 64 of dS K, which warpgroups have one below the other (``by_rows``) or side by side.
+    ``width``: both head dimensions as they lie in shared memory, 64, 128 or 256; zeros behind them change no product.
+    ``scores``: K Q^T and V dO^T, both from shared memory; ``keys_mma``: P^T dO and dS^T Q, A from registers, of
+    ``columns`` of the head dimension; ``queries_mma``: 64 x 64 of dS K, which warpgroups have one below the other
+    (``by_rows``) or side by side, ``pieces`` each.
     ``queries`` (bM, width) and ``keys`` (bN, width) are tiles, ``turned`` and ``turned_keys`` the same memory the other
     way round; so are ``turned_scores`` (bM, bN) and ``scores_rows`` (bN, bM).  ``in_order``: blocks add to the gradient
     of queries one after the other, the same way in each run.
@@ -129,25 +130,36 @@ class GradientPlan:
     turned_keys: Any
     turned_scores: Any
     scores_rows: Any
-    pieces: Any
+    rounded: Any
 
     @property
     def by_rows(self) -> bool:
         """Whether the warpgroups have different queries of dQ, and not different parts of the head dimension."""
         return self.config.bM == 128
 
-    def staged(self, tile: Any) -> Any:
+    @property
+    def columns(self) -> int:
+        """How much of the head dimension of the gradients of keys and values a warpgroup has."""
+        return self.width // 2 if self.config.share else self.width
+
+    @property
+    def pieces(self) -> int:
+        """How many 64 x 64 sums of dQ a warpgroup has."""
+        return self.config.bM * self.width // (64 * 64 * self.config.groups)
+
+    def staged(self, tile: Any, stages: int) -> Any:
         """The stages of a tile, one behind the other."""
-        return mo.tile_to_shape(tile, (*(mo.size(tile, i) for i in range(2)), self.config.stages))
+        return mo.tile_to_shape(tile, (*(mo.size(tile, i) for i in range(2)), stages))
 
 
 @lru_cache(maxsize=256)
 def make_gradient_plan(config: GradientConfig, dtype: Any, dim: int, dim_v: int, rules: Rules, heads_of_a_key: int,
                        in_order: bool) -> GradientPlan:
     """The plan; once for each kind of call."""
-    width = 64 if max(dim, dim_v) <= 64 else 128
+    width = next(width for width in (64, 128, 256) if max(dim, dim_v) <= width)
     scores = mo.make_tiled_mma(mo.mma.wgmma(dtype, dtype, mo.float32, config.bM))
-    keys_mma = mo.make_tiled_mma(mo.mma.wgmma(dtype, dtype, mo.float32, width, b_major="mn", a_source="registers"))
+    keys_mma = mo.make_tiled_mma(mo.mma.wgmma(dtype, dtype, mo.float32, width // 2 if config.share else width,
+                                              b_major="mn", a_source="registers"))
     queries_mma = mo.make_tiled_mma(mo.mma.wgmma(dtype, dtype, mo.float32, 64, a_major="mn", b_major="mn"))
     rows, columns = (mo.smem_layout_atom(dtype, major, 128) for major in ("k", "mn"))
     store = mo.CopyAtom(mo.StMatrix(4), dtype)
@@ -158,4 +170,4 @@ def make_gradient_plan(config: GradientConfig, dtype: Any, dim: int, dim_v: int,
         mo.tile_to_shape(rows, (config.bM, width)), mo.tile_to_shape(rows, (config.bN, width)),
         mo.tile_to_shape(columns, (width, config.bM), (1, 0)), mo.tile_to_shape(columns, (width, config.bN), (1, 0)),
         mo.tile_to_shape(columns, (config.bM, config.bN), (1, 0)), mo.tile_to_shape(rows, (config.bN, config.bM)),
-        mo.tile_to_shape(rows, (64, 64, config.groups)))
+        mo.tile_to_shape(rows, (64, 64, config.bM * width // (64 * 64))))
