@@ -21,9 +21,10 @@ from moye.kernels.attention.sm80.forward import attention_sm80_kernel
 from moye.kernels.attention.sm80.host import arguments_sm80
 from moye.kernels.attention.sm90 import backward as sm90_backward
 from moye.kernels.attention.sm90 import host as sm90_host
-from moye.kernels.attention.sm90.config import SHARED, choose, choose_gradient, choose_narrow
+from moye.kernels.attention.sm90.config import SHARED, GradientConfig, choose, choose_gradient, choose_narrow
 from moye.kernels.attention.sm90.forward import attention_sm90_kernel
 from moye.kernels.attention.sm90.host import arguments_sm90
+from moye.kernels.attention.sm90.plan import make_gradient_plan
 from moye.kernels.workspace import ordered
 from moye.runtime.prepare import compile_only
 from random_attention import DIMS, NARROW_DIMS, Case, draw
@@ -482,7 +483,7 @@ def test_gradients_as_compiled(monkeypatch, kernel, dim):
 @pytest.mark.slow
 @pytest.mark.parametrize(("dim", "options", "in_order"), [
     (64, {"window": (1024, 0)}, True), (128, {}, True), (128, {"causal": True}, False),
-    (128, {"causal": True, "softcap": 30.0}, False)])
+    (128, {"causal": True, "softcap": 30.0}, False), (256, {}, False), (256, {"causal": True}, True)])
 def test_gradients_sm90_as_compiled(monkeypatch, dim, options, in_order):
     problem, (out, q, k, v) = described(dim, dim, **options)
     lse = mo.TensorLike(mo.float32, (2, 8, 4096), (8 * 4096, 4096, 1))
@@ -502,7 +503,55 @@ def test_gradients_sm90_as_compiled(monkeypatch, dim, options, in_order):
         assert ("HGMMA" in compiled.sass) == name.startswith("attention")
 
 
-@pytest.mark.parametrize("dim", [64, 128])
+@pytest.mark.parametrize("seed", range(40))
+def test_turns_of_gradients(seed):
+    """All tiles of keys that queries see add to them in turns of their own; nobody waits for blocks of later launches,
+    unless they are together."""
+    rng = np.random.default_rng(seed)
+    config, together = GradientConfig(*[(128, 128), (64, 128), (64, 64)][seed % 3]), int(rng.choice([1, 2, 3, 5, 32]))
+    rules = Rules(left=seed % 4 == 1, right=seed % 4 in (1, 2))
+    plan = make_gradient_plan(config, mo.float16, 64, 64, rules, 1, True, together)
+    queries, keys, left, right = (int(n) for n in rng.integers(1, 2000, 4))
+    how = Scores(rules, queries, keys, 1.0, None, left // 4, right // 4 * (seed % 8 > 3), None, None, ())
+    m_tiles, n_tiles, orders = -(-queries // config.bM), -(-keys // config.bN), {}
+    for n in range(n_tiles):
+        least, most = (int(x) for x in sm90_backward.tiles_of(plan, how, n))
+        places = [int(sm90_backward.step_of(plan, how, n, i, most)) for i in range(least, most)]
+        assert sorted(places) == list(range(least, most))
+        for m in places:
+            orders.setdefault(m, []).append((int(sm90_backward.turn_of(plan, how, m, n)), n))
+    assert plan.rotates or rules.right or rules.left
+    for found in orders.values():
+        assert sorted(turn for turn, _ in found) == list(range(len(found)))
+        if plan.rotates:
+            most = min(together, m_tiles)
+            assert [n // most for _, n in sorted(found)] == sorted(n // most for _, n in found)
+        else:
+            assert [n for _, n in sorted(found)] == sorted((n for _, n in found), reverse=True)
+
+
+@pytest.mark.parametrize(("options", "together"), [({}, 2), ({"causal": True}, 32),
+                                                   pytest.param({"window": (90, 0)}, 32, marks=pytest.mark.slow),
+                                                   pytest.param({}, 32, marks=pytest.mark.slow)])
+def test_gradients_in_turns(monkeypatch, options, together):
+    """Blocks that begin at any queries, and those that begin at their diagonal: checked, and against the others."""
+    monkeypatch.setattr(mo, "arch_of", lambda array: "sm_90a")
+    monkeypatch.setattr(mo, "multiprocessors", lambda array: together)
+    rng, found = np.random.default_rng(0), []
+    q, k, v, dout = (rng.standard_normal((1, n, 1, 128)).astype(np.float16) for n in (300, 500, 500, 300))
+    out, lse = np.empty_like(q), np.empty((1, 1, 300), np.float32)
+    attention(out, q, k, v, lse=lse, **options)
+    for deterministic in (True, False):
+        gradients = [np.full_like(x, np.nan) for x in (q, k, v)]
+        with mo.checking(lints=False) as reports:
+            attention_backward(*gradients, dout, q, k, v, out, lse, deterministic=deterministic, **options)
+        assert all(report.ok for report in reports), next(str(report) for report in reports if not report.ok)
+        found.append([x.astype(np.float64) for x in gradients])
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, atol=2e-3)
+
+
+@pytest.mark.parametrize("dim", [64, 128, 256])
 def test_stages_of_gradients_fit(dim):
     assert choose_gradient(dim, dim).shared(dim) + 2048 <= SHARED
 

@@ -164,8 +164,8 @@ def attention_backward_sm90_kernel(Q, K, V, dO, dK, dV, numbers, sums, turns, of
     pipes.dO.init()
     mo.sync_threads()
     n, head_K, batch = mo.block_idx()
-    if plan.in_order:                                   # blocks wait for those of fewer keys: these come first
-        head_K, batch, n = mo.block_idx()
+    if plan.in_order and not plan.rotates:              # blocks wait for those of further keys: these come first
+        n = mo.grid_dim().x - 1 - n
     place, parts = (n, head_K, batch), Sequences(every, offsets_Q, offsets_K, None)
     how = rules_of(parts, batch)
     if offsets_K is None or n * config.bN < how.keys:
@@ -189,6 +189,51 @@ def tiles_of(plan, how, n):
     return least, mo.max(most, least)
 
 
+# --- in which order dQ is added up, if runs are to give the same bits ------------------------------------------------
+
+
+@mo.jit
+def rotation(plan, how):
+    """(blocks together, distance): so many blocks of neighbouring keys begin so many tiles of queries apart.
+
+    They wait for each other, and never for later ones.
+    """
+    tiles = mo.max(mo.ceil_div(how.queries, plan.config.bM), 1)
+    together = mo.min(plan.together, tiles)
+    return together, tiles // together
+
+
+@mo.jit
+def step_of(plan, how, n, i, most):
+    """The tile of queries that is the block's i-th: all see all keys, so that it may begin anywhere."""
+    if not plan.rotates:
+        return i
+    together, apart = rotation(plan, how)
+    m = i + n % together * apart
+    return mo.where(m >= most, m - most, m)
+
+
+@mo.jit
+def turn_of(plan, how, m, n):
+    """How many tiles of keys are added to the queries of tile m before tile n: those that get there earlier.
+
+    Blocks that are ``together`` take the queries in a circle, each from another tile on, so that nobody waits if all
+    are as fast.  With a mask that begins at the diagonal, further keys have fewer queries, and get to the last ones
+    earlier by themselves.
+    """
+    tiles = mo.ceil_div(how.keys, plan.config.bN)
+    if plan.rotates:
+        together, apart = rotation(plan, how)
+        first = n // together * together
+        size = mo.min(together, tiles - first)
+        last = mo.min(m // apart, size - 1)             # of those that begin at tile m or before
+        return first + (last - (n - first) + size) % size
+    if how.rules.right:
+        seen = mo.ceil_div(mo.max((m + 1) * plan.config.bM + how.shift + how.right, 0), plan.config.bN)
+        tiles = mo.min(tiles, seen)
+    return tiles - 1 - n
+
+
 # --- the thread that loads -------------------------------------------------------------------------------------------
 
 
@@ -208,10 +253,12 @@ def load(plan, parts, how, copies, stages, pipes, place):
     least, most = tiles_of(plan, how, n)
     for g in range(plan.heads_of_a_key):
         head = head_K * plan.heads_of_a_key + g
-        for m in range(least, most):
+        for i in range(least, most):
+            m = step_of(plan, how, n, i, most)
             at_Q = load_queries(plan, parts, copies, stages, pipes, at_Q, (m, head, batch))
             at_dO = load_gradients(plan, parts, how, copies, stages, pipes, at_dO, (m, head, batch))
-    load_queries(plan, parts, copies, stages, pipes, at_Q, (least, head_K * plan.heads_of_a_key, batch))
+    load_queries(plan, parts, copies, stages, pipes, at_Q,
+                 (step_of(plan, how, n, least, most), head_K * plan.heads_of_a_key, batch))
 
 
 @mo.jit
@@ -251,18 +298,22 @@ def add_up(plan, parts, how, gdQ, sdQ, turns, heads, place):
         mo.barrier_arrive(EMPTY + group, GROUP + 32)
     for g in range(plan.heads_of_a_key):
         head = head_K * plan.heads_of_a_key + g
-        for m in range(least, most):
+        for i in range(least, most):
+            m = step_of(plan, how, n, i, most)
             number = number_of(plan, parts.offsets_Q, how.queries, heads, (m, head, batch))
+            if plan.in_order and mo.lane_idx() == 0:
+                wait_for_turn(plan, how, turns, number, m, n)
+            mo.sync_warp()
             for piece in mo.static_range(plan.pieces):
                 for group in mo.static_range(config.groups):
                     mo.barrier_sync(FULL + group, GROUP + 32)
                     if mo.lane_idx() == 0:
-                        if plan.in_order and piece == 0 and group == 0:
-                            wait_for_turn(plan, how, turns, number, m, n)
                         mo.copyto(mo.BulkReduceAdd(), gdQ[:, 0, group * plan.pieces + piece, number], sdQ[:, group])
                         mo.tma_store_arrive()
-                        mo.tma_store_wait(0, read=True)
-                    mo.sync_warp()
+                if mo.lane_idx() == 0:
+                    mo.tma_store_wait(0, read=True)
+                mo.sync_warp()
+                for group in mo.static_range(config.groups):
                     mo.barrier_arrive(EMPTY + group, GROUP + 32)
             if plan.in_order and mo.lane_idx() == 0:
                 mo.tma_store_wait(0, read=False)
@@ -276,11 +327,8 @@ def add_up(plan, parts, how, gdQ, sdQ, turns, heads, place):
 
 @mo.jit
 def wait_for_turn(plan, how, turns, number, m, n):
-    """Wait until all tiles of fewer keys that the queries of tile m see have been added."""
-    first = 0
-    if how.rules.left:
-        first = mo.max(m * plan.config.bM + how.shift - how.left, 0) // plan.config.bN
-    while mo.load(turns, number) < n - first:
+    """Wait until all that come before tile n have been added to the queries of tile m."""
+    while mo.load(turns, number) < turn_of(plan, how, m, n):
         pass
     mo.fence_proxy_async()
 
@@ -342,14 +390,16 @@ def consume(plan, parts, how, copies, stages, pipes, place):
     for g in range(plan.heads_of_a_key):
         head = head_K * plan.heads_of_a_key + g
         if how.rules.masks:
-            for m in range(least, low):
-                at_Q, at_dO = step(plan, how, work, at_Q, at_dO, (n, m, head, batch), True)
+            for i in range(least, low):
+                place = n, step_of(plan, how, n, i, most), head, batch
+                at_Q, at_dO = step(plan, how, work, at_Q, at_dO, place, True)
         if not how.rules.left:                          # a third loop behind a window would not have the registers
-            for m in range(low, most):
-                at_Q, at_dO = step(plan, how, work, at_Q, at_dO, (n, m, head, batch), False)
+            for i in range(low, most):
+                place = n, step_of(plan, how, n, i, most), head, batch
+                at_Q, at_dO = step(plan, how, work, at_Q, at_dO, place, False)
     mo.barrier_sync(EMPTY + group, GROUP + 32)          # the last turn of each barrier's pair
     mo.barrier_arrive(FULL + group, GROUP + 32)
-    put(plan, parts, how, copies, stages, work, place)
+    put(plan, parts, how, copies, stages, work, (n, head_K, batch))
 
 
 @mo.jit

@@ -115,7 +115,7 @@ def launch_gradients_sm90(problem: Problem, arrays: dict[str, Any], *, bias: Any
     config, rules, several = choose_gradient(problem.dim, problem.dim_v), problem.rules, offsets[0] is not None
     rules = replace(rules, ragged=problem.keys % config.bN != 0 or several)
     plan = make_gradient_plan(config, problem.dtype, problem.dim, problem.dim_v, rules, problem.heads_of_a_key,
-                              in_order)
+                              in_order, mo.multiprocessors(arrays["q"]) if in_order else 1)
     tiles = -(-problem.queries // config.bM), problem.heads, problem.batch
     count, like = math.prod(tiles), arrays["lse"]
     if several:                                         # each begins with a tile of its own
@@ -128,7 +128,7 @@ def launch_gradients_sm90(problem: Problem, arrays: dict[str, Any], *, bias: Any
                                ordered(arrays["lse"], (2, 1, 0)), offsets[0], plan)
     Q, K, V, dO, dQ, dK, dV = gradient_copies(plan, arrays, several)
     grid = -(-problem.keys // config.bN), problem.heads_K, problem.batch
-    attention_backward_sm90_kernel[(*grid[1:], grid[0]) if in_order else grid, config.threads](
+    attention_backward_sm90_kernel[grid, config.threads](
         Q, K, V, dO, dK, dV, numbers, sums, turns, *offsets, *problem.numbers,
         None if bias is None else ordered(bias, (2, 3, 1, 0)), slopes, plan)
     queries_kernel[tiles, plan.pieces * config.groups * 128](dQ, sums, offsets[0], problem.scale, plan)

@@ -109,7 +109,7 @@ class GradientPlan:
     (``by_rows``) or side by side, ``pieces`` each.
     ``queries`` (bM, width) and ``keys`` (bN, width) are tiles, ``turned`` and ``turned_keys`` the same memory the other
     way round; so are ``turned_scores`` (bM, bN) and ``scores_rows`` (bN, bM).  ``in_order``: blocks add to the gradient
-    of queries one after the other, the same way in each run.
+    of queries one after the other, the same way in each run; ``together``: so many of them the device holds.
     """
 
     config: GradientConfig
@@ -118,6 +118,7 @@ class GradientPlan:
     width: int
     heads_of_a_key: int
     in_order: bool
+    together: int
     scores: Any
     keys_mma: Any
     queries_mma: Any
@@ -131,6 +132,11 @@ class GradientPlan:
     turned_scores: Any
     scores_rows: Any
     rounded: Any
+
+    @property
+    def rotates(self) -> bool:
+        """Whether blocks add in order, and may begin at any queries, as all of these see all keys."""
+        return self.in_order and not (self.rules.left or self.rules.right)
 
     @property
     def by_rows(self) -> bool:
@@ -154,7 +160,7 @@ class GradientPlan:
 
 @lru_cache(maxsize=256)
 def make_gradient_plan(config: GradientConfig, dtype: Any, dim: int, dim_v: int, rules: Rules, heads_of_a_key: int,
-                       in_order: bool) -> GradientPlan:
+                       in_order: bool, together: int) -> GradientPlan:
     """The plan; once for each kind of call."""
     width = next(width for width in (64, 128, 256) if max(dim, dim_v) <= width)
     scores = mo.make_tiled_mma(mo.mma.wgmma(dtype, dtype, mo.float32, config.bM))
@@ -164,7 +170,7 @@ def make_gradient_plan(config: GradientConfig, dtype: Any, dim: int, dim_v: int,
     rows, columns = (mo.smem_layout_atom(dtype, major, 128) for major in ("k", "mn"))
     store = mo.CopyAtom(mo.StMatrix(4), dtype)
     return GradientPlan(
-        config, rules, dtype, width, heads_of_a_key, in_order, scores, keys_mma, queries_mma,
+        config, rules, dtype, width, heads_of_a_key, in_order, together, scores, keys_mma, queries_mma,
         mo.make_tiled_copy_C(store, scores), mo.make_tiled_copy_C(store, keys_mma),
         mo.make_tiled_copy_C(store, queries_mma),
         mo.tile_to_shape(rows, (config.bM, width)), mo.tile_to_shape(rows, (config.bN, width)),
