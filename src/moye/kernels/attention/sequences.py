@@ -39,10 +39,10 @@ def attention_varlen(out: Any, q: Any, k: Any, v: Any, offsets_q: Any, offsets_k
     """``attention`` of each sequence, in place; returns out.
 
     Queries of sequence s are rows ``offsets_q[s]`` to ``offsets_q[s + 1]`` of q (total, heads, dim) and of out, its
-    keys those of ``offsets_k`` of k and v (total_k, heads_k, dim).  No sequence has more than ``longest_q`` queries and
-    ``longest_k`` keys, by default all of them, which costs tiles that find nothing to do; of a longer one, queries
-    beyond are NaN, or right.  ``lse`` is (heads, total), and factors have a row for each sequence.  The rest is as in
-    ``attention``.  ArgumentError for other arguments.
+    keys those of ``offsets_k`` of k and v (total_k, heads_k, dim).  ``longest_q`` and ``longest_k`` say how many
+    queries and keys the longest has, by default all of them: without wgmma this costs blocks that find nothing to do,
+    and longer sequences cost time.  ``lse`` is (heads, total), and factors have a row for each sequence.  The rest is
+    as in ``attention``.  ArgumentError for other arguments.
     """
     problem, offsets = _problem(out, q, k, v, offsets_q, offsets_k, (longest_q, longest_k), causal, window, scale,
                                 softcap)

@@ -13,7 +13,6 @@ FlashAttention-2 (2023), section 3.1; Shah et al.: FlashAttention-3 (2024), for 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +30,14 @@ from moye.kernels.attention.parts.scores import (
     whole_from,
 )
 from moye.kernels.attention.sm90.config import GROUP
-from moye.kernels.attention.sm90.sequences import Sequences, rows_of, rules_of
+from moye.kernels.attention.sm90.sequences import (
+    Sequences,
+    place_of_slot,
+    rows_of,
+    rules_of,
+    slot_of,
+    store_rows,
+)
 
 MEET, FULL, EMPTY = 1, 2, 4
 """Named barriers: where the warpgroups meet; those by which warpgroup g and the warp that stores its dQ take turns."""
@@ -49,12 +55,22 @@ def numbers_kernel(numbers, O, dO, lse, offsets, plan: mo.Constexpr):
 
     Queries beyond the last one, and those that see no key, have an infinite sum, so that all of their weights are 0.
     """
-    x, head, batch = mo.block_idx()
+    m, head, batch = place_here(plan, offsets)
     begin, queries, own = rows_here(O, offsets, batch)
-    for m in range(x, mo.ceil_div(queries, plan.config.bM), mo.grid_dim().x):
+    gN = mo.tile(numbers, (plan.config.bM, 1), (None, None))                        # (bM, 1, 2, tiles)
+    if m * plan.config.bM < queries:
         number = number_of(plan, offsets, queries, mo.size(O, 2), (m, head, batch))
-        tile_numbers(plan, mo.tile(numbers, (plan.config.bM, 1), (None, number)), (O, dO, lse),
+        tile_numbers(plan, gN[:, :, :, number], (O, dO, lse),
                      (begin, m * plan.config.bM, queries), (head, own))
+
+
+@mo.jit
+def place_here(plan, offsets):
+    """(tile of queries, head, batch or sequence) of the block."""
+    m, head, batch = mo.block_idx()
+    if offsets is not None:
+        m, batch = place_of_slot(offsets, plan.config.bM, m)
+    return m, head, batch
 
 
 @mo.jit
@@ -71,7 +87,7 @@ def number_of(plan, offsets, queries, heads, place):
     m, head, batch = place
     if offsets is None:
         return (batch * heads + head) * mo.ceil_div(queries, plan.config.bM) + m
-    return (offsets[batch] // plan.config.bM + batch + m) * heads + head
+    return slot_of(offsets, plan.config.bM, (m, batch)) * heads + head
 
 
 @mo.jit
@@ -166,7 +182,9 @@ def attention_backward_sm90_kernel(Q, K, V, dO, dK, dV, numbers, sums, turns, of
     n, head_K, batch = mo.block_idx()
     if plan.in_order and not plan.rotates:              # blocks wait for those of further keys: these come first
         n = mo.grid_dim().x - 1 - n
-    place, parts = (n, head_K, batch), Sequences(every, offsets_Q, offsets_K, None)
+    if offsets_K is not None:
+        n, batch = place_of_slot(offsets_K, config.bN, n)
+    place, parts = (n, head_K, batch), Sequences(every, offsets_Q, offsets_K)
     how = rules_of(parts, batch)
     if offsets_K is None or n * config.bN < how.keys:
         if mo.warpgroup_idx() == config.groups:
@@ -567,37 +585,12 @@ def put(plan, parts, how, copies, stages, work, place):
         for X, smem in ((copies.dK, stages.K), (copies.dV, stages.V)):
             rows, _ = rows_of(X, parts.offsets_K, batch)
             store_rows(rows, smem, (n * config.bN, how.keys), (0, head_K), config.groups * GROUP)
-            beyond(rows, (n + 1) * config.bN, how.keys, head_K, config.groups * GROUP)
     elif mo.thread_idx().x == 0:
         tile, at = (config.bN, plan.width, 1, 1), (n, 0, head_K, batch)
         mo.copyto(copies.dK, mo.tile(copies.dK.tensor, tile, at), stages.K)
         mo.copyto(copies.dV, mo.tile(copies.dV.tensor, tile, at), stages.V)
         mo.tma_store_arrive()
         mo.tma_store_wait(0)
-
-
-@mo.jit
-def store_rows(X, smem, rows, place, threads):
-    """A tile (rows, columns) in shared memory to X (rows, dim, heads, 1): rows behind are another sequence's."""
-    (first, count), (left, head), across = rows, place, mo.size(smem, 1) // 8
-    dim = mo.size(X, 1)
-    mo.assume(dim % 8 == 0)
-    for i in range(mo.thread_idx().x % threads, mo.size(smem, 0) * across, threads):
-        row, column = i // across, i % across
-        if (first + row < count) & (left + 8 * column < dim):
-            part = mo.fragment((8,), X.dtype)
-            mo.copyto(mo.UniversalCopy(mo.uint128), part, mo.tile(smem, (1, 8), (row, column))[0, :])
-            line = mo.tile(X[first + row, :, head, 0], (8,), (left // 8 + column,))
-            mo.copyto(mo.UniversalCopy(mo.uint128), line, part)
-
-
-@mo.jit
-def beyond(X, first, count, head, threads):
-    """NaN for the keys of a sequence that is longer than it was said to be: nobody computes their gradients."""
-    if mo.block_idx().x == mo.grid_dim().x - 1:
-        for row in range(first + mo.thread_idx().x, count, threads):
-            for d in range(mo.size(X, 1)):
-                X[row, d, head, 0] = math.nan
 
 
 @mo.jit
@@ -612,16 +605,16 @@ def release(pipe, state):
 
 @mo.kernel
 def queries_kernel(dQ, sums, offsets, scale, plan: mo.Constexpr):
-    """Tiles of queries: their sums, as the threads of the other kernel held them, times the scale and rounded."""
-    x, head, batch = mo.block_idx()
+    """A tile of queries: its sums, as the threads of the other kernel held them, times the scale and rounded."""
+    m, head, batch = place_here(plan, offsets)
     whole = dQ.tensor if offsets is None else dQ
     begin, queries, _ = rows_here(whole, offsets, batch)
     smem = mo.shared_array(plan.dtype, plan.rounded)                                # (64, 64, pieces)
-    for m in range(x, mo.ceil_div(queries, plan.config.bM), mo.grid_dim().x):
+    group, pieces = mo.warpgroup_idx(), mo.tile(sums, (PIECE, 1), (None, None))     # (PIECE, 1, pieces, tiles)
+    if m * plan.config.bM < queries:
         number = number_of(plan, offsets, queries, mo.size(whole, 2), (m, head, batch))
-        round_piece(plan, smem[:, :, mo.warpgroup_idx()], mo.tile(sums, (PIECE, 1), (mo.warpgroup_idx(), number)),
-                    scale)
-        store_piece(plan, dQ, smem[:, :, mo.warpgroup_idx()], (begin, queries), (m, head, batch))
+        round_piece(plan, smem[:, :, group], pieces[:, :, group, number], scale)
+        store_piece(plan, dQ, smem[:, :, group], (begin, queries), (m, head, batch))
 
 
 @mo.jit
@@ -648,4 +641,3 @@ def store_piece(plan, dQ, smem, rows, place):
         mo.copyto(dQ, mo.tile(dQ.tensor, (64, 64, 1, 1), (row, column, head, batch)), smem)
         mo.tma_store_arrive()
         mo.tma_store_wait(0)
-    mo.barrier_sync(MEET + group, GROUP)                # the next tile comes where this lay

@@ -11,7 +11,6 @@ roles and the overlap within a warpgroup.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,12 +23,18 @@ from moye.kernels.attention.parts.scores import (
     key_tiles,
     mask,
     modify,
-    offset,
     positive,
 )
 from moye.kernels.attention.parts.softmax import finished, grew, online, rescale, row_state
 from moye.kernels.attention.sm90.config import GROUP
-from moye.kernels.attention.sm90.sequences import Sequences, rows_of, rules_of
+from moye.kernels.attention.sm90.sequences import (
+    Sequences,
+    place_of_slot,
+    rows_of,
+    rules_of,
+    slots,
+    store_rows,
+)
 from moye.kernels.attention.sm90.turned import turned_begin
 
 TURN, OWN = 4, 1
@@ -37,17 +42,17 @@ TURN, OWN = 4, 1
 
 
 @mo.kernel
-def attention_sm90_kernel(Q, K, V, O, lse, offsets_Q, offsets_K, longest, counter, scale, softcap, left, right, bias,
+def attention_sm90_kernel(Q, K, V, O, rows_O, lse, offsets_Q, offsets_K, counter, scale, softcap, left, right, bias,
                           slopes, sinks, tensors, factors, plan: mo.Constexpr):
     """Tiles of bM queries of one head, block after block of a persistent grid.
 
-    With offsets, sequences lie one behind the other, the longest has ``longest`` queries, and O is no TMA copy.
-    ``factors``: of queries, keys and values.
+    With offsets, sequences lie one behind the other, and rows_O is O as it is.  ``factors``: of queries, keys and
+    values.
     """
     config = plan.config
     how = Scores(plan.rules, mo.size(Q.tensor, 0), mo.size(K.tensor, 0), scale, softcap, left, right, bias, slopes,
                  tensors)
-    parts = Sequences(how, offsets_Q, offsets_K, longest, factors)
+    parts = Sequences(how, offsets_Q, offsets_K, factors)
     sQ = mo.shared_array(plan.dtype, plan.staged(plan.Q, config.q_stages))          # (bM, dim, q_stages)
     sK = mo.shared_array(plan.dtype, plan.staged(plan.K, config.stages))            # (bN, dim, stages)
     sV = mo.shared_array(plan.dtype, plan.staged(plan.V, config.stages))            # (dim_v, bN, stages)
@@ -55,9 +60,7 @@ def attention_sm90_kernel(Q, K, V, O, lse, offsets_Q, offsets_K, longest, counte
     pipes = Pipes(mo.PipelineTma(config.q_stages, Q.bytes, consumers=config.groups),
                   mo.PipelineTma(config.stages, K.bytes, consumers=config.groups),
                   mo.PipelineTma(config.stages, V.bytes, consumers=config.groups))
-    several = offsets_Q is not None
-    tiles = schedule(plan, longest if several else how.queries, counter, mo.size(Q.tensor, 2),
-                     mo.size(offsets_Q) - 1 if several else mo.size(Q.tensor, 3))
+    tiles = schedule(plan, parts, counter, mo.size(Q.tensor, 2), mo.size(Q.tensor, 3))
     pipes.Q.init()
     pipes.K.init()
     pipes.V.init()
@@ -70,7 +73,7 @@ def attention_sm90_kernel(Q, K, V, O, lse, offsets_Q, offsets_K, longest, counte
             produce(plan, parts, (Q, K, V), (sQ, sK, sV), pipes, tiles)
     else:
         mo.warpgroup_reg_alloc(config.registers[1])
-        consume(plan, parts, O, lse, sinks, (sQ, sK, sV, sO), pipes, tiles)
+        consume(plan, parts, (O, rows_O), lse, sinks, (sQ, sK, sV, sO), pipes, tiles)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,22 +127,27 @@ def values_of(plan, V, offsets, batch):
 
 
 @mo.jit
-def schedule(plan, queries, counter, heads, batch):
+def schedule(plan, parts, counter, heads, batch):
     """The tiles of all heads: numbers in turn, or from a counter where they differ in work."""
-    m_tiles = mo.ceil_div(queries, plan.config.bM)
+    m_tiles = mo.ceil_div(parts.how.queries, plan.config.bM)
+    if parts.offsets_Q is not None:
+        m_tiles = slots(parts.how.queries, mo.size(parts.offsets_Q) - 1, plan.config.bM)
     if plan.config.dynamic:
         return mo.DynamicTileScheduler(counter, m_tiles, heads, batch, consumers=plan.config.groups * GROUP)
     return mo.PersistentTileScheduler(m_tiles, heads, batch)
 
 
 @mo.jit
-def place_of(plan, tiles, tile):
+def place_of(plan, parts, tiles, tile):
     """(tile of queries, head, batch).  Neighbours share keys and values.
 
     Where tiles differ in work, the longest come first, so that the last ones to be done are short: in sections of heads
-    whose keys and values L2 holds together.
+    whose keys and values L2 holds together.  Of sequences, all tiles of one head come before those of the next.
     """
     m_tiles, heads, batch = tiles.tiles_m, tiles.tiles_n, tiles.batches
+    if parts.offsets_Q is not None:
+        m, sequence = place_of_slot(parts.offsets_Q, plan.config.bM, m_tiles - 1 - tile % m_tiles)
+        return m, tile // m_tiles, sequence
     if not plan.config.dynamic:
         return tile % m_tiles, tile // m_tiles % heads, tile // (m_tiles * heads)
     each = plan.section * m_tiles
@@ -151,7 +159,7 @@ def place_of(plan, tiles, tile):
 
 @mo.jit
 def has_queries(plan, parts, place):
-    """Whether there are queries in a tile: sequences are shorter than the longest."""
+    """Whether there are queries in a tile: some numbers of sequences stand for none."""
     if parts.offsets_Q is None:
         return True
     m, _, batch = place
@@ -172,10 +180,10 @@ def produce(plan, parts, copies, stages, pipes, tiles):
             tile = tiles.fetch(dealt)
             dealt = dealt.next()
             if tile < tiles.tiles:
-                states = load_tile(plan, parts, copies, stages, pipes, states, place_of(plan, tiles, tile))
+                states = load_tile(plan, parts, copies, stages, pipes, states, place_of(plan, parts, tiles, tile))
     else:
         for tile in range(tiles.first, tiles.tiles, tiles.step):
-            states = load_tile(plan, parts, copies, stages, pipes, states, place_of(plan, tiles, tile))
+            states = load_tile(plan, parts, copies, stages, pipes, states, place_of(plan, parts, tiles, tile))
 
 
 @mo.jit
@@ -248,7 +256,7 @@ def consume(plan, parts, O, lse, sinks, stages, pipes, tiles):
     at = pipes.Q.consumer_start(), pipes.K.consumer_start(), pipes.V.consumer_start()
     first_turn(plan)
     tile, dealt = first_tile(plan, parts, tiles)
-    m, head, batch = place_of(plan, tiles, tile)
+    m, head, batch = place_of(plan, parts, tiles, tile)
     if config.q_stages > 1 and tile < tiles.tiles:
         at = begin(plan, scaled_rules(plan, parts, head, batch), work, at, (m, head, batch))
     while tile < tiles.tiles:
@@ -262,7 +270,7 @@ def consume(plan, parts, O, lse, sinks, stages, pipes, tiles):
         at_Q, at_K, at_V = at
         tile, dealt = next_tile(plan, parts, tiles, tile, dealt)
         if config.q_stages > 1 and tile < tiles.tiles:
-            m, head, batch = place_of(plan, tiles, tile)
+            m, head, batch = place_of(plan, parts, tiles, tile)
             following = scaled_rules(plan, parts, head, batch)
             pipes.Q.consumer_wait(at_Q.next())
             multiply(plan, work, (at_Q.next(), at_K, at_V))
@@ -271,7 +279,7 @@ def consume(plan, parts, O, lse, sinks, stages, pipes, tiles):
             at_K = at_K.next()
         else:
             last_product(plan, work, at_V)
-            m, head, batch = place_of(plan, tiles, tile)
+            m, head, batch = place_of(plan, parts, tiles, tile)
         rescale(mo.mn_view(work.O, plan.output), factor if times is None else scaled(factor, times))
         put(plan, parts, O, lse, (sQ[:, :, at_Q.stage], sO), work.O, log_sum, here)
         release(pipes.Q, at_Q)
@@ -304,7 +312,8 @@ def onward(plan, parts, tiles, tile, dealt):
     """This tile, or the next that has queries."""
     if parts.offsets_Q is not None:
         tile = mo.int32(tile)
-        while (tile < tiles.tiles) & ~has_queries(plan, parts, place_of(plan, tiles, mo.min(tile, tiles.tiles - 1))):
+        last = tiles.tiles - 1
+        while (tile <= last) & ~has_queries(plan, parts, place_of(plan, parts, tiles, mo.min(tile, last))):
             if plan.config.dynamic:
                 tile = mo.shuffle_idx(tiles.take(dealt), 0)
                 dealt = dealt.next()
@@ -444,12 +453,9 @@ def put(plan, parts, O, lse, room, acc, log_sum, place):
     m, head, batch = place
     tid, begin, own = mo.thread_idx().x % GROUP, 0, batch
     row, how = m * plan.config.bM + mo.thread_idx().x // 32 * 16 + tid % 32 // 4, rules_of(parts, batch)
-    if parts.offsets_Q is None:
-        store(plan, O, room, acc, place)
-    else:
+    if parts.offsets_Q is not None:
         begin, own = parts.offsets_Q[batch], 0
-        store_rows(plan, O, acc, (begin + row, begin + how.queries), head)
-        beyond(plan, O, (m, parts.longest), begin + how.queries, begin, head)
+    store(plan, O, room, acc, (m, head, own), (begin, how.queries))
     if lse is not None and tid % 4 == 0:
         for i in mo.static_range(2):
             if row + 8 * i < how.queries:
@@ -457,34 +463,11 @@ def put(plan, parts, O, lse, room, acc, log_sum, place):
 
 
 @mo.jit
-def store_rows(plan, O, acc, rows, head):
-    """Rows of one sequence to O (rows, dim_v, heads, 1), pair by pair: those behind are another sequence's."""
-    row, end = rows
-    results = mo.mn_view(acc.to(plan.out), plan.output)
-    column = mo.thread_idx().x % 4 * 2
-    for i in mo.static_range(2):
-        if row + 8 * i < end:
-            for k in mo.static_range(mo.size(results, 1)):
-                O[row + 8 * i, column + offset(k), head, 0] = results[i, k]
-
-
-@mo.jit
-def beyond(plan, O, place, end, begin, head):
-    """NaN for the queries of a sequence that is longer than it was said to be: nobody computes them."""
-    m, longest = place
-    m_tiles = mo.ceil_div(longest, plan.config.bM)
-    if m == m_tiles - 1:
-        for row in range(begin + m_tiles * plan.config.bM + mo.thread_idx().x, end, plan.config.groups * GROUP):
-            for d in range(plan.dim_v):
-                O[row, d, head, 0] = math.nan
-
-
-@mo.jit
-def store(plan, O, room, acc, place):
+def store(plan, O, room, acc, place, rows):
     """The warpgroup's rows of O, by way of the shared memory of its queries, which nobody needs any more, or of sO."""
-    (m, head, batch), (sQ, sO) = place, room
+    (m, head, batch), (sQ, sO), (O, rows_O), (begin, queries) = place, room, O, rows
     tid, group = mo.thread_idx().x % GROUP, mo.warpgroup_idx()
-    thr_store = plan.store.get_slice(tid)
+    thr_store, slab = plan.store.get_slice(tid), m * plan.config.groups + group
     if plan.narrow:
         own = sO[:, :, group]                                                       # (64, dim_v)
         mo.barrier_sync(OWN + group, GROUP)             # thread 0 has waited for the store before
@@ -493,8 +476,12 @@ def store(plan, O, room, acc, place):
     mo.copyto(plan.store, thr_store.partition_D(own), thr_store.retile_S(acc.to(plan.out)))
     mo.fence_proxy_async()                              # what this thread wrote is visible to TMA
     mo.barrier_sync(OWN + group, GROUP)
-    if tid == 0:
-        mo.copyto(O, mo.tile(O.tensor, (64, plan.dim_v, 1, 1), (m * plan.config.groups + group, 0, head, batch)), own)
+    if rows_O is not None and 64 * slab + 64 > queries:
+        store_rows(rows_O, own, (begin + 64 * slab, begin + queries), (0, head), GROUP)
+        mo.barrier_sync(OWN + group, GROUP)             # before thread 0 releases the queries' stage
+    elif tid == 0:
+        tile = mo.domain_offset((begin, 0, 0, 0), O.tensor) if rows_O is not None else O.tensor
+        mo.copyto(O, mo.tile(tile, (64, plan.dim_v, 1, 1), (slab, 0, head, batch)), own)
         mo.tma_store_arrive()
         mo.tma_store_wait(0)                            # before its queries' stage is released
 

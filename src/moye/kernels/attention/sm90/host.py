@@ -44,10 +44,12 @@ def arguments_sm90(problem: Problem, arrays: tuple[Any, Any, Any, Any], *, bias:
     plan = make_plan(config, (problem.dtype, problem.out), (problem.dim, problem.dim_v), rules, problem.heads_of_a_key,
                      section_of(problem))
     tiles = -(-problem.queries // config.bM) * problem.heads * problem.batch
+    if several:                                         # one number more for each, some of which stand for no tile
+        tiles = (_rows(arrays[1]) // config.bM + problem.batch) * problem.heads
     counter = counters(arrays[0], 1) if config.dynamic else None
     return min(tiles, mo.multiprocessors(arrays[0])), config.threads, (
-        *copies(plan, *arrays, several), None if lse is None else ordered(lse, (2, 1, 0)), *offsets,
-        problem.queries if several else None, counter, *problem.numbers,
+        *copies(plan, *arrays), ordered(arrays[0], (1, 3, 2, 0)) if several else None,
+        None if lse is None else ordered(lse, (2, 1, 0)), *offsets, counter, *problem.numbers,
         None if bias is None else ordered(bias, (2, 3, 1, 0)), slopes, sinks, tensors, factors, plan)
 
 
@@ -91,13 +93,19 @@ def section_of(problem: Problem) -> int:
     return max(1, min(_L2 // max(1, each), problem.heads * problem.batch))
 
 
-def copies(plan: ForwardPlan, out: Any, q: Any, k: Any, values: Any, several: bool) -> tuple[Any, ...]:
-    """The TMA copies of queries, keys, values and results; of ``several`` sequences results as they are."""
+def _rows(x: Any) -> int:
+    """The rows of an array (batch, rows, heads, dim)."""
+    info = mo.describe(x)
+    assert info is not None, "arguments were checked"
+    return int(info.shape[1])
+
+
+def copies(plan: ForwardPlan, out: Any, q: Any, k: Any, values: Any) -> tuple[Any, ...]:
+    """The TMA copies of queries, keys, values and results."""
     config = plan.config
     return (mo.make_tma_copy(_LOAD, ordered(q, (1, 3, 2, 0)), plan.Q, tile=(config.bM, plan.dim, 1, 1)),
             mo.make_tma_copy(_LOAD, ordered(k, (1, 3, 2, 0)), plan.K, tile=(config.bN, plan.dim, 1, 1)),
             mo.make_tma_copy(_LOAD, values, plan.V, tile=(plan.dim_v, config.bN, 1, 1)),
-            ordered(out, (1, 3, 2, 0)) if several else
             mo.make_tma_copy(_STORE, ordered(out, (1, 3, 2, 0)), plan.O, tile=(64, plan.dim_v, 1, 1)))
 
 
@@ -117,17 +125,17 @@ def launch_gradients_sm90(problem: Problem, arrays: dict[str, Any], *, bias: Any
     plan = make_gradient_plan(config, problem.dtype, problem.dim, problem.dim_v, rules, problem.heads_of_a_key,
                               in_order, mo.multiprocessors(arrays["q"]) if in_order else 1)
     tiles = -(-problem.queries // config.bM), problem.heads, problem.batch
+    grid = -(-problem.keys // config.bN), problem.heads_K, problem.batch
+    if several:                                         # one number more for each, some of which stand for no tile
+        tiles = _rows(arrays["q"]) // config.bM + problem.batch, problem.heads, 1
+        grid = _rows(arrays["k"]) // config.bN + problem.batch, problem.heads_K, 1
     count, like = math.prod(tiles), arrays["lse"]
-    if several:                                         # each begins with a tile of its own
-        total = mo.describe(arrays["q"]).shape[1]       # type: ignore[union-attr]
-        count = (total // config.bM + problem.batch) * problem.heads
     numbers = empty(like, mo.float32, (2 * config.bM, count))
     sums = zeros(like, mo.float32, (config.bM * plan.width, count))
     turns = zeros(like, mo.int32, (count,)) if in_order else None
     numbers_kernel[tiles, 256](numbers, *(ordered(arrays[name], (1, 3, 2, 0)) for name in ("out", "dout")),
                                ordered(arrays["lse"], (2, 1, 0)), offsets[0], plan)
     Q, K, V, dO, dQ, dK, dV = gradient_copies(plan, arrays, several)
-    grid = -(-problem.keys // config.bN), problem.heads_K, problem.batch
     attention_backward_sm90_kernel[grid, config.threads](
         Q, K, V, dO, dK, dV, numbers, sums, turns, *offsets, *problem.numbers,
         None if bias is None else ordered(bias, (2, 3, 1, 0)), slopes, plan)
