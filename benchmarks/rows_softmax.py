@@ -12,7 +12,6 @@ both passes at once.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,8 +19,6 @@ import torch
 import torch.nn.functional as F
 
 from moye import kernels
-from moye.kernels.rows.arrays import Rows
-from moye.kernels.rows.views import plan_of
 from rows_moves import BF16, DEVICE, Case, case, random
 
 
@@ -34,15 +31,6 @@ def softmax(rows: int = 16384, columns: int = 8192, dtype: torch.dtype = BF16) -
     out = torch.empty_like(x)
     return case(f"softmax {rows}x{columns} {str(dtype)[6:]}", out, lambda: kernels.softmax(out, x),
                 partial(torch.softmax, dim=-1), (x,))
-
-
-def spread(rows: int = 2048, columns: int = 131072) -> Case:
-    """The rule's plan with twice as many blocks of half as many threads: two of them on a multiprocessor."""
-    x = random(rows, columns)
-    out, plan = torch.empty_like(x), plan_of(Rows("softmax", x))
-    plan = replace(plan, lanes=plan.lanes // 2, cluster=2 * plan.cluster, resident=2 * plan.resident)
-    return case(f"softmax {rows}x{columns}, clusters of {plan.cluster} x {plan.lanes}", out,
-                lambda: kernels.softmax(out, x, plan=plan), partial(torch.softmax, dim=-1), (x,))
 
 
 def log_softmax(rows: int = 16384, columns: int = 8192) -> Case:
@@ -106,7 +94,7 @@ CASES: list[Callable[[], Case]] = [
     softmax, partial(softmax, columns=4096), partial(softmax, columns=4097), partial(softmax, dtype=torch.float32),
     partial(softmax, 1 << 20, 128), partial(softmax, 131072, 1024), partial(softmax, 2048, 131072),
     partial(softmax, 512, 262144, torch.float32), *(partial(softmax, rows) for rows in (1, 8, 64)),
-    partial(softmax, 1, 131072), spread, partial(softmax, 8192, 32768), partial(spread, 8192, 32768),
+    partial(softmax, 1, 131072), partial(softmax, 8192, 32768),
     log_softmax, causal, softmax_backward, partial(softmax_backward, 1024, 131072),
     cross_entropy, partial(cross_entropy, columns=4096), partial(cross_entropy, columns=4097),
     partial(cross_entropy, 8192, 128256), partial(cross_entropy, 512, 262144, torch.float32),
