@@ -175,3 +175,23 @@ def test_loads_are_16_bytes():
     loads = [line for line in program.sass.splitlines() if " LDG" in line]
     assert len(loads) >= 4 and all(".128" in line for line in loads)
     assert program.spills == 0 and program.registers <= 64
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("length", [5, 300, 2500])
+def test_exponentials_of_what_is_no_number(dtype, axis, length):
+    """Infinities and NaN at drawn places, and numbers whose exponentials are beyond all others."""
+    rng = np.random.default_rng(length)
+    x = rng.standard_normal((8, length)).astype(dtype)
+    for row, value in enumerate((-np.inf, np.inf, np.nan, 3e38, -3e38)):
+        x[row, rng.integers(length)] = value
+    x[5], x[6], x[7, ::2] = -np.inf, -3e38, -np.inf
+    x[2, 0] = -np.inf if x[2, 0] == x[2, 0] else x[2, 0]
+    wide, out = x.astype(np.float64), np.full(8, 9, dtype)
+    with np.errstate(all="ignore"):
+        top = wide.max(1, keepdims=True)
+        base = np.where(np.isfinite(top), top, 0)
+        wanted = (np.log(np.exp(wide - base).sum(1, keepdims=True)) + top)[:, 0]
+    reduce(out, x if axis else np.ascontiguousarray(x.T), "logsumexp", axis=axis)
+    np.testing.assert_allclose(out, wanted.astype(dtype), rtol=1e-6)

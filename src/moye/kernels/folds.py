@@ -29,7 +29,8 @@ class Fold:
     """A reduction.  ``fill`` is the element that changes nothing; ``parts`` are the dtypes of a state's parts, None for
     the dtype that computes, or ORDER; ``finish`` takes a state and the number of elements.
 
-    ``follow`` is a shorter ``join`` with one element whose index is larger than those before.
+    ``follow`` is a shorter ``join`` with one element whose index is larger than those before, and ``gather`` one of a
+    state of scalars with all elements of register tensors.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Fold:
     finish: Callable[[State, Any], State]
     parts: tuple[Any, ...] = (None,)
     follow: Callable[[State, State], State] | None = None
+    gather: Callable[[State, list[Any]], State] | None = None
 
     @property
     def indexed(self) -> bool:
@@ -119,6 +121,21 @@ def _sum_of_exponentials(a: State, b: State) -> State:
     return m, mo.where(above, a[1], b[1]) + mo.where(above, b[1], a[1]) * apart
 
 
+def _exponentials_together(state: State, parts: list[Any]) -> State:
+    """(m, s) with many elements: one exponential for each, and one for what was there.
+
+    They are taken of differences to the largest, or to 0 where that is infinite: infinities come out as they should.
+    """
+    m = state[0]
+    for part in parts:
+        m = mo.max(m, part.reduce("max"))
+    base = mo.where(mo.abs(m) == INFINITY, 0.0, m)
+    s = state[1] * mo.exp(state[0] - base, fast=True)
+    for part in parts:
+        s = s + mo.exp(part - base, fast=True).reduce("add")
+    return m, s
+
+
 def _first(state: State, count: Any) -> State:
     return (state[0],)
 
@@ -150,4 +167,5 @@ FOLDS = {fold.name: fold for fold in (
     Fold("norminf", 0.0, _magnitude, _largest, _first),
     Fold("argmax", -INFINITY, _with_index, _first_of_equals, _index, (ORDER, mo.int32), _larger_behind),
     Fold("argmin", INFINITY, _negated_with_index, _first_of_equals, _index, (ORDER, mo.int32), _larger_behind),
-    Fold("logsumexp", -INFINITY, _with_one, _sum_of_exponentials, _logarithm, (None, None)))}
+    Fold("logsumexp", -INFINITY, _with_one, _sum_of_exponentials, _logarithm, (None, None),
+         gather=_exponentials_together))}

@@ -33,7 +33,8 @@ class Plan:
     """``width``: elements of a vector; ``each``: vectors that a thread has on their way; ``whole``: whether vectors
     divide the lines; ``lanes``: threads of an output, or along the outputs where these are contiguous; ``splits``:
     blocks that share an output; ``modes``: how many modes are reduced; ``rising``: a thread meets rising indices;
-    ``shifted``: rows begin anywhere, and vectors count from the multiple of 16 bytes in front of them."""
+    ``shifted``: rows begin anywhere, and vectors count from the multiple of 16 bytes in front of them; ``gathers``: a
+    thread takes in all of its vectors together."""
 
     fold: Fold
     width: int
@@ -45,6 +46,12 @@ class Plan:
     compute: Any
     rising: bool = False
     shifted: bool = False
+    gathers: bool = False
+
+    @property
+    def states(self) -> int:
+        """How many states a thread has, side by side."""
+        return 1 if self.gathers else self.width
 
 
 def make_plan(fold: Fold, reduced: Sequence[views.Mode], kept: Sequence[views.Mode], info: Any, rows: bool) -> Plan:
@@ -70,16 +77,18 @@ def make_plan(fold: Fold, reduced: Sequence[views.Mode], kept: Sequence[views.Mo
         blocks, share = -(-outputs // (width * lanes)), THREADS // lanes * 16
     room = _BLOCKS * mo.multiprocessors(info)
     splits = max(1, min(room // max(blocks, 1), vectors // share, 1 << 12)) if blocks < room // 2 else 1
-    each = 4 // len(fold.parts)                           # states of two parts are longer to join, and take registers
+    gathers = rows and fold.gather is not None
+    each = 4 if gathers else 4 // len(fold.parts)         # states of two parts are longer to join, and take registers
     whole, rising = contiguous[0].extent % width == 0 and not shifted, [m.strides[1] for m in reduced]
     compute = mo.float64 if info.dtype is mo.float64 else mo.float32
-    return Plan(fold, width, each, whole, lanes, splits, len(reduced), compute, rising == sorted(rising), shifted)
+    return Plan(fold, width, each, whole, lanes, splits, len(reduced), compute, rising == sorted(rising), shifted,
+                gathers)
 
 
 @mo.jit
-def begun(plan):
+def begun(plan, width):
     """The state before the first element, a register tensor (width) of each part."""
-    none = mo.fragment((plan.width,), plan.compute), mo.fragment((plan.width,), mo.int32)
+    none = mo.fragment((width,), plan.compute), mo.fragment((width,), mo.int32)
     none[0].fill(plan.fold.fill)
     none[1].fill(LAST)
     state = plan.fold.take(*none)
@@ -91,6 +100,18 @@ def begun(plan):
 @mo.jit
 def take_in(plan, state, x, weights, places):
     """The state of this thread with vectors: ``places`` are (coordinate of a vector, whether it is there)."""
+    held = read(plan, x, places)
+    if plan.gathers:
+        joined = plan.fold.gather(tuple(old[0] for old in state), [part.to(plan.compute) for _, _, part, _ in held])
+        for old, new in zip(state, joined, strict=True):
+            old[0] = new
+    else:
+        take_each(plan, state, weights, held)
+
+
+@mo.jit
+def read(plan, x, places):
+    """(coordinate, elements in front of the row, vector, room for its indices) of each place."""
     held = []
     for at, there in places:
         extent, inside, lead = (mo.size(x, 0),), there, 0
@@ -103,6 +124,12 @@ def take_in(plan, state, x, weights, places):
         part, index = mo.fragment((plan.width,), x.dtype), mo.fragment((plan.width,), mo.int32)             # (width)
         mo.copyto(part, mo.tile(line, (plan.width,), at[:1], ragged=True), pred=inside, other=plan.fold.fill)
         held.append((at, lead, part, index))
+    return held
+
+
+@mo.jit
+def take_each(plan, state, weights, held):
+    """The state, register tensors, with vectors one after the other."""
     for at, lead, part, index in held:
         if plan.fold.indexed:
             place = (at[0] * plan.width - lead) * weights[0]    # index 0 comes before those of what is not there
@@ -147,7 +174,7 @@ def rows_kernel(outs, x, weights, count, plan: mo.Constexpr):
     for n in parts[1:]:
         vectors = vectors * n
     row = coordinate(mo.block_idx().x * (THREADS // lanes) + tid // lanes, kept)
-    alive, state = row[-1] < kept[-1], begun(plan)
+    alive, state = row[-1] < kept[-1], begun(plan, plan.states)
     share = mo.ceil_div(vectors, plan.splits)
     end = mo.min(share * (split + 1), vectors)
     for t in mo.range(split * share + tid % lanes, end, lanes * plan.each):
@@ -156,7 +183,7 @@ def rows_kernel(outs, x, weights, count, plan: mo.Constexpr):
             places.append(((*coordinate(t + j * lanes, parts), *row), alive & (t + j * lanes < end)))
         take_in(plan, state, x, weights, places)
     mine = tuple(part[0] for part in state)
-    for j in mo.static_range(1, plan.width):
+    for j in mo.static_range(1, plan.states):
         mine = plan.fold.join(mine, tuple(part[j] for part in state))
     mine = join_lanes(plan, mine, mo.min(lanes, 32))
     if lanes > 32:
@@ -181,7 +208,7 @@ def columns_kernel(outs, x, weights, count, plan: mo.Constexpr):
     for n in reduced[1:]:
         elements = elements * n
     column = coordinate(mo.block_idx().x * lanes + i, parts)
-    alive, state = column[-1] < parts[-1], begun(plan)
+    alive, state = column[-1] < parts[-1], begun(plan, plan.states)
     share = mo.ceil_div(elements, plan.splits)
     end = mo.min(share * (split + 1), elements)
     for t in mo.range(split * share + j, end, below * plan.each):
@@ -208,7 +235,7 @@ def join_kernel(outs, states, count, plan: mo.Constexpr):
     lane, kept = mo.lane_idx(), mo.shape(states[0])[:-1]
     row = coordinate(mo.block_idx().x * (THREADS // 32) + mo.warp_idx(), kept)
     if row[-1] < kept[-1]:
-        mine = tuple(part[0] for part in begun(plan))
+        mine = tuple(part[0] for part in begun(plan, 1))
         for t in mo.range(lane, mo.size(states[0], len(kept)), 32):
             mine = plan.fold.join(mine, tuple(part[(*row, t)] for part in states))
         mine = join_lanes(plan, mine, 32)

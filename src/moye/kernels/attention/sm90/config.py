@@ -14,6 +14,8 @@ from dataclasses import dataclass
 
 GROUP = 128
 SHARED = 227 * 1024
+FEW = 1024
+"""Queries up to which tiles are smaller, where they differ in work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +55,22 @@ class ForwardConfig:
             + (2 * self.bM * dim_v if width == 1 else 0)
 
 
-def choose(dim: int, dim_v: int, *, balanced: bool) -> ForwardConfig:
+def choose(dim: int, dim_v: int, *, balanced: bool, queries: int = FEW + 1) -> ForwardConfig:
     """The tiles for head dimensions of queries and keys, and of values; ``balanced``: all tiles have equal work.
 
-    Those for 64 and 128 are of a prototype that was measured on an H200; the others, and whether tiles come from a
-    counter, follow from what registers and shared memory hold, and were not measured.
+    Those for 64 and 128 are of a prototype; those for 192 and 256, and whether tiles come from a counter, follow from
+    what registers and shared memory hold.  Up to 64 dimensions, on an H200, 16 heads and 16,384 tokens, in TFLOP/s:
+
+        queries       512   1024   2048        512   1024   2048
+        tiles of 192  203    277    393        384    434    513
+        of 128        219    301    375        345    393    426
+                      causal                   all keys
+
+    so the smaller ones are for few queries that differ in work.  ``benchmarks/attention.py`` has the rates of all.
     """
     dynamic = not balanced
     if max(dim, dim_v) <= 64:
-        return ForwardConfig(192, 128, in_turns=True, dynamic=dynamic)
+        return ForwardConfig(128 if dynamic and queries <= FEW else 192, 128, in_turns=True, dynamic=dynamic)
     if max(dim, dim_v) <= 128:
         return ForwardConfig(128, 128, dynamic=dynamic)
     if dim_v <= 128:

@@ -38,8 +38,10 @@ def arguments_sm90(problem: Problem, arrays: tuple[Any, Any, Any, Any], *, bias:
                    config: ForwardConfig | None = None) -> tuple[int, int, tuple[Any, ...]]:
     """Grid, block and arguments of the kernel for (out, q, k, values), these (dim_v, places, heads, batch)."""
     rules, several = problem.rules, offsets[0] is not None
-    config = config or (choose_narrow if problem.narrow else choose)(
-        problem.dim, problem.dim_v, balanced=not (rules.left or rules.right or several))
+    if config is None:
+        balanced, dims = not (rules.left or rules.right or several), (problem.dim, problem.dim_v)
+        config = choose_narrow(*dims, balanced=balanced) if problem.narrow else \
+            choose(*dims, balanced=balanced, queries=problem.queries)
     rules = replace(rules, ragged=problem.keys % config.bN != 0 or several, lacking=several)
     plan = make_plan(config, (problem.dtype, problem.out), (problem.dim, problem.dim_v), rules, problem.heads_of_a_key,
                      section_of(problem))
