@@ -51,7 +51,8 @@ SMALL = 120
 # Smaller modules that one other imports, or none, and what parts them from it.
 ALONE = {
     "one of several that the importer chooses among": (
-        "pictures.html", "pictures.text", "pictures.tikz", "pictures.typst", "sim.timeline.table"),
+        "kernels.attention.simt.host", "kernels.attention.sm80.host", "pictures.html", "pictures.text",
+        "pictures.tikz", "pictures.typst", "sim.timeline.table"),
     "one pass each": ("passes.dce", "passes.wgmma_registers"),
     "one lint or one class of defects each": (
         "runtime.check.needless_barriers", "sim.checks.barrier_reuse",
