@@ -10,7 +10,7 @@ import rows_softmax  # noqa: E402
 
 SMALL = [(rows_softmax.softmax, (5, 300)), (rows_softmax.log_softmax, (5, 40)), (rows_softmax.causal, (2, 24)),
          (rows_softmax.softmax_backward, (5, 40)), (rows_softmax.cross_entropy, (5, 40)), (rows_softmax.both, (5, 40)),
-         (rows_softmax.backward, (5, 40)), (rows_softmax.spread, (2, 32768))]
+         (rows_softmax.backward, (5, 40))]
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the benchmark itself compares on a GPU")
