@@ -6,8 +6,9 @@ those of the processes that they started.
     python tests/longest.py [-n 2]          # runs all tests: do nothing else meanwhile
 
 conftest.py marks the tests of that list "long", and "longest" those of ``LONGEST`` or more.  A test that has another
-name now is not marked, and runs.  Where the environment has ``TEST_SHARE=2/3``, the second of three parts of the
-list runs beside all others: CI takes another part with each commit.
+name now is not marked, and runs.  A test that is skipped, where there is no browser say, stays as it was listed.  Where
+the environment has ``TEST_SHARE=2/3``, the second of three parts of the list runs beside all others: CI takes another
+part with each commit.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ import pytest
 LONG, LONGEST = 0.1, 0.3
 LIST = Path(__file__).parent / "data" / "longest.txt"
 _FOLDER = "TEST_TIMES"
-_times: dict[str, float] = {}
+_times: dict[str, float | None] = {}
+"""Of tests that have run; None of a skipped one."""
 
 
 def listed() -> dict[str, float]:
@@ -40,6 +42,12 @@ def listed() -> dict[str, float]:
 def text(times: dict[str, float]) -> str:
     """The list: a line for each test that takes long, sorted by id."""
     return "".join(f"{seconds:.2f} {test}\n" for test, seconds in sorted(times.items()) if seconds >= LONG)
+
+
+def with_skipped(times: dict[str, float | None]) -> dict[str, float]:
+    """What was measured; tests that were skipped take what the list says."""
+    known = listed()
+    return {test: known.get(test, 0.0) if seconds is None else seconds for test, seconds in times.items()}
 
 
 def mark(items: Iterable[pytest.Item]) -> None:
@@ -80,8 +88,14 @@ def _seconds() -> float:
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     start = _seconds()
     result = yield
-    _times[item.nodeid] = _seconds() - start
+    if item.nodeid not in _times:
+        _times[item.nodeid] = _seconds() - start
     return result
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.skipped:
+        _times[report.nodeid] = None
 
 
 def pytest_sessionfinish() -> None:
@@ -92,8 +106,8 @@ def pytest_sessionfinish() -> None:
 # --- as a script -----------------------------------------------------------------------------------------------------
 
 
-def measured(workers: int) -> dict[str, float]:
-    """CPU seconds of each test."""
+def measured(workers: int) -> dict[str, float | None]:
+    """CPU seconds of each test, None of those that were skipped."""
     here = Path(__file__).parent
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, _FOLDER: folder, "PYTHONPATH": f"{here}:{os.environ.get('PYTHONPATH', '')}"}
@@ -107,7 +121,7 @@ def measured(workers: int) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("-n", type=int, default=2, dest="workers", help="processes")
-    times = measured(parser.parse_args().workers)
+    times = with_skipped(measured(parser.parse_args().workers))
     LIST.write_text(text(times))
     for least in (LONG, LONGEST):
         found = [seconds for seconds in times.values() if seconds >= least]

@@ -112,3 +112,5 @@ def test_what_takes_long_is_listed(monkeypatch, tmp_path):
     times = {"b.py::t[1 2]": longest.LONG, "a.py::t": 9.04, "c.py::t": longest.LONG / 2}
     longest.LIST.write_text(longest.text(times))
     assert longest.listed() == {"a.py::t": 9.04, "b.py::t[1 2]": longest.LONG}
+    again = longest.with_skipped({"a.py::t": None, "b.py::t[1 2]": 3.0, "new.py::t": None})
+    assert again == {"a.py::t": 9.04, "b.py::t[1 2]": 3.0, "new.py::t": 0.0}
