@@ -102,7 +102,7 @@ def attention(dim, causal):
 
 
 def gradients(dim, causal):
-    return AttentionCase(KERNELS / "attention/sm90/backward.py", "gQ = mo.tile(copies.Q.tensor, (plan.config.bM, "
+    return AttentionCase(KERNELS / "attention/sm90/backward.py", "stages.Q[:, :, at.stage], mo.tile(X, (plan.config.bM, "
                          "plan.width, 1, 1), (m, 0", "attention_backward", (4096, 16, dim), "C", "bfloat16", None, True,
                          "attention_backward_sm90_kernel", "moye.kernels.attention.sm90.host", (("causal", causal),))
 
@@ -122,7 +122,7 @@ CASES = {
     **{f"attention {dim} {'causal' if causal else 'full'}": attention(dim, causal)
        for dim in (64, 128, 256) for causal in (False, True)},
     **{f"attention backward {dim} {'causal' if causal else 'full'}": gradients(dim, causal)
-       for dim in (64, 128) for causal in (False, True)},
+       for dim in (64, 128, 256) for causal in (False, True)},
 }
 IMPORTED = ("moye.cuda.compiler.nvrtc", "moye.cuda.printing.printer", "moye.lang.builtins", "moye.runtime.cache",
             "moye.runtime.toolchain", "cuda.bindings.nvrtc", "cuda.bindings.driver", "moye.cuda.device.driver")
