@@ -115,7 +115,9 @@ def backward(dim: int = 128, seqlen: int = 4096, causal: bool = False, count: in
 
 
 def varlen(dim: int = 128, equal: int = 4096, causal: bool = False, count: int = 16, backwards: bool = False) -> Case:
-    """Sequences of drawn lengths beside as much work in sequences of one length; the last one is compared."""
+    """Sequences of drawn lengths beside as much work in sequences of one length: of ``equal`` rows, fewer and longer,
+    and as many as were drawn.  The last one is compared.
+    """
     batch = TOKENS // equal
     drawn = torch.rand(3 * batch, dtype=torch.float64) + 0.1
     lengths = (drawn * (batch * equal ** 2 / drawn.square().sum()).sqrt()).round().int()
@@ -123,14 +125,16 @@ def varlen(dim: int = 128, equal: int = 4096, causal: bool = False, count: int =
     longest, work = int(lengths.max()), count * float(lengths.double().square().sum()) * dim * (0.5 if causal else 1.0)
     ragged = {"offsets_q": offsets, "offsets_k": offsets, "longest_q": longest, "longest_k": longest, "causal": causal}
     (out, *inputs), run = _pass((int(lengths.sum()), count, dim), ragged, backwards)
-    _, beside = _pass((batch, equal, count, dim), {"causal": causal}, backwards)
+    alike = round(float(lengths.double().square().mean().sqrt()))
+    (_, beside), (_, as_many) = (_pass((*shape, count, dim), {"causal": causal}, backwards)
+                                 for shape in ((batch, equal), (len(lengths), alike)))
 
     def results() -> tuple[Any, Any]:
         last = [x[None, -int(lengths[-1]):].contiguous() for x in (out, *inputs)]
         return (last[0],), (_peer(PEERS["cuDNN"], causal, False, *last[1:]),)
     name = f"{'backward' if backwards else 'forward'} varlen {'causal' if causal else 'full'} {dim} "
     return Case(name + "+".join(map(str, lengths.tolist())), work * (BACKWARD if backwards else FORWARD), "TFLOP/s",
-                {"moye": run, "equal": beside}, results)
+                {"moye": run, "equal": beside, "as many equal": as_many}, results)
 
 
 def _pass(shape: tuple[int, ...], how: dict[str, Any], backwards: bool) -> tuple[list[torch.Tensor], Callable[[], Any]]:

@@ -102,8 +102,9 @@ def attention(dim, causal):
 
 
 def gradients(dim, causal):
-    return AttentionCase(KERNELS / "attention/sm90/backward.py", "stages.Q[:, :, at.stage], mo.tile(X, (plan.config.bM, "
-                         "plan.width, 1, 1), (m, 0", "attention_backward", (4096, 16, dim), "C", "bfloat16", None, True,
+    return AttentionCase(KERNELS / "attention/sm90/backward.py",
+                         "stages.Q[:, :, at.stage], mo.tile(X, (plan.config.bM, plan.width, 1, 1), (m, 0",
+                         "attention_backward", (4096, 16, dim), "C", "bfloat16", None, True,
                          "attention_backward_sm90_kernel", "moye.kernels.attention.sm90.host", (("causal", causal),))
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import compile as benchmark  # benchmarks/compile.py
 import pytest
+
+import compile as benchmark  # benchmarks/compile.py
 
 
 @pytest.mark.parametrize("name", benchmark.CASES)

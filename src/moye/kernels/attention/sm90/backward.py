@@ -179,14 +179,10 @@ def attention_backward_sm90_kernel(Q, K, V, dO, dK, dV, numbers, sums, turns, of
     pipes.Q.init()
     pipes.dO.init()
     mo.sync_threads()
-    n, head_K, batch = mo.block_idx()
-    if plan.in_order and not plan.rotates:              # blocks wait for those of further keys: these come first
-        n = mo.grid_dim().x - 1 - n
-    if offsets_K is not None:
-        n, batch = place_of_slot(offsets_K, config.bN, n)
-    place, parts = (n, head_K, batch), Sequences(every, offsets_Q, offsets_K)
-    how = rules_of(parts, batch)
-    if offsets_K is None or n * config.bN < how.keys:
+    parts = Sequences(every, offsets_Q, offsets_K)
+    place, there = place_of_keys(plan, parts, mo.size(K.tensor, 2), mo.size(K.tensor, 3))
+    how = rules_of(parts, place[2])
+    if there and (offsets_K is None or place[0] * config.bN < how.keys):
         if mo.warpgroup_idx() == config.groups:
             mo.warpgroup_reg_dealloc(config.registers[0])
             warp = mo.thread_idx().x // 32 - config.groups * 4
@@ -198,6 +194,25 @@ def attention_backward_sm90_kernel(Q, K, V, dO, dK, dV, numbers, sums, turns, of
         else:
             mo.warpgroup_reg_alloc(config.registers[1])
             consume(plan, parts, how, copies, stages, pipes, place)
+
+
+@mo.jit
+def place_of_keys(plan, parts, heads, batches):
+    """(tile of keys, head of keys, batch or sequence) of the block, and whether there is such a head.
+
+    Where tiles differ in work, those of the first keys come first, which the most queries may see: the grid is (heads
+    of a section, tiles, sections).  Blocks that add in order and do not rotate wait for those of further keys: there
+    these come first.
+    """
+    (n, head, batch), there = mo.block_idx(), True
+    if plan.sections:
+        n, number = head, n + batch * mo.grid_dim().x
+        head, batch, there = number % heads, number // heads, number < heads * batches
+    elif plan.in_order and not plan.rotates:
+        n = mo.grid_dim().x - 1 - n
+    if parts.offsets_K is not None:
+        n, batch = place_of_slot(parts.offsets_K, plan.config.bN, n)
+    return (n, head, batch), there
 
 
 @mo.jit

@@ -27,6 +27,7 @@ from moye.kernels.attention.parts.scores import (
 )
 from moye.kernels.attention.parts.softmax import finished, grew, online, rescale, row_state
 from moye.kernels.attention.sm90.config import GROUP
+from moye.kernels.attention.sm90.sections import in_sections
 from moye.kernels.attention.sm90.sequences import (
     Sequences,
     place_of_slot,
@@ -42,17 +43,17 @@ TURN, OWN = 4, 1
 
 
 @mo.kernel
-def attention_sm90_kernel(Q, K, V, O, rows_O, lse, offsets_Q, offsets_K, counter, scale, softcap, left, right, bias,
-                          slopes, sinks, tensors, factors, plan: mo.Constexpr):
+def attention_sm90_kernel(Q, K, V, O, rows_O, lse, offsets_Q, offsets_K, counter, section, scale, softcap, left, right,
+                          bias, slopes, sinks, tensors, factors, plan: mo.Constexpr):
     """Tiles of bM queries of one head, block after block of a persistent grid.
 
-    With offsets, sequences lie one behind the other, and rows_O is O as it is.  ``factors``: of queries, keys and
-    values.
+    With offsets, sequences lie one behind the other, and rows_O is O as it is.  ``section``: None, or of how many heads
+    the longest tiles come first.  ``factors``: of queries, keys and values.
     """
     config = plan.config
     how = Scores(plan.rules, mo.size(Q.tensor, 0), mo.size(K.tensor, 0), scale, softcap, left, right, bias, slopes,
                  tensors)
-    parts = Sequences(how, offsets_Q, offsets_K, factors)
+    parts = Sequences(how, offsets_Q, offsets_K, section, factors)
     sQ = mo.shared_array(plan.dtype, plan.staged(plan.Q, config.q_stages))          # (bM, dim, q_stages)
     sK = mo.shared_array(plan.dtype, plan.staged(plan.K, config.stages))            # (bN, dim, stages)
     sV = mo.shared_array(plan.dtype, plan.staged(plan.V, config.stages))            # (dim_v, bN, stages)
@@ -141,20 +142,16 @@ def schedule(plan, parts, counter, heads, batch):
 def place_of(plan, parts, tiles, tile):
     """(tile of queries, head, batch).  Neighbours share keys and values.
 
-    Where tiles differ in work, the longest come first, so that the last ones to be done are short: in sections of heads
-    whose keys and values L2 holds together.  Of sequences, all tiles of one head come before those of the next.
+    Where tiles differ in work, those of the last queries come first, which may see the most keys.
     """
     m_tiles, heads, batch = tiles.tiles_m, tiles.tiles_n, tiles.batches
-    if parts.offsets_Q is not None:
-        m, sequence = place_of_slot(parts.offsets_Q, plan.config.bM, m_tiles - 1 - tile % m_tiles)
-        return m, tile // m_tiles, sequence
-    if not plan.config.dynamic:
+    if parts.section is None:
         return tile % m_tiles, tile // m_tiles % heads, tile // (m_tiles * heads)
-    each = plan.section * m_tiles
-    section, rest = tile // each, tile % each
-    here = mo.max(mo.min(heads * batch - plan.section * section, plan.section), 1)      # 1: numbers beyond all tiles
-    head = plan.section * section + rest % here
-    return m_tiles - 1 - rest // here, head % heads, head // heads
+    i, head = in_sections(tile, parts.section, m_tiles, heads * batch)
+    if parts.offsets_Q is not None:
+        m, sequence = place_of_slot(parts.offsets_Q, plan.config.bM, m_tiles - 1 - i)
+        return m, head, sequence
+    return m_tiles - 1 - i, head % heads, head // heads
 
 
 @mo.jit

@@ -17,12 +17,11 @@ from moye.kernels.attention.sm90.backward import attention_backward_sm90_kernel,
 from moye.kernels.attention.sm90.config import MOST_WIDTH, ForwardConfig, choose, choose_gradient, choose_narrow
 from moye.kernels.attention.sm90.forward import attention_sm90_kernel
 from moye.kernels.attention.sm90.plan import ForwardPlan, GradientPlan, make_gradient_plan, make_plan
+from moye.kernels.attention.sm90.sections import section_of
 from moye.kernels.attention.sm90.turned import KEYS, THREADS, WIDTH, turn_kernel
 from moye.kernels.workspace import counters, empty, ordered, zeros
 
 _LOAD, _STORE = mo.TmaLoad(), mo.TmaStore()
-_L2 = 32 << 20
-"""Bytes of L2 that keys and values of a section of heads may take."""
 
 
 def launch_sm90(problem: Problem, out: Any, q: Any, k: Any, v: Any, **given: Any) -> None:
@@ -43,16 +42,17 @@ def arguments_sm90(problem: Problem, arrays: tuple[Any, Any, Any, Any], *, bias:
         config = choose_narrow(*dims, balanced=balanced) if problem.narrow else \
             choose(*dims, balanced=balanced, queries=problem.queries)
     rules = replace(rules, ragged=problem.keys % config.bN != 0 or several, lacking=several)
-    plan = make_plan(config, (problem.dtype, problem.out), (problem.dim, problem.dim_v), rules, problem.heads_of_a_key,
-                     section_of(problem))
-    tiles = -(-problem.queries // config.bM) * problem.heads * problem.batch
+    plan = make_plan(config, (problem.dtype, problem.out), (problem.dim, problem.dim_v), rules, problem.heads_of_a_key)
+    tiles, heads = -(-problem.queries // config.bM), problem.heads * problem.batch
     if several:                                         # one number more for each, some of which stand for no tile
-        tiles = (_rows(arrays[1]) // config.bM + problem.batch) * problem.heads
+        tiles, heads = _rows(arrays[1]) // config.bM + problem.batch, problem.heads
     counter = counters(arrays[0], 1) if config.dynamic else None
-    return min(tiles, mo.multiprocessors(arrays[0])), config.threads, (
+    each = problem.dtype.bytes * problem.keys * (problem.dim + problem.dim_v) // problem.heads_of_a_key
+    section = section_of(each, heads) if config.dynamic or several else None
+    return min(tiles * heads, mo.multiprocessors(arrays[0])), config.threads, (
         *copies(plan, *arrays), ordered(arrays[0], (1, 3, 2, 0)) if several else None,
-        None if lse is None else ordered(lse, (2, 1, 0)), *offsets, counter, *problem.numbers,
-        None if bias is None else ordered(bias, (2, 3, 1, 0)), slopes, sinks, tensors, factors, plan)
+        None if lse is None else ordered(lse, (2, 1, 0)), *offsets, counter, section,
+        *problem.numbers, None if bias is None else ordered(bias, (2, 3, 1, 0)), slopes, sinks, tensors, factors, plan)
 
 
 def suits(problem: Problem, *arrays: Any) -> bool:
@@ -89,12 +89,6 @@ def turned(v: Any, offsets: Any) -> Any:
     return ordered(T, (1, 0, 2, 3))
 
 
-def section_of(problem: Problem) -> int:
-    """How many heads of queries one after the other have keys and values that L2 holds together."""
-    each: int = problem.dtype.bytes * problem.keys * (problem.dim + problem.dim_v) // problem.heads_of_a_key
-    return max(1, min(_L2 // max(1, each), problem.heads * problem.batch))
-
-
 def _rows(x: Any) -> int:
     """The rows of an array (batch, rows, heads, dim)."""
     info = mo.describe(x)
@@ -126,11 +120,7 @@ def launch_gradients_sm90(problem: Problem, arrays: dict[str, Any], *, bias: Any
     rules = replace(rules, ragged=problem.keys % config.bN != 0 or several)
     plan = make_gradient_plan(config, problem.dtype, problem.dim, problem.dim_v, rules, problem.heads_of_a_key,
                               in_order, mo.multiprocessors(arrays["q"]) if in_order else 1)
-    tiles = -(-problem.queries // config.bM), problem.heads, problem.batch
-    grid = -(-problem.keys // config.bN), problem.heads_K, problem.batch
-    if several:                                         # one number more for each, some of which stand for no tile
-        tiles = _rows(arrays["q"]) // config.bM + problem.batch, problem.heads, 1
-        grid = _rows(arrays["k"]) // config.bN + problem.batch, problem.heads_K, 1
+    tiles, grid = gradient_grids(problem, plan, arrays, several)
     count, like = math.prod(tiles), arrays["lse"]
     numbers = empty(like, mo.float32, (2 * config.bM, count))
     sums = zeros(like, mo.float32, (config.bM * plan.width, count))
@@ -142,6 +132,23 @@ def launch_gradients_sm90(problem: Problem, arrays: dict[str, Any], *, bias: Any
         Q, K, V, dO, dK, dV, numbers, sums, turns, *offsets, *problem.numbers,
         None if bias is None else ordered(bias, (2, 3, 1, 0)), slopes, plan)
     queries_kernel[tiles, plan.pieces * config.groups * 128](dQ, sums, offsets[0], problem.scale, plan)
+
+
+def gradient_grids(problem: Problem, plan: GradientPlan, arrays: dict[str, Any],
+                   several: bool) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+    """The grids over queries and over keys, (tiles, heads, batch); over keys it may be in sections of heads."""
+    bM, bN = plan.config.bM, plan.config.bN
+    tiles = -(-problem.queries // bM), problem.heads, problem.batch
+    grid = -(-problem.keys // bN), problem.heads_K, problem.batch
+    if several:                                         # one number more for each, some of which stand for no tile
+        tiles = _rows(arrays["q"]) // bM + problem.batch, problem.heads, 1
+        grid = _rows(arrays["k"]) // bN + problem.batch, problem.heads_K, 1
+    if plan.sections:                                   # L2 holds what has a row for each query: q, dout, sums of dq
+        each = problem.queries * (problem.dtype.bytes * (problem.dim + problem.dim_v) + 4 * plan.width)
+        heads = grid[1] * grid[2]
+        section = section_of(each, heads)
+        grid = section, grid[0], -(-heads // section)
+    return tiles, grid
 
 
 def suits_gradients(problem: Problem, arrays: dict[str, Any]) -> bool:

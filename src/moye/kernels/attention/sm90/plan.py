@@ -2,7 +2,7 @@
 
 In: a configuration, dtype, head dimensions, the rules of the scores.  Out: a ``ForwardPlan``.
 
-    plan = make_plan(config, (mo.bfloat16, mo.bfloat16), (128, 128), Rules(right=True), 4, section=64)
+    plan = make_plan(config, (mo.bfloat16, mo.bfloat16), (128, 128), Rules(right=True), 4)
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class ForwardPlan:
     ``scores``: Q K^T, both from shared memory.  ``output``: P V, P from registers.  ``Q``, ``K``, ``V``: a tile each,
     (bM, dim), (bN, dim) and (dim_v, bN), all contiguous along the head dimension; the rows of a warpgroup lie together
     in Q, so that its ``O`` (64, dim_v) can take their place.  ``heads_of_a_key``: heads of queries that share keys and
-    values.  ``section``: heads whose keys and values fit in L2 together.
+    values.
 
     Elements of 8 bits are multiplied along K alone, so V is contiguous along the keys then (``turned.py``); O is
     ``out``, of 16 bits, and lies elsewhere.  ``places``: where a score of a thread is among its operands A.
@@ -36,7 +36,6 @@ class ForwardPlan:
     dim: int
     dim_v: int
     heads_of_a_key: int
-    section: int
     scores: Any
     output: Any
     store: Any
@@ -62,8 +61,8 @@ class ForwardPlan:
 
 
 @lru_cache(maxsize=256)
-def make_plan(config: ForwardConfig, dtypes: tuple[Any, Any], dims: tuple[int, int], rules: Rules, heads_of_a_key: int,
-              section: int) -> ForwardPlan:
+def make_plan(config: ForwardConfig, dtypes: tuple[Any, Any], dims: tuple[int, int], rules: Rules,
+              heads_of_a_key: int) -> ForwardPlan:
     """The plan for dtypes of operands and results, and head dimensions; once for each kind of call."""
     (dtype, out), (dim, dim_v), narrow = dtypes, dims, dtypes[0] is not dtypes[1]
     scores = mo.make_tiled_mma(mo.mma.wgmma(dtype, dtype, mo.float32, config.bN))
@@ -79,7 +78,7 @@ def make_plan(config: ForwardConfig, dtypes: tuple[Any, Any], dims: tuple[int, i
         columns = mo.smem_layout_atom(dtype, "mn", _line(2 * dim, wide))
         V, results = mo.tile_to_shape(columns, (dim_v, config.bN), (1, 0)), rows
     return ForwardPlan(
-        config, rules, dtype, out, dim, dim_v, heads_of_a_key, section, scores, output,
+        config, rules, dtype, out, dim, dim_v, heads_of_a_key, scores, output,
         mo.make_tiled_copy_C(mo.CopyAtom(mo.StMatrix(4), out), output),
         mo.tile_to_shape(mo.tile_to_shape(rows, (64, dim)), (config.bM, dim)), keys, V,
         mo.tile_to_shape(results, (64, dim_v)), _places(config.bN) if narrow else None)
@@ -132,6 +131,11 @@ class GradientPlan:
     turned_scores: Any
     scores_rows: Any
     rounded: Any
+
+    @property
+    def sections(self) -> bool:
+        """Whether blocks with the most queries come first, in sections of heads: where a mask makes them differ."""
+        return not self.in_order and (self.rules.left or self.rules.right)
 
     @property
     def rotates(self) -> bool:

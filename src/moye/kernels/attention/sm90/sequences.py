@@ -17,12 +17,14 @@ import moye as mo
 class Sequences:
     """What becomes of scores, ``how``, for all sequences; where each begins, or None: then they are batches.
 
-    ``factors``: of queries, keys and values, by head and sequence or None.
+    ``section``: heads whose longest tiles come first, or None.  ``factors``: of queries, keys and values, by head and
+    sequence or None.
     """
 
     how: Any
     offsets_Q: Any
     offsets_K: Any
+    section: Any = None
     factors: Any = (None, None, None)
 
 

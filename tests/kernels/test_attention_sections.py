@@ -1,0 +1,77 @@
+"""The order in which blocks of attention take tiles: every tile once, and blocks that end together."""
+
+from __future__ import annotations
+
+import heapq
+import math
+import random
+import statistics
+
+import numpy as np
+import pytest
+
+import moye as mo
+from moye.kernels import attention, attention_backward
+from moye.kernels.attention.sm90 import host
+from moye.kernels.attention.sm90.sections import _L2, in_sections, section_of
+
+
+def finished(costs, blocks=132):
+    """When the last of the blocks ends that take tiles in this order."""
+    times = [0.0] * blocks
+    for cost in costs:
+        heapq.heappush(times, heapq.heappop(times) + cost)
+    return max(times)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_tile_has_one_number(seed):
+    rng = random.Random(seed)
+    heads, tiles, each = rng.randint(1, 70), rng.randint(1, 20), int(2 ** rng.uniform(10, 30))
+    section = section_of(each, heads)
+    numbers = [in_sections(number, section, tiles, heads) for number in range(heads * tiles)]
+    assert sorted(numbers) == [(i, head) for i in range(tiles) for head in range(heads)]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_l2_holds_a_section_and_few_heads_are_missing(seed):
+    rng = random.Random(seed)
+    heads, each = rng.randint(1, 600), int(2 ** rng.uniform(10, 30))
+    section = section_of(each, heads)
+    most = max(1, min(heads, _L2 // each))
+    assert most / 2 <= section <= most
+    assert all(-heads % section / section <= -heads % other / other for other in range(math.ceil(most / 2), most + 1))
+
+
+def test_blocks_end_sooner_than_head_by_head():
+    """Drawn gradients under a causal mask: of the time that is lost with heads one after the other, half is left."""
+    rng, lost, left = random.Random(1), [], []
+    for _ in range(60):
+        tiles, heads = int(2 ** rng.uniform(2, 6)), rng.randint(1, 64) * rng.randint(1, 4)
+        costs = [tiles - i + 2.0 for i in range(tiles)]
+        least = finished(sorted(costs * heads, reverse=True))
+        section = section_of(tiles * 128 * 1024, heads)
+        order = [costs[in_sections(number, section, tiles, heads)[0]] for number in range(heads * tiles)]
+        lost.append(finished(costs * heads) / least - 1)
+        left.append(finished(order) / least - 1)
+    assert statistics.fmean(left) < 0.5 * statistics.fmean(lost)
+
+
+@pytest.mark.parametrize(("batch", "heads", "together"), [(1, 5, 3), (7, 1, 3), (1, 2, 1)])
+def test_sections_that_lack_heads(monkeypatch, batch, heads, together):
+    """Results are those of one section, and nothing is written that is not there."""
+    monkeypatch.setattr(mo, "arch_of", lambda array: "sm_90a")
+    rng, found = np.random.default_rng(0), []
+    q, k, v, dout = (rng.standard_normal((batch, 130, heads, 64)).astype(np.float16) for _ in range(4))
+    for most in (None, together):
+        if most is not None:
+            monkeypatch.setattr(host, "section_of", lambda each, heads, most=most: min(most, heads))
+        out, lse = np.full_like(q, np.nan), np.full((batch, heads, 130), np.nan, np.float32)
+        gradients = [np.full_like(x, np.nan) for x in (q, k, v)]
+        with mo.checking(lints=False) as reports:
+            attention(out, q, k, v, lse=lse, causal=True)
+            attention_backward(*gradients, dout, q, k, v, out, lse, causal=True)
+        assert all(report.ok for report in reports), next(str(report) for report in reports if not report.ok)
+        found.append([out, lse, *gradients])
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one.astype(np.float64), other.astype(np.float64), atol=2e-3)
