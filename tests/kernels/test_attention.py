@@ -537,7 +537,7 @@ def test_turns_of_gradients(seed):
     for found in orders.values():
         assert sorted(turn for turn, _ in found) == list(range(len(found)))
         if plan.rotates:
-            most = min(together, m_tiles)
+            most = min(together, m_tiles, n_tiles)
             assert [n // most for _, n in sorted(found)] == sorted(n // most for _, n in found)
         else:
             assert [n for _, n in sorted(found)] == sorted((n for _, n in found), reverse=True)

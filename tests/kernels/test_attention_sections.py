@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import math
 import random
 import statistics
@@ -10,18 +9,11 @@ import statistics
 import numpy as np
 import pytest
 
+import attention_order  # benchmarks/attention_order.py
 import moye as mo
 from moye.kernels import attention, attention_backward
 from moye.kernels.attention.sm90 import host
 from moye.kernels.attention.sm90.sections import _L2, in_sections, section_of
-
-
-def finished(costs, blocks=132):
-    """When the last of the blocks ends that take tiles in this order."""
-    times = [0.0] * blocks
-    for cost in costs:
-        heapq.heappush(times, heapq.heappop(times) + cost)
-    return max(times)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -44,17 +36,16 @@ def test_l2_holds_a_section_and_few_heads_are_missing(seed):
 
 
 def test_blocks_end_sooner_than_head_by_head():
-    """Drawn gradients under a causal mask: of the time that is lost with heads one after the other, half is left."""
-    rng, lost, left = random.Random(1), [], []
-    for _ in range(60):
-        tiles, heads = int(2 ** rng.uniform(2, 6)), rng.randint(1, 64) * rng.randint(1, 4)
-        costs = [tiles - i + 2.0 for i in range(tiles)]
-        least = finished(sorted(costs * heads, reverse=True))
-        section = section_of(tiles * 128 * 1024, heads)
-        order = [costs[in_sections(number, section, tiles, heads)[0]] for number in range(heads * tiles)]
-        lost.append(finished(costs * heads) / least - 1)
-        left.append(finished(order) / least - 1)
-    assert statistics.fmean(left) < 0.5 * statistics.fmean(lost)
+    """Drawn gradients and sequences under a causal mask: of what is lost head by head, half is left at most."""
+    rng = random.Random(1)
+    drawn = [attention_order.lost(draw(rng)) for draw in (attention_order.gradients, attention_order.sequences)
+             for _ in range(30)]
+    before, now = (statistics.fmean(one[name] for one in drawn) for name in ("head by head", "in sections"))
+    assert 0 <= now < 0.5 * before
+
+
+def test_blocks_of_the_count_take_what_is_next():
+    assert attention_order.finished([3, 1, 1, 1, 2], blocks=2) == 5
 
 
 @pytest.mark.parametrize(("batch", "heads", "together"), [(1, 5, 3), (7, 1, 3), (1, 2, 1)])

@@ -232,7 +232,7 @@ def rotation(plan, how):
     They wait for each other, and never for later ones.
     """
     tiles = mo.max(mo.ceil_div(how.queries, plan.config.bM), 1)
-    together = mo.min(plan.together, tiles)
+    together = mo.min(plan.together, mo.min(tiles, mo.ceil_div(how.keys, plan.config.bN)))
     return together, tiles // together
 
 
@@ -324,8 +324,11 @@ def load_gradients(plan, parts, how, copies, stages, pipes, at, place):
 
 @mo.jit
 def add_up(plan, parts, how, gdQ, sdQ, turns, heads, place):
-    """Add what the warpgroups leave in shared memory to the sums of dQ; in order, if runs are to give the same bits."""
-    config, (n, head_K, batch) = plan.config, place
+    """Add what the warpgroups leave in shared memory to the sums of dQ; in order, if runs are to give the same bits.
+
+    In order, others are told of a tile a tile later, so that nothing waits for its sums to arrive in memory.
+    """
+    config, (n, head_K, batch), late = plan.config, place, mo.int32(-1)
     least, most = tiles_of(plan, how, n)
     for group in mo.static_range(config.groups):
         mo.barrier_arrive(EMPTY + group, GROUP + 32)
@@ -335,7 +338,7 @@ def add_up(plan, parts, how, gdQ, sdQ, turns, heads, place):
             m = step_of(plan, how, n, i, most)
             number = number_of(plan, parts.offsets_Q, how.queries, heads, (m, head, batch))
             if plan.in_order and mo.lane_idx() == 0:
-                wait_for_turn(plan, how, turns, number, m, n)
+                late = wait_for_turn(turns, number, turn_of(plan, how, m, n), late)
             mo.sync_warp()
             for piece in mo.static_range(plan.pieces):
                 for group in mo.static_range(config.groups):
@@ -349,21 +352,38 @@ def add_up(plan, parts, how, gdQ, sdQ, turns, heads, place):
                 for group in mo.static_range(config.groups):
                     mo.barrier_arrive(EMPTY + group, GROUP + 32)
             if plan.in_order and mo.lane_idx() == 0:
-                mo.tma_store_wait(0, read=False)
-                mo.fence_proxy_async()
-                mo.atomic_add(turns, number, 1, order="release")
+                tell(turns, late, plan.pieces * config.groups)
+                late = number
     if mo.lane_idx() == 0:
+        if plan.in_order:
+            tell(turns, late, 0)
         mo.tma_store_wait(0, read=False)
     for group in mo.static_range(config.groups):
         mo.barrier_sync(FULL + group, GROUP + 32)
 
 
 @mo.jit
-def wait_for_turn(plan, how, turns, number, m, n):
-    """Wait until all that come before tile n have been added to the queries of tile m."""
-    while mo.load(turns, number) < turn_of(plan, how, m, n):
-        pass
+def wait_for_turn(turns, number, turn, late):
+    """Wait until so many tiles of keys have been added to tile ``number``; returns which tile has still to be told of.
+
+    Who has to wait tells before: others may wait for this block.
+    """
+    if mo.load(turns, number) < turn:
+        tell(turns, late, 0)
+        late = mo.int32(-1)
+        while mo.load(turns, number) < turn:
+            pass
     mo.fence_proxy_async()
+    return late
+
+
+@mo.jit
+def tell(turns, late, newer):
+    """Count this block's addition to tile ``late``, if there is one, behind which ``newer`` pieces were sent."""
+    if late >= 0:
+        mo.tma_store_wait(newer, read=False)
+        mo.fence_proxy_async()
+        mo.atomic_add(turns, late, 1, order="release")
 
 
 # --- the warpgroups that multiply ------------------------------------------------------------------------------------
