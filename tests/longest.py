@@ -1,7 +1,7 @@
 """Which tests take long: ``make check`` and ``make test`` leave some of them out, ``make test-all`` runs them.
 
-In: a run of all tests.  Out: ``tests/data/longest.txt``, CPU seconds and ids of tests that took ``LONG`` or more, with
-those of the processes that they started.
+In: a run of all tests.  Out: ``tests/data/longest.txt``, seconds and ids of tests that took ``LONG`` or more: CPU time,
+with that of the processes that they started, or half of the time that went by, if a test left its work to others.
 
     python tests/longest.py [-n 2]          # runs all tests: do nothing else meanwhile
 
@@ -20,6 +20,7 @@ import resource
 import subprocess
 import sys
 import tempfile
+import time
 import zlib
 from collections.abc import Generator, Iterable
 from pathlib import Path
@@ -34,7 +35,7 @@ _times: dict[str, float | None] = {}
 
 
 def listed() -> dict[str, float]:
-    """CPU seconds of the tests of the list, by id."""
+    """Seconds of the tests of the list, by id."""
     lines = (line.split(" ", 1) for line in LIST.read_text().splitlines())
     return {test: float(seconds) for seconds, test in lines}
 
@@ -86,10 +87,10 @@ def _seconds() -> float:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    start = _seconds()
+    start, began = _seconds(), time.perf_counter()
     result = yield
     if item.nodeid not in _times:
-        _times[item.nodeid] = _seconds() - start
+        _times[item.nodeid] = max(_seconds() - start, (time.perf_counter() - began) / 2)
     return result
 
 
@@ -107,7 +108,7 @@ def pytest_sessionfinish() -> None:
 
 
 def measured(workers: int) -> dict[str, float | None]:
-    """CPU seconds of each test, None of those that were skipped."""
+    """Seconds of each test, None of those that were skipped."""
     here = Path(__file__).parent
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, _FOLDER: folder, "PYTHONPATH": f"{here}:{os.environ.get('PYTHONPATH', '')}"}
@@ -126,7 +127,7 @@ def main() -> None:
     for least in (LONG, LONGEST):
         found = [seconds for seconds in times.values() if seconds >= least]
         print(f"{len(found)} of {len(times)} tests take {least} s or more, and {sum(found):.0f} of "
-              f"{sum(times.values()):.0f} CPU seconds")
+              f"{sum(times.values()):.0f} seconds")
 
 
 if __name__ == "__main__":
