@@ -97,7 +97,7 @@ def test_outputs_that_repeat_elements():
     (lambda x: kernels.permute(np.zeros((64, 4), np.float32), x, 5), "axes=5 is no list of axes"),
     (lambda x: kernels.softmax(x.copy(), x, axis=True), "axis=True is none"),
     (lambda x: kernels.rms_norm(x.copy(), x, eps="small"), "eps='small' is no number"),
-    (lambda x: kernels.rope(x[:, None].copy(), x[:, None], TABLE, TABLE, offset=1.0), "must be an integer"),
+    (lambda x: kernels.rope(x[:, None].copy(), x[:, None], TABLE, TABLE, offset=1.0), "offset=1.0 is no integer"),
     (lambda x: kernels.embedding_backward(x.copy(), x, np.arange(4), padding_idx=1.5), "padding_idx=1.5"),
 ])
 def test_refused_in_one_sentence(call, told):

@@ -17,6 +17,7 @@ from typing import Any
 import moye as mo
 from moye.kernels import views
 from moye.kernels.maps import mapped
+from moye.kernels.options import shown
 
 Activation = Callable[[Any, bool], tuple[Any, Any]]
 
@@ -99,8 +100,8 @@ def geglu_backward(grads: Any, dout: Any, gate: Any, up: Any = None, *, approxim
 
 
 def _gelu(who: str, approximate: str) -> str:
-    if approximate not in ("none", "tanh"):
-        raise mo.ArgumentError(f'{who}: approximate is {approximate!r}; it may be "none" or "tanh"')
+    if not isinstance(approximate, str) or approximate not in ("none", "tanh"):
+        raise mo.ArgumentError(f'{who}: approximate is {shown(approximate)}; it may be "none" or "tanh"')
     return "gelu_tanh" if approximate == "tanh" else "gelu"
 
 

@@ -1,12 +1,13 @@
 """Which arrays have memory in common: outputs that are read elsewhere, or are an input element by element.
 
-In: what ``mo.describe`` says of two arrays.  Out: whether they overlap, or one sentence that refuses them.
+In: what ``mo.describe`` says of two arrays, or of one.  Out: whether they overlap, or one sentence that refuses them.
 
     apart("permute", "x", read, written, "out")
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,30 @@ def same_elements(x: Any, c: Any) -> bool:
     """Whether an array of C's shape is C: each element is read by who writes it."""
     return x.ptr == c.ptr and x.dtype == c.dtype and tuple(x.shape) == tuple(c.shape) and all(
         extent == 1 or step == other for extent, step, other in zip(c.shape, x.strides, c.strides, strict=True))
+
+
+def repeats(info: Any) -> bool:
+    """Whether two coordinates of an array are one element, as far as it is found out soon."""
+    if 0 in info.shape:
+        return False
+    reach, nested = 0, True
+    modes = sorted((abs(step), n) for n, step in zip(info.shape, info.strides, strict=True) if n > 1)
+    for step, n in modes:                               # nested modes step over all that the narrower ones reach
+        nested = nested and bool(step > reach)
+        reach += (n - 1) * step
+    count = math.prod(n for _, n in modes)
+    if nested or modes[0][0] == 0 or count > reach + 1:             # more elements than places
+        return not nested
+    if count > _LOOKED_AT:
+        return False
+    places = np.zeros(1, np.int64)
+    for step, n in modes:
+        places = np.add.outer(places, step * np.arange(n)).ravel()
+    return bool(len(np.unique(places)) < count)
+
+
+_LOOKED_AT = 100_000
+"""Elements of an array whose modes are not nested that are looked at one by one; larger ones are taken as they are."""
 
 
 def _overlap(x: Any, y: Any) -> bool:

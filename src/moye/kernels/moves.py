@@ -20,6 +20,7 @@ from typing import Any
 import moye as mo
 from moye.kernels import views
 from moye.kernels.maps import as_bits, coordinate, launch
+from moye.kernels.options import shown
 from moye.kernels.pack import in_registers, staged, transposed
 
 
@@ -108,7 +109,7 @@ def permute(out: Any, x: Any, axes: Sequence[int] | None = None) -> None:
     memory with x.  ArgumentError if dtypes, shapes or devices do not match.
     """
     if isinstance(axes, int):
-        raise mo.ArgumentError(f"permute: axes={axes!r} is no list of axes")
+        raise mo.ArgumentError(f"permute: axes={shown(axes)} is no list of axes")
     _permute("permute", out, x, axes is None, *(() if axes is None else views.axes_given("permute", axes)))
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import moye as mo
+from moye.kernels.views import info_of
 from moye.kernels.workspace import columns, empty, one_batch, swapped, words
 
 THREADS = 256
@@ -295,7 +296,7 @@ def packed(X: Any) -> Any:
 
 def _described(X: Any) -> Any:
     """X as moye describes it, or ArgumentError."""
-    info = mo.describe(X)
+    info = info_of("packed", "X", X)
     if info is None or info.kind not in ("numpy", "torch", "cupy", "spec"):
         raise mo.ArgumentError(f"packed: X is a {type(X).__name__}: it copies torch, CuPy and NumPy arrays")
     if len(info.shape) not in (2, 3):

@@ -21,6 +21,7 @@ import moye as mo
 from moye.kernels import views
 from moye.kernels.folds import FOLDS, LAST, Fold
 from moye.kernels.maps import coordinate
+from moye.kernels.options import shown
 from moye.kernels.workspace import empty
 
 THREADS = 256
@@ -256,10 +257,10 @@ def reduce(out: Any, x: Any, kind: str = "sum", *, axis: int | Sequence[int] | N
     index.  Over no elements, sums and norms are 0, mean is NaN, logsumexp is -inf; the others are refused.
     """
     if not isinstance(kind, str) or kind not in FOLDS:
-        raise mo.ArgumentError(f"reduce: kind {kind!r} is none of {', '.join(FOLDS)}")
+        raise mo.ArgumentError(f"reduce: kind {shown(kind)} is none of {', '.join(FOLDS)}")
     given = () if axis is None else views.axes_given("reduce", axis)
     if axis is not None and not given:
-        raise mo.ArgumentError(f"reduce: axis {axis!r} names no axis", hint="axis=None stands for all of them")
+        raise mo.ArgumentError(f"reduce: axis {shown(axis)} names no axis", hint="axis=None stands for all of them")
     _reduce(out, x, kind, *given)
 
 

@@ -17,6 +17,7 @@ import moye as mo
 from moye.kernels import views
 from moye.kernels.maps import coordinate, launch
 from moye.kernels.moves import move
+from moye.kernels.options import flag, integer
 
 THREADS = 256
 INTEGERS = (mo.int32, mo.int64)
@@ -85,6 +86,8 @@ def rope(out: Any, x: Any, cos: Any, sin: Any, *, positions: Any = None, offset:
     ``assert`` (in the simulator, and on a GPU under MOYE_ASSERT=1), and else gives NaN.  ArgumentError for what does
     not fit together.
     """
+    offset = integer("rope", "offset", offset)
+    interleaved, inverse = flag("rope", "interleaved", interleaved), flag("rope", "inverse", inverse)
     half, infos = _checked(out, x, cos, sin, positions, offset)
     shape, length = infos["x"].shape, infos["x"].shape[-3]
     if 0 in shape or not half:
@@ -136,8 +139,6 @@ def _checked(out: Any, x: Any, cos: Any, sin: Any, positions: Any, offset: int) 
     shape = tuple(infos["x"].shape)
     views.same("rope", "shape", "out", infos["out"], "x", infos["x"])
     views.same("rope", "shape", "sin", infos["sin"], "cos", infos["cos"])
-    if views.whole(offset) is None:
-        raise mo.ArgumentError(f"rope: offset is {offset!r}, and must be an integer")
     if len(shape) not in (3, 4):
         raise mo.ArgumentError(f"rope: x has shape {shape}; it is (batch, seq, heads, dim) or (seq, heads, dim)")
     if len(infos["cos"].shape) != 2 or 2 * infos["cos"].shape[1] > shape[-1]:

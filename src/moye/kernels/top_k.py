@@ -19,6 +19,7 @@ import moye as mo
 from moye.kernels import views
 from moye.kernels.folds import LAST
 from moye.kernels.maps import as_bits, coordinate
+from moye.kernels.options import flag
 
 MOST = 2048
 """Elements that a block sorts."""
@@ -167,6 +168,7 @@ def top_k(values: Any, indices: Any, x: Any, *, largest: bool = True) -> None:
     larger than all numbers, as in PyTorch; zeros are equal; of equals the lowest index comes first, and is taken first.
     Any strides.  ArgumentError for other shapes, dtypes or devices.
     """
+    largest = flag("top_k", "largest", largest)
     a, v = views.described("top_k", "x", x), views.described("top_k", "values", values)
     i = views.described("top_k", "indices", indices, (mo.int32, mo.int64))
     views.same("top_k", "dtype", "values", v, "x", a)

@@ -15,7 +15,8 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import moye as mo
-from moye.kernels.memory import apart, same_elements
+from moye.kernels.memory import apart, repeats, same_elements
+from moye.kernels.options import shown
 
 FLOATS = (mo.bfloat16, mo.float16, mo.float32, mo.float64)
 
@@ -27,9 +28,17 @@ class Mode(NamedTuple):
     strides: tuple[int, ...]
 
 
+def info_of(who: str, name: str, x: Any) -> Any:
+    """``mo.describe(x)``, None if x is no array; what that refuses is told with the argument's name."""
+    try:
+        return mo.describe(x)
+    except mo.ArgumentError as error:
+        raise mo.ArgumentError(f"{who}: {name}: {error.message}", hint=error.hint, code=error.code) from None
+
+
 def described(who: str, name: str, x: Any, dtypes: Sequence[Any] | None = FLOATS) -> Any:
     """``mo.describe(x)``, or ArgumentError if it is no array, runs backwards, or has another dtype than these."""
-    info = mo.describe(x)
+    info = info_of(who, name, x)
     if info is None:
         raise mo.ArgumentError(f"{who}: {name} is a {type(x).__name__}, and no array")
     if dtypes is not None and info.dtype not in dtypes:
@@ -53,9 +62,12 @@ def axes_given(who: str, axis: Any) -> tuple[Any, ...]:
     """The axes that an argument names: one, or a list of them; ArgumentError for anything else."""
     if whole(axis) is not None:
         return (whole(axis),)
-    if not isinstance(axis, Iterable) or isinstance(axis, str):
-        raise mo.ArgumentError(f"{who}: axis={axis!r} is neither an axis nor a list of axes")
-    return tuple(i if whole(i) is None else whole(i) for i in axis)
+    try:
+        if not isinstance(axis, Iterable) or isinstance(axis, (str, bytes, bytearray)):
+            raise TypeError
+        return tuple(i if whole(i) is None else whole(i) for i in axis)
+    except TypeError:                                   # as arrays without modes give, which are said to be iterable
+        raise mo.ArgumentError(f"{who}: axis={shown(axis)} is neither an axis nor a list of axes") from None
 
 
 def whole(x: Any) -> int | None:
@@ -85,8 +97,7 @@ def writable(who: str, name: str, info: Any) -> None:
     """ArgumentError if a described array cannot be written, or has several coordinates for one element."""
     if not info.writable:
         raise mo.ArgumentError(f"{who}: {name} cannot be written: it is a read-only {info.kind} array")
-    steps = zip(info.shape, info.strides, strict=True)
-    if 0 not in info.shape and any(n > 1 and step == 0 for n, step in steps):
+    if repeats(info):
         raise mo.ArgumentError(f"{who}: {name} is written, and its strides {tuple(info.strides)} repeat elements",
                                hint="pass an array of its own")
 
@@ -109,7 +120,7 @@ def axis_of(who: str, axis: int, rank: int) -> int:
     """The axis counted from the front, or ArgumentError."""
     found = whole(axis)
     if found is None or not -rank <= found < rank:
-        raise mo.ArgumentError(f"{who}: axis {axis!r} is none of the {rank} axes")
+        raise mo.ArgumentError(f"{who}: axis {shown(axis)} is none of the {rank} axes")
     return found % rank
 
 

@@ -21,8 +21,11 @@ from moye.kernels.attention.parts.arguments import (
     factors_of,
     in_memory,
     like_q,
+    named,
     problem_of,
+    rank_of,
     require_wide,
+    score_of,
 )
 from moye.kernels.attention.simt.host import launch_gradients_simt, launch_simt
 from moye.kernels.attention.sm80.host import launch_gradients, launch_sm80
@@ -33,6 +36,7 @@ from moye.kernels.attention.sm90.host import (
     suits,
     suits_gradients,
 )
+from moye.kernels.options import flag
 
 
 @mo.replayed
@@ -60,12 +64,12 @@ def attention(out: Any, q: Any, k: Any, v: Any, *, causal: bool = False, window:
     """
     problem = problem_of(out, q, k, v, causal=causal, window=window, scale=scale, softcap=softcap, score=score)
     problem, factors = factors_of(problem, q, q_scale, k_scale, v_scale)
-    if tensors and score is None:
-        raise mo.ArgumentError("attention: tensors are handed to a score function, and there is none")
+    score_of("attention", score, tensors)
     _check_more(problem, q, bias, alibi, lse)
     beside("sinks", sinks, q, (problem.heads,))
     in_memory("attention", {"out": out, "lse": lse},
-              {"q": q, "k": k, "v": v, "bias": bias, "alibi": alibi, "sinks": sinks})
+              {"q": q, "k": k, "v": v, "bias": bias, "alibi": alibi, "sinks": sinks, "q_scale": q_scale,
+               "k_scale": k_scale, "v_scale": v_scale, **named(tensors)})
     if 0 in (problem.batch, problem.heads, problem.queries):
         return out
     given: dict[str, Any] = {"bias": bias, "slopes": alibi, "sinks": sinks, "tensors": tensors, "lse": lse}
@@ -90,6 +94,7 @@ def attention_backward(dq: Any, dk: Any, dv: Any, dout: Any, q: Any, k: Any, v: 
     if they have to.  ArgumentError for other arguments.
     """
     problem = problem_of(out, q, k, v, causal=causal, window=window, scale=scale, softcap=softcap, score=None)
+    deterministic = flag("attention_backward", "deterministic", deterministic)
     require_wide("attention_backward", problem)
     for name, x, like in (("dout", dout, out), ("dq", dq, q), ("dk", dk, k), ("dv", dv, v)):
         like_q(name, x, q, tuple(like.shape))
@@ -124,5 +129,5 @@ def _check_more(problem: Problem, q: Any, bias: Any, alibi: Any, lse: Any) -> No
     """ArgumentError for further arrays that do not fit the problem."""
     shape = problem.batch, problem.heads, problem.queries
     beside("lse", lse, q, shape)
-    beside("alibi", alibi, q, shape[:2] if len(getattr(alibi, "shape", ())) == 2 else shape[1:2])
+    beside("alibi", alibi, q, shape[:2] if rank_of("alibi", alibi) == 2 else shape[1:2])
     bias_of(bias, q, (*shape, problem.keys))

@@ -51,7 +51,8 @@ def attention_varlen(out: Any, q: Any, k: Any, v: Any, offsets_q: Any, offsets_k
     beside("alibi", alibi, q, (problem.heads,))
     beside("sinks", sinks, q, (problem.heads,))
     in_memory("attention_varlen", {"out": out, "lse": lse}, {
-        "q": q, "k": k, "v": v, "offsets_q": offsets_q, "offsets_k": offsets_k, "alibi": alibi, "sinks": sinks})
+        "q": q, "k": k, "v": v, "offsets_q": offsets_q, "offsets_k": offsets_k, "alibi": alibi, "sinks": sinks,
+        "q_scale": q_scale, "k_scale": k_scale, "v_scale": v_scale})
     if 0 not in (problem.batch, *q.shape):
         given = {"slopes": alibi, "sinks": sinks, "lse": None if lse is None else as_one(lse), "offsets": offsets}
         whole, views = [as_one(x) for x in (out, q, k, v)], (as_one(out), as_one(q), _some(k), _some(v))

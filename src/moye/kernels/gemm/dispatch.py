@@ -25,6 +25,8 @@ from moye.kernels.gemm.sm90 import config as sm90
 from moye.kernels.gemm.sm90.config import WarpgroupConfig
 from moye.kernels.gemm.sm90.fusion import Fusion
 from moye.kernels.gemm.sm90.host import OUTPUTS, gemm_sm90, problem_of, suits, turned
+from moye.kernels.options import flag
+from moye.kernels.views import info_of
 
 _EPILOGUE = ("bias", "residual", "activation", "config", "splits")
 _HOPPER = ("gated", "row_scale", "col_scale", "scale_a", "scale_b", "fast_accum")
@@ -41,14 +43,14 @@ def gemm(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, tf32: boo
     operands.  ArgumentError for arguments that no kernel takes.
     Calls like earlier ones are repeated without deciding anew (``mo.replayed``), and ``gemm.plan`` prepares one.
     """
-    info = mo.describe(A)
+    info, tf32 = info_of("gemm", "A", A), flag("gemm", "tf32", tf32)
     epilogue = {name: x for name, x in epilogue.items() if not _says_nothing(name, x)}
     unknown = [name for name in epilogue if name not in (*_EPILOGUE, *_HOPPER)]
     if unknown:
         raise mo.ArgumentError(f"gemm takes no {', '.join(unknown)}; there are alpha, beta, tf32, "
                                f"{', '.join((*_EPILOGUE, *_HOPPER))}")
     if info is not None and info.dtype not in (mo.int32, *instructions()):
-        raise mo.ArgumentError(f"gemm: no kernel for {info.dtype}; there are some for int32, "
+        raise mo.ArgumentError(f"gemm: A holds {info.dtype}, for which there is no kernel; there are some for int32, "
                                f"{', '.join(map(str, instructions()))}")
     if info is not None and info.dtype in (mo.float32, mo.int32) and not (tf32 and info.dtype == mo.float32):
         if epilogue:
@@ -82,8 +84,7 @@ def _on_hopper(A: Any, B: Any, C: Any, a: Any, epilogue: dict[str, Any]) -> bool
     if asked and a is not None and a.dtype not in OUTPUTS:
         raise mo.ArgumentError(f"gemm: {', '.join(asked)} needs gemm_sm90, which multiplies no {a.dtype}, but "
                                f"{', '.join(map(str, OUTPUTS))}")
-    b: Any = mo.describe(B)
-    c: Any = mo.describe(C)
+    b, c = info_of("gemm", "B", B), info_of("gemm", "C", C)
     if asked or arch != "sm_90a" or other or not suits(a, b, c):
         return bool(asked)
     return not _sooner_as_they_are(*(x._replace(ptr=x.ptr % 16) for x in (a, b, c)), mo.multiprocessors(c))

@@ -16,8 +16,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import moye as mo
+from moye.kernels.options import shown
 from moye.kernels.rows.plan import RowPlan, Shape, row_plan, widest
-from moye.kernels.views import FLOATS, described, outputs
+from moye.kernels.views import FLOATS, described, info_of, outputs
 
 VIEWED = ("numpy", "torch", "cupy", "spec")
 """The kinds of arrays whose modes are merged here; of others the kernel groups them."""
@@ -54,8 +55,14 @@ def merged_column(x: Any, info: Any) -> Any:
 
 def in_memory(what: str, written: dict[str, Any], read: dict[str, Any], in_place: Sequence[str]) -> None:
     """ArgumentError for outputs that cannot be written, or share memory with others, but where they may be an input."""
-    outputs(what, {name: mo.describe(x) for name, x in written.items() if x is not None},
-            {name: mo.describe(x) for name, x in read.items() if x is not None}, in_place=in_place)
+    outputs(what, *({name: info_of(what, name, x) for name, x in arrays.items() if x is not None}
+                    for arrays in (written, read)), in_place=in_place)
+
+
+def check_plan(what: str, plan: Any) -> None:
+    """ArgumentError for a plan that is given and is none."""
+    if plan is not None and not isinstance(plan, RowPlan):
+        raise mo.ArgumentError(f"{what}: plan={shown(plan)} is neither a RowPlan nor None")
 
 
 @dataclass

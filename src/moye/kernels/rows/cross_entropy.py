@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 import moye as mo
 from moye.kernels.options import integer, real, shown
-from moye.kernels.rows.arrays import Rows, in_memory
+from moye.kernels.rows.arrays import Rows, check_plan, in_memory
 from moye.kernels.rows.entropy import THREADS, cross_entropy_backward_kernel, cross_entropy_kernel, total_kernel
 from moye.kernels.rows.plan import RowPlan
 from moye.kernels.rows.softmax import wider
-from moye.kernels.rows.views import dtype_of, launched, plan_of, repeated, separate, shape_of, viewed
+from moye.kernels.rows.views import dtype_of, launched, plan_of, repeated, shape_of, viewed
 from moye.kernels.views import FLOATS, described
 from moye.kernels.workspace import empty
 
@@ -61,6 +61,7 @@ def cross_entropy(loss: Any, logits: Any, labels: Any, *, lse: Any = None, dlogi
     given = _given(name, logits, labels, weight, options)
     shape, wide = given.info.shape, wider(given.info.dtype)
     check_loss(name, "loss", loss, shape[:-1], options)
+    check_plan(name, plan)
     if lse is not None:
         given.of_rows("lse", lse)
     if dlogits is not None:
@@ -90,8 +91,11 @@ def cross_entropy_backward(dlogits: Any, dloss: Any, logits: Any, labels: Any, l
     name = "cross_entropy_backward"
     options = options_of(name, ignore_index, label_smoothing, z_loss, reduction)
     given = _given(name, logits, labels, weight, options)
-    gS, gI, gD = given.of_rows("lse", lse), given.of_rows("labels", labels, LABELS), given.alike("dlogits", dlogits)
+    gS, gI = given.of_rows("lse", lse, needed=True), given.of_rows("labels", labels, LABELS)
+    gD = given.alike("dlogits", dlogits, needed=True)
     _gradients(given, dlogits, dloss, options)
+    in_memory(name, {"dlogits": dlogits}, {"dloss": dloss, "logits": logits, "labels": labels, "lse": lse,
+                                           "weight": weight}, in_place=("logits",))
     if given.rows == 0:
         return dlogits
     shape, plan = given.info.shape, plan_of(given)
@@ -191,9 +195,8 @@ def check_loss(name: str, letter: str, loss: Any, rows: tuple[int, ...], options
 
 
 def _gradients(given: Rows, dlogits: Any, dloss: Any, options: Options) -> None:
-    """ArgumentError unless the gradient has the shape of logits, and their memory or its own."""
+    """ArgumentError unless the gradient has the shape of logits, and its factor that of the losses."""
     given.alike("dlogits", dlogits)
-    separate(given.what, "dlogits", dlogits, "logits", given.x)
     if dloss is not None:
         check_loss(given.what, "dloss", dloss, given.info.shape[:-1], options)
 

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import moye as mo
 from moye.kernels.gemm.dispatch import gemm
-from moye.kernels.memory import apart
 from moye.kernels.options import integer
+from moye.kernels.rows.arrays import in_memory
 from moye.kernels.rows.cross_entropy import (
     IGNORED,
     LABELS,
@@ -87,6 +87,8 @@ def linear_cross_entropy(loss: Any, x: Any, W: Any, labels: Any, *, dx: Any = No
     wanted = dx is not None or dW is not None
     if dloss is not None and not wanted:
         raise mo.ArgumentError(f"{name}: dloss is the gradient of loss, and there is no dx or dW to multiply by it")
+    in_memory(name, {"loss": loss, "lse": lse, "dx": dx, "dW": dW},
+              {"x": x, "W": W, "labels": labels, "weight": weight, "dloss": dloss}, in_place=())
     if tokens == 0:
         if dW is not None:
             dW[...] = 0
@@ -136,8 +138,6 @@ def _checked(name: str, x: Any, W: Any, dx: Any, dW: Any) -> tuple[Any, Any]:
             if tuple(info.shape) != tuple(like.shape):
                 raise mo.ArgumentError(f"{name}: {letter} has shape {tuple(info.shape)}, and must have "
                                        f"{tuple(like.shape)}, as {letter[1]} has")
-            for other, read in (("x", a), ("W", w)):
-                apart(name, other, read, info, letter)
     return a, w
 
 

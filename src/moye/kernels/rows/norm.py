@@ -14,10 +14,10 @@ from typing import Any
 
 import moye as mo
 from moye.kernels.options import real
-from moye.kernels.rows.arrays import Rows, in_memory
+from moye.kernels.rows.arrays import Rows, check_plan, in_memory
 from moye.kernels.rows.norm_kernels import BLOCK, norm_kernel, norm_streamed_kernel
 from moye.kernels.rows.plan import RowPlan
-from moye.kernels.views import FLOATS, described
+from moye.kernels.views import FLOATS, described, info_of
 
 RESULTS = (*FLOATS, mo.float8_e4m3fn)
 
@@ -33,6 +33,7 @@ def norm(what: str, out: Any, x: Any, weight: Any, bias: Any, eps: float, offset
     weight, bias = (given.of_columns(name, t) for name, t in (("weight", weight), ("bias", bias)))
     rstd, mean = (given.of_rows(name, t) for name, t in (("rstd", rstd), ("mean", mean)))
     eps, offset = real(what, "eps", eps), real(what, "offset", offset)
+    check_plan(what, plan)
     factor, by_row = _factor(given, out, scale)
     in_memory(what, {"out": out, "summed": summed, "rstd": rstd, "mean": mean, "scale": scale},
               {"x": x, "residual": residual, "weight": weight, "bias": bias}, in_place=("x", "residual"))
@@ -57,7 +58,7 @@ def _factor(given: Rows, out: Any, scale: Any) -> tuple[Any, bool]:
     kind = described(given.what, "out", out, RESULTS).dtype
     if kind != mo.float8_e4m3fn:
         raise mo.ArgumentError(f"{given.what}: scale is for results of float8_e4m3fn, and out holds {kind}")
-    info = mo.describe(scale)
+    info = info_of(given.what, "scale", scale)
     if info is not None and len(info.shape) == len(given.info.shape) - 1:
         return given.of_rows("scale", scale, (mo.float32,)), True
     return given.of_blocks("scale", scale, BLOCK), False

@@ -10,12 +10,13 @@ those of ``mo.exp2(fast=True)``, off by at most 2 units in the last place of flo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import moye as mo
 from moye.kernels.options import integer, real, shown
-from moye.kernels.rows.arrays import Rows
+from moye.kernels.rows.arrays import Rows, check_plan
 from moye.kernels.rows.parts import always, anew, as_rows, fold, place, read, row, scratch, swept, write
 from moye.kernels.rows.plan import RowPlan
 from moye.kernels.rows.views import dtype_of, last, launched, plan_of, repeated, separate, shape_of
@@ -273,7 +274,8 @@ def _forward(name: str, out: Any, x: Any, axis: int, scale: float, mask: Any, ca
              plan: RowPlan | None, log: bool) -> Any:
     """Check, choose a plan, launch."""
     given, axis, scale = _given(name, "x", x, axis, scale)
-    shape, gO = shape_of(x), given.alike("out", last(out, axis), needed=True)
+    shape, gO = shape_of(x), _alike(given, "out", out, x, axis)
+    check_plan(name, plan)
     if causal is not None:
         causal = integer(name, "causal", causal)
         if axis % len(shape) != len(shape) - 1 or len(shape) < 2:
@@ -282,7 +284,7 @@ def _forward(name: str, out: Any, x: Any, axis: int, scale: float, mask: Any, ca
     separate(name, "out", out, "x", x)
     gM, kind = None, Scores("", causal is not None, log)
     if mask is not None:
-        gM = given.alike("mask", last(repeated(name, "mask", mask, shape), axis), (mo.bool, *FLOATS))
+        gM = _alike(given, "mask", repeated(name, "mask", mask, shape), x, axis, (mo.bool, *FLOATS))
         separate(name, "out", out, "mask", mask)
         kind = replace(kind, mask="kept" if dtype_of(mask) == mo.bool else "added")
     if 0 in shape:
@@ -295,13 +297,19 @@ def _forward(name: str, out: Any, x: Any, axis: int, scale: float, mask: Any, ca
 def _backward(name: str, dx: Any, dout: Any, out: Any, axis: int, scale: float, log: bool) -> Any:
     """Check, choose a plan, launch."""
     given, axis, scale = _given(name, "out", out, axis, scale)
-    gD, gX = (given.alike(letter, last(x, axis), needed=True) for letter, x in (("dout", dout), ("dx", dx)))
+    gD, gX = (_alike(given, letter, x, out, axis) for letter, x in (("dout", dout), ("dx", dx)))
     separate(name, "dx", dx, "dout", dout)
     separate(name, "dx", dx, "out", out)
     if 0 not in given.info.shape:
         plan = plan_of(given, held=2)
         softmax_backward_kernel.launch(gX, gD, given.matrix, scale, plan, log, **launched(given, plan))
     return dx
+
+
+def _alike(given: Rows, letter: str, x: Any, like: Any, axis: int, dtypes: Sequence[Any] = FLOATS) -> Any:
+    """An array of one shape with ``like``, whose modes ``given`` has in another order, as a matrix of such rows."""
+    Rows(given.what, like, given.name).alike(letter, x, dtypes, needed=True)
+    return given.alike(letter, last(x, axis), dtypes)
 
 
 def _given(name: str, letter: str, x: Any, axis: Any, scale: Any) -> tuple[Rows, int, float]:

@@ -16,7 +16,7 @@ from typing import Any
 import moye as mo
 from moye.kernels.rows.arrays import Rows
 from moye.kernels.rows.plan import RowPlan
-from moye.kernels.views import outputs
+from moye.kernels.views import info_of, outputs
 
 
 def plan_of(given: Rows, held: int = 1, *, passed: bool = False) -> RowPlan:
@@ -80,7 +80,7 @@ def last(x: Any, axis: int) -> Any:
 
 def repeated(what: str, name: str, x: Any, shape: tuple[int, ...]) -> Any:
     """An array repeated along modes that it lacks or has once, as NumPy broadcasts it; None stays None."""
-    info = None if x is None else mo.describe(x)
+    info = None if x is None else info_of(what, name, x)
     if info is None or tuple(info.shape) == tuple(shape):
         return x
     added = len(shape) - len(info.shape)

@@ -26,7 +26,10 @@ from moye.kernels.attention.parts.arguments import (
     factor,
     factors,
     in_memory,
+    named,
+    rank_of,
     same_place,
+    score_of,
 )
 from moye.kernels.attention.parts.scores import LEAST_SCALE, Rules
 from moye.kernels.options import integer
@@ -62,10 +65,11 @@ def paged_attention(out: Any, q: Any, k_cache: Any, v_cache: Any, page_table: An
     stored, shape = described("v_cache", v_cache, 4).dtype, (batch, heads, queries)
     beside("lse", lse, q, shape)
     beside("sinks", sinks, q, (heads,))
-    beside("alibi", alibi, q, shape[:2] if len(getattr(alibi, "shape", ())) == 2 else shape[1:2])
+    beside("alibi", alibi, q, shape[:2] if rank_of("alibi", alibi) == 2 else shape[1:2])
     bias_of(bias, q, (*shape, page_table.shape[1] * page_size))
     in_memory("paged_attention", {"out": out, "lse": lse}, {
-        "q": q, "k_cache": k_cache, "v_cache": v_cache, "page_table": page_table, "lengths": lengths, "bias": bias})
+        "q": q, "k_cache": k_cache, "v_cache": v_cache, "page_table": page_table, "lengths": lengths, "bias": bias,
+        "alibi": alibi, "sinks": sinks, "k_scale": k_scale, "v_scale": v_scale, **named(tensors)})
     k_scale, v_scale = (_factors(name, x, q, v_cache) for name, x in (("k_scale", k_scale), ("v_scale", v_scale)))
     if 0 in (batch, heads):
         return out
@@ -112,8 +116,7 @@ def _numbers(window: Any, scale: Any, softcap: Any, score: Callable[..., Any] | 
         window = integer(who, "window", window, "no number of keys of at least 0", 0)
     scale = None if scale is None else max(factor(who, "scale", scale), LEAST_SCALE)
     softcap = factor(who, "softcap", softcap)
-    if tensors and score is None:
-        raise mo.ArgumentError("paged_attention: tensors are handed to a score function, and there is none")
+    score_of(who, score, tensors)
     return window, scale, softcap
 
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import moye as mo
 from moye.kernels.attention.parts.scores import LEAST_SCALE, Rules
-from moye.kernels.options import integer, real, shown
-from moye.kernels.views import FLOATS, outputs
+from moye.kernels.options import flag, function, integer, real, shown
+from moye.kernels.views import FLOATS, info_of, outputs
 
 Window = tuple[int | None, int | None]
 DTYPES = (mo.bfloat16, mo.float16)
@@ -105,13 +105,21 @@ def factor(who: str, name: str, x: Any) -> float:
 
 
 def described(name: str, x: Any, rank: int) -> Any:
-    """An array of this rank; ArgumentError for anything else."""
-    info = mo.describe(x)
+    """An array of this rank that does not run backwards; ArgumentError for anything else."""
+    info = info_of("attention", name, x)
     if info is None:
         raise mo.ArgumentError(f"attention: {name} is a {type(x).__name__}, no array")
     if len(info.shape) != rank:
         raise mo.ArgumentError(f"attention: {name} has {len(info.shape)} modes, not {rank}: {_NAMED[rank]}")
+    if any(step < 0 and n > 1 for n, step in zip(info.shape, info.strides, strict=True)):
+        raise mo.ArgumentError(f"attention: {name} has a negative stride {min(info.strides)}", hint="pass a copy")
     return info
+
+
+def rank_of(name: str, x: Any) -> int:
+    """The modes of an array, none of a number and of None."""
+    info = info_of("attention", name, x)
+    return 0 if info is None else len(info.shape)
 
 
 _NAMED = {1: "(heads) or (sequences + 1)", 2: "(batch, heads)", 3: "(batch, heads, seqlen) or (total, heads, dim)",
@@ -154,8 +162,23 @@ def bias_of(bias: Any, q: Any, expected: tuple[int, ...]) -> None:
 
 def in_memory(who: str, written: dict[str, Any], read: dict[str, Any]) -> None:
     """ArgumentError for outputs that cannot be written, or share memory with another array; None is not there."""
-    outputs(who, *({name: mo.describe(x) for name, x in arrays.items() if x is not None}
+    outputs(who, *({name: info_of(who, name, x) for name, x in arrays.items() if x is not None}
                    for arrays in (written, read)))
+
+
+def score_of(who: str, score: Any, tensors: Any) -> None:
+    """ArgumentError for a score that is no function of (score, query, key, head, batch, *tensors), and for tensors of
+    which there is no tuple, or nobody to take them."""
+    if not isinstance(tensors, tuple):
+        raise mo.ArgumentError(f"{who}: tensors={shown(tensors)} is no tuple of arrays")
+    if tensors and score is None:
+        raise mo.ArgumentError(f"{who}: tensors are handed to a score function, and there is none")
+    function(who, "score", score, 5 + len(tensors))
+
+
+def named(tensors: tuple[Any, ...]) -> dict[str, Any]:
+    """What a score function is handed, each under a name for errors."""
+    return {f"tensors[{i}]": x for i, x in enumerate(tensors)}
 
 
 def factors(name: str, x: Any, q: Any, *shapes: tuple[int, ...]) -> Any:
@@ -163,11 +186,8 @@ def factors(name: str, x: Any, q: Any, *shapes: tuple[int, ...]) -> Any:
     if x is None:
         return None
     if not isinstance(x, bool) and isinstance(x, Real):
-        number = float(x)
-        if not (math.isfinite(number) and number >= 0):
-            raise mo.ArgumentError(f"attention: {name}={x} is no finite number of at least 0")
-        return number
-    info, other = mo.describe(x), mo.describe(q)
+        return factor("attention", name, x)
+    info, other = info_of("attention", name, x), mo.describe(q)
     if info is None or other is None:
         raise mo.ArgumentError(f"attention: {name} is a {type(x).__name__}, no number and no array")
     if tuple(info.shape) not in shapes:
@@ -224,7 +244,7 @@ def limits(causal: bool, window: Window) -> Window:
     except (mo.ArgumentError, TypeError, ValueError):
         raise mo.ArgumentError(f"attention: window={shown(window)} is no pair (keys behind, keys before) of numbers of "
                                "at least 0, or None for all") from None
-    return left, (0 if causal else right)
+    return left, (0 if flag("attention", "causal", causal) else right)
 
 
 def by_16_bytes(x: Any) -> bool:

@@ -16,6 +16,8 @@ import numpy as np
 
 import moye as mo
 from moye.kernels.memory import apart, same_elements
+from moye.kernels.options import integer, shown
+from moye.kernels.views import info_of, writable
 
 
 def matrices(name: str, A: Any, B: Any, C: Any, ranks: tuple[int, ...] = (2,)) -> tuple[Any, Any, Any]:
@@ -27,6 +29,7 @@ def matrices(name: str, A: Any, B: Any, C: Any, ranks: tuple[int, ...] = (2,)) -
             places = ["the host" if info.device is None else f"cuda:{info.device}" for info in (a, x)]
             raise mo.ArgumentError(f"{name}: A is on {places[0]} but {letter} is on {places[1]}",
                                    hint="move them to one device")
+    writable(name, "C", c)
     apart(name, "A", a, c)
     apart(name, "B", b, c)
     return a, b, c
@@ -34,7 +37,7 @@ def matrices(name: str, A: Any, B: Any, C: Any, ranks: tuple[int, ...] = (2,)) -
 
 def array(name: str, letter: str, x: Any, ranks: tuple[int, ...], noun: str) -> Any:
     """An argument as moye describes it; ArgumentError for other ranks and negative strides."""
-    info = mo.describe(x)
+    info = info_of(name, letter, x)
     if info is None or len(info.shape) not in ranks:
         found = f"a {type(x).__name__}" if info is None else tuple(info.shape)
         raise mo.ArgumentError(f"{name}: {letter} must be {noun}, not {found}")
@@ -93,19 +96,19 @@ def scalar(x: Any, dtype: Any, name: str) -> Any:
     except OverflowError:
         raise mo.ArgumentError(f"{name}: alpha and beta are numbers that a float can be") from None
     except (TypeError, ValueError):
-        shown = repr(x) if isinstance(x, (str, bytes, complex, type(None))) else f"a {type(x).__name__}"
-        raise mo.ArgumentError(f"{name}: alpha and beta are real numbers, not {shown}") from None
+        found = repr(x) if isinstance(x, (str, bytes, complex, type(None))) else f"a {type(x).__name__}"
+        raise mo.ArgumentError(f"{name}: alpha and beta are real numbers, not {found}") from None
     if dtype.is_integer:
-        if not value.is_integer():
-            raise mo.ArgumentError(f"{name}: {dtype} matrices are scaled by integers, not {x}")
+        if not value.is_integer() or not -(1 << 31) <= value < 1 << 31:
+            raise mo.ArgumentError(f"{name}: alpha and beta of {dtype} matrices are integers of 32 bits, not "
+                                   f"{shown(x)}")
         return int(x)
     return np.float64(value).view(np.int64) if dtype == mo.float64 else value
 
 
-def part_count(name: str, splits: Any) -> None:
-    """The number of parts that K is split into."""
-    if splits is not None and (not isinstance(splits, int) or splits < 1):
-        raise mo.ArgumentError(f"{name}: splits={splits!r} is no positive integer and not None")
+def part_count(name: str, splits: Any) -> int | None:
+    """The number of parts that K is split into, or None."""
+    return None if splits is None else integer(name, "splits", splits, "no positive integer and not None", 1)
 
 
 def configured(name: str, config: Any, wanted: Any) -> None:
@@ -113,7 +116,7 @@ def configured(name: str, config: Any, wanted: Any) -> None:
     if config is None:
         return
     if not isinstance(config, wanted):
-        raise mo.ArgumentError(f"{name}: config={config!r} is no mo.kernels.{wanted.__name__}")
+        raise mo.ArgumentError(f"{name}: config={shown(config)} is no mo.kernels.{wanted.__name__}")
     for field in fields(wanted):
         value = getattr(config, field.name)
         if field.type == "int" and (not isinstance(value, int) or value < 1):
@@ -133,7 +136,7 @@ def activation_of(name: str, activation: Any, known: Mapping[str, Any]) -> Any:
     except ValueError:                                  # one of C, which has no signature
         return activation
     except TypeError:
-        shown = getattr(activation, "__qualname__", repr(activation))
-        raise mo.ArgumentError(f"{name}: activation={shown} is none of {', '.join(map(repr, known))} and no "
+        found = getattr(activation, "__qualname__", shown(activation))
+        raise mo.ArgumentError(f"{name}: activation={found} is none of {', '.join(map(repr, known))} and no "
                                f"function of one register tensor") from None
     return activation

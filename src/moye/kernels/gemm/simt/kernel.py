@@ -408,7 +408,7 @@ def gemm_simt(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, conf
     a, b, c = matrices("gemm_simt", A, B, C)
     _check(a, b, c)
     configured("gemm_simt", config, TileConfig)
-    part_count("gemm_simt", splits)
+    splits = part_count("gemm_simt", splits)
     factors, result = [scalar(x, c.dtype, "gemm_simt") for x in (alpha, beta)], C
     if 0 in c.shape:
         return result
@@ -424,7 +424,7 @@ def gemm_simt(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, conf
         splits = chosen if splits is None else splits
     splits = min(splits or 1, most_parts(config, problem.K, mo.multiprocessors(c)))
     plan = make_plan(config, c.dtype, problem.majors, (_edge(M, config.bM), _edge(N, config.bN)), K % config.bK != 0,
-                     problem.vector, split=splits > 1, scaled=alpha != 1, accumulate=beta != 0,
+                     problem.vector, split=splits > 1, scaled=bool(alpha != 1), accumulate=bool(beta != 0),
                      wide=problem.vector > 1 or (problem.majors[0][0] != "k" and K > 1024))
     tiles = -(-M // config.bM) * -(-N // config.bN)
     parts, arrived = None, None

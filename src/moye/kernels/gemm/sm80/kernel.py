@@ -215,7 +215,7 @@ def gemm_sm80(A: Any, B: Any, C: Any, *, bias: Any = None, residual: Any = None,
     addend("gemm_sm80", "bias", bias, (b.shape[0],), c)
     addend("gemm_sm80", "residual", residual, tuple(c.shape), c)
     configured("gemm_sm80", config, TensorConfig)
-    part_count("gemm_sm80", splits)
+    splits = part_count("gemm_sm80", splits)
     factors = [scalar(x, a.dtype, "gemm_sm80") for x in (alpha, beta)]
     function, result = activation_of("gemm_sm80", activation, ACTIVATIONS), C
     if c.strides[0] == 1 and c.strides[1] != 1 and bias is None:
@@ -236,7 +236,7 @@ def gemm_sm80(A: Any, B: Any, C: Any, *, bias: Any = None, residual: Any = None,
         splits = several if config == chosen and c.kind in MAKES_ARRAYS else 1
     splits = max(1, min(splits, -(-K // config.bK)))
     chunk = -(-max(1, -(-K // config.bK)) // splits)
-    finish = Epilogue(alpha != 1, beta != 0, residual is not None, bias is not None, function)
+    finish = Epilogue(bool(alpha != 1), bool(beta != 0), residual is not None, bias is not None, function)
     ragged = (M % config.bM != 0, N % config.bN != 0, K % config.bK != 0)
     batched = len(c.shape) == 3
     grid = (-(-M // config.bM) * -(-N // config.bN), batches * splits)

@@ -48,10 +48,9 @@ def major_of(info: Any, rows: int, K: int) -> str:
     if 0 in info.shape:
         return "element"                                # nothing is copied, and strides may be anything
     quad = 16 // info.dtype.bytes
-    aligned = info.ptr % 16 == 0 and all(s % quad == 0 for s in info.strides if s != 1)
-    if info.strides[1] == 1 and aligned and K % quad == 0:
+    if K % quad == 0 and _in_lines(info, 1):
         return "k"
-    if info.strides[0] == 1 and aligned and rows % quad == 0 and info.dtype.bits >= 16:
+    if rows % quad == 0 and info.dtype.bits >= 16 and _in_lines(info, 0):
         return "mn"
     if info.strides[1] == 1 and info.dtype.bits == 16 and len(info.shape) == 2 and info.shape[1] >= quad:
         return "shift"
@@ -61,8 +60,18 @@ def major_of(info: Any, rows: int, K: int) -> str:
 def store_width(info: Any, N: int) -> int:
     """Elements of C per store."""
     quad = 16 // info.dtype.bytes
-    aligned = info.strides[1] == 1 and info.ptr % 16 == 0 and all(s % quad == 0 for s in info.strides if s != 1)
-    return quad if aligned and N % quad == 0 else 1
+    return quad if N % quad == 0 and _in_lines(info, 1) else 1
+
+
+def _in_lines(info: Any, mode: int) -> bool:
+    """Whether this mode is contiguous, and its lines begin at multiples of 16 bytes.
+
+    Two modes may have stride 1: those of a view of windows, or one of a single element.
+    """
+    quad = 16 // info.dtype.bytes
+    return info.strides[mode] == 1 and info.ptr % 16 == 0 and all(
+        step % quad == 0 for i, (n, step) in enumerate(zip(info.shape, info.strides, strict=True))
+        if i != mode and (n, step) != (1, 1))
 
 
 @functools.lru_cache(maxsize=1024)

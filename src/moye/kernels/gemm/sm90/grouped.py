@@ -33,7 +33,9 @@ from moye.kernels.gemm.sm90.scales import (
 )
 from moye.kernels.gemm.sm90.separate import separate_products
 from moye.kernels.memory import apart
+from moye.kernels.options import flag
 from moye.kernels.pack import packed
+from moye.kernels.views import info_of
 from moye.kernels.workspace import zeros
 
 Activation = str | Callable[[Any], Any]
@@ -125,8 +127,9 @@ def grouped_gemm_sm90(A: Any, B: Any, C: Any, offsets: Any = None, *, activation
     if offsets is None:
         return separate_products("grouped_gemm_sm90", A, B, C, scale_a, scale_b, activation=activation, alpha=alpha,
                                  fast_accum=fast_accum, config=config)
+    fast_accum = flag("grouped_gemm_sm90", "fast_accum", fast_accum)
     a, _, c = matrices("grouped_gemm_sm90", A, A, C)
-    b, o = array("grouped_gemm_sm90", "B", B, (3,), "(N, K, G)"), mo.describe(offsets)
+    b, o = array("grouped_gemm_sm90", "B", B, (3,), "(N, K, G)"), info_of("grouped_gemm_sm90", "offsets", offsets)
     _check(a, b, c, o)
     apart("grouped_gemm_sm90", "B", b, c)
     scaled = check_scales("grouped_gemm_sm90", scale_a, scale_b, a, b, c, {"fast_accum=True": fast_accum})

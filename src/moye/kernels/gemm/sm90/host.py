@@ -32,6 +32,7 @@ from moye.kernels.gemm.sm90.fusion import Fusion
 from moye.kernels.gemm.sm90.kernel import gemm_sm90_kernel
 from moye.kernels.gemm.sm90.plan import Plan, make_plan
 from moye.kernels.gemm.sm90.scales import BLOCK, by_tma, check_scales, no_blocks, tma_scales
+from moye.kernels.options import flag
 from moye.kernels.pack import packed
 from moye.kernels.workspace import MAKES_ARRAYS, counters, empty, halves, swapped, zeros
 
@@ -62,6 +63,7 @@ def gemm_sm90(A: Any, B: Any, C: Any, *, bias: Any = None, residual: Any = None,
     arguments.
     """
     a, b, c = matrices("gemm_sm90", A, B, C, ranks=(2, 3))
+    gated, fast_accum = flag("gemm_sm90", "gated", gated), flag("gemm_sm90", "fast_accum", fast_accum)
     _check(a, b, c, gated)
     _check_more(b, c, bias, residual, row_scale, col_scale, gated and (residual is not None or beta != 0))
     scaled = check_scales("gemm_sm90", scale_a, scale_b, a, b, c, {"gated=True": gated, "fast_accum=True": fast_accum})
@@ -75,8 +77,8 @@ def gemm_sm90(A: Any, B: Any, C: Any, *, bias: Any = None, residual: Any = None,
         a, b = mo.describe(A), mo.describe(B)
         if scaled:
             scale_a, scale_b = no_blocks(C, a), no_blocks(C, b, BLOCK)
-    fusion = Fusion(alpha != 1, row_scale is not None, col_scale is not None, beta != 0, residual is not None,
-                    bias is not None, function, gated)
+    fusion = Fusion(bool(alpha != 1), row_scale is not None, col_scale is not None, bool(beta != 0),
+                    residual is not None, bias is not None, function, gated)
     recipe = _recipe(*(x._replace(ptr=x.ptr % 16) for x in (a, b, c)), fusion,
                      a.dtype in EIGHTH and not fast_accum, config, mo.multiprocessors(c),
                      ("tma" if by_tma(scale_a) else "threads") if scaled else "")
