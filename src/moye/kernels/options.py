@@ -69,10 +69,10 @@ def function(who: str, name: str, x: Any, arguments: int) -> Any:
     return x
 
 
-def shown(x: Any) -> str:
+def shown(x: Any, longest: int = _LONGEST) -> str:
     """What a caller passed, in a sentence."""
     try:
         text = repr(x)
     except ValueError:                                  # an integer of more digits than Python writes
         return f"a {type(x).__name__}"
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+    return text if len(text) <= longest else f"{text[:longest]}..."

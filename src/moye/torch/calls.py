@@ -43,7 +43,8 @@ def eager(operator: Any, node: Callable[..., Any] | None) -> Callable[..., Any]:
     values = {"_function": operator.function, "_overload": operator.overload, "_node": node, "_tensors": TENSORS,
               "_dtype": torch.dtype, "_compiling": torch.compiler.is_compiling, "_refuse": _refusal(operator),
               "_grad_enabled": torch.is_grad_enabled, "_untransformed": operator.untransformed, "_dual": forward_ad,
-              "_no_tangents": _no_tangents(operator.name), **_watchers(operator.autocast is not None),
+              "_no_tangents": _no_tangents(operator.name), "_missing": _missing(operator),
+              **_watchers(operator.autocast is not None),
               **{f"_default_{name}": x for name, x in operator.defaults.items()}}
     lists = [a for a in (*arguments, *operator.overload._schema.returns) if str(a.type) == "List[Tensor]"]
     watched = None if node is None else "_overload" if lists else "_node"       # a node sees no tensors in lists
@@ -79,6 +80,8 @@ def _lines(arguments: Any, values: dict[str, Any], refused: Sequence[str], watch
     if "_transformed" in values:
         yield "            if _transformed() is not None: _untransformed()"
     yield f"            if _dual._current_level >= 0: _no_tangents({', '.join(a.name for a in arguments)})"
+    if required := [a.name for a in arguments if str(a.type) == "Tensor"]:
+        yield f"        if {' or '.join(f'{name} is None' for name in required)}: _missing({', '.join(required)})"
     yield f"        return _overload({given})"
     yield "    return call"
 
@@ -129,6 +132,16 @@ def _refusal(operator: Any) -> Callable[..., None]:
     why = f"{operator.name} writes its arguments, so that autograd does not know of it, and one requires grad"
     made: Callable[..., None] = torch.compiler.disable(refuse, reason=why)
     return made
+
+
+def _missing(operator: Any) -> Callable[..., None]:
+    """Raise for a None in the place of a tensor, which torch takes for one without memory."""
+    names = [a.name for a in operator.overload._schema.arguments if str(a.type) == "Tensor"]
+
+    def missing(*tensors: Any) -> None:
+        name = next(name for name, x in zip(names, tensors, strict=True) if x is None)
+        raise ArgumentError(f"{operator.name}: {name} is None, and no tensor")
+    return missing
 
 
 def _no_tangents(name: str) -> Callable[..., None]:

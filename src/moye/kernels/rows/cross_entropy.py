@@ -75,7 +75,7 @@ def cross_entropy(loss: Any, logits: Any, labels: Any, *, lse: Any = None, dlogi
     losses = loss if reduction == "none" else for_rows(logits, wide, shape[:-1])
     lse = for_rows(logits, wide, shape[:-1]) if lse is None else lse
     count = count_of(logits, labels, weight, shape[-1], options) if dlogits is not None else None
-    dloss = repeated(name, "dloss", dloss, shape[:-1])
+    dloss = of_each(name, dloss, shape[:-1], options)
     launch_rows(losses, lse, dlogits, dloss, logits, labels, weight, count, options, plan)
     return total_of(loss, losses, labels, weight, shape[-1], options)
 
@@ -100,7 +100,7 @@ def cross_entropy_backward(dlogits: Any, dloss: Any, logits: Any, labels: Any, l
         return dlogits
     shape, plan = given.info.shape, plan_of(given)
     count = count_of(logits, labels, weight, shape[-1], options)
-    each = given.of_rows("dloss", repeated(name, "dloss", dloss, shape[:-1]), FLOATS)
+    each = given.of_rows("dloss", of_each(name, dloss, shape[:-1], options), FLOATS)
     cross_entropy_backward_kernel.launch(gD, each, given.matrix, gI, gS, weight, count, options.ignored,
                                          options.smoothing, options.z, plan, **launched(given, plan))
     return dlogits
@@ -152,6 +152,11 @@ def for_rows(like: Any, dtype: Any, rows: tuple[int, ...]) -> Any:
 def one(x: Any) -> Any:
     """The view of one element that has no modes."""
     return viewed(x, ()) if shape_of(x) else x
+
+
+def of_each(name: str, dloss: Any, rows: tuple[int, ...], options: Options) -> Any:
+    """The gradient of the loss of each row, the same one repeated where losses are added up; None stays None."""
+    return repeated(name, "dloss", dloss if dloss is None or options.reduction == "none" else one(dloss), rows)
 
 
 def _given(name: str, logits: Any, labels: Any, weight: Any, options: Options) -> Rows:

@@ -27,12 +27,13 @@ from moye.kernels.rows.cross_entropy import (
     for_rows,
     launch_rows,
     nothing,
+    of_each,
     options_of,
     total_of,
 )
 from moye.kernels.rows.linear_sums import launch_sums, suits
 from moye.kernels.rows.softmax import wider
-from moye.kernels.rows.views import dtype_of, repeated, some_rows
+from moye.kernels.rows.views import dtype_of, some_rows
 from moye.kernels.views import FLOATS, described
 from moye.kernels.workspace import columns, empty, swapped
 
@@ -98,7 +99,7 @@ def linear_cross_entropy(loss: Any, x: Any, W: Any, labels: Any, *, dx: Any = No
     if not wanted and suits(a, w, mo.arch_of(x)):
         launch_sums(losses, lse, x, W, labels, weight, options.ignored, options.smoothing, options.z)
         return total_of(loss, losses, labels, weight, n, options)
-    each = repeated(name, "dloss", dloss, (tokens,))
+    each = of_each(name, dloss, (tokens,), options)
     count = count_of(x, labels, weight, n, options) if wanted else None
     size = min(tokens, chunk or chunk_of(tokens, hidden))
     room = swapped(empty(x, a.dtype, (-(-n // _PITCH) * _PITCH, size)))     # (tokens, columns)

@@ -20,7 +20,9 @@ from torch import Tensor
 
 from moye import kernels
 from moye.errors import ArgumentError, UnsupportedError
+from moye.kernels.options import flag, shown
 from moye.torch.declare import op
+from moye.torch.operators.arguments import number, require_tensors
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False,
@@ -35,18 +37,33 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False,
     (batch, heads), and no gradient; the result is then of ``dtype``.  UnsupportedError for a bias or slopes that
     require grad, ArgumentError as ``moye.kernels.attention`` has it.
     """
+    require_tensors("attention", modes=4, q=q, k=k, v=v)
+    require_tensors("attention", **{name: x for name, x in (("bias", bias), ("alibi", alibi)) if x is not None})
     for name, x in (("bias", bias), ("alibi", alibi)):
         if x is not None and x.requires_grad and torch.is_grad_enabled():
             raise UnsupportedError(f"attention has no gradient of {name}", hint=f"pass {name}.detach()")
-    left, right = window
+    if not isinstance(window, (tuple, list)) or len(window) != 2:
+        raise ArgumentError(f"attention: window={shown(window)} is no pair (keys behind, keys before)")
+    (left, right), softcap = window, number("attention", "softcap", softcap)
+    return_lse = flag("attention", "return_lse", return_lse)
     if q.dtype == torch.float8_e4m3fn:
         out, lse = _attention_8bit(q, k, v, q_scale, k_scale, v_scale, bias, alibi, sinks, causal, left, right, scale,
-                                   float(softcap), dtype)
+                                   softcap, dtype)
     elif q_scale is None and k_scale is None and v_scale is None:
-        out, lse = _attention(q, k, v, bias, alibi, sinks, causal, left, right, scale, float(softcap))
+        out, lse = _attention(q, k, v, bias, alibi, sinks, causal, left, right, scale, softcap)
     else:
         raise ArgumentError(f"attention: q_scale, k_scale and v_scale are for float8_e4m3fn, and q is {q.dtype}")
     return (out, lse) if return_lse else out
+
+
+def _repeated(bias: Tensor | None, shape: tuple[int, ...]) -> Tensor | None:
+    """A bias for every batch, head, query and key."""
+    if bias is None:
+        return None
+    if bias.dim() > len(shape) or any(n not in (1, m) for n, m in zip(
+            bias.shape, shape[len(shape) - bias.dim():], strict=True)):
+        raise ArgumentError(f"attention: bias has shape {tuple(bias.shape)}, which is not repeated to {shape}")
+    return bias.expand(shape)
 
 
 @op("moye::attention")
@@ -55,7 +72,7 @@ def _attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, alibi: Tens
                softcap: float) -> tuple[Tensor, Tensor]:
     out, lse = _like(q, k, v)
     kernels.attention(out, q, k, v, causal=causal, window=(left, right), scale=scale, softcap=softcap,
-                      bias=None if bias is None else bias.expand(*lse.shape, k.shape[1]), alibi=alibi, sinks=sinks,
+                      bias=_repeated(bias, (*lse.shape, k.shape[1])), alibi=alibi, sinks=sinks,
                       lse=lse)
     return out, lse
 
@@ -76,7 +93,7 @@ def _attention_backward(dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tens
         dout = dout.contiguous()
     kernels.attention_backward(*gradients, dout, q, k, v, out, lse, causal=causal, window=(left, right), scale=scale,
                                softcap=softcap, alibi=alibi, deterministic=torch.are_deterministic_algorithms_enabled(),
-                               bias=None if bias is None else bias.expand(*lse.shape, k.shape[1]))
+                               bias=_repeated(bias, (*lse.shape, k.shape[1])))
     return gradients
 
 
@@ -117,7 +134,7 @@ def _attention_8bit(q: Tensor, k: Tensor, v: Tensor, q_scale: Tensor | None, k_s
     (batch, queries, heads, _dim), keys = q.shape, k.shape[1]
     out, lse = _results(q, v.shape[-1], dtype)
     kernels.attention(out, q, k, v, causal=causal, window=(left, right), scale=scale, softcap=softcap,
-                      bias=None if bias is None else bias.expand(batch, heads, queries, keys), alibi=alibi, sinks=sinks,
+                      bias=_repeated(bias, (batch, heads, queries, keys)), alibi=alibi, sinks=sinks,
                       q_scale=q_scale, k_scale=k_scale, v_scale=v_scale, lse=lse)
     return out, lse
 
@@ -142,8 +159,10 @@ def paged_attention(q: Tensor, k_cache: Tensor, v_cache: Tensor, page_table: Ten
 
     It has no gradient.  ``return_lse`` gives (out, lse).  ArgumentError as ``moye.kernels.paged_attention`` has it.
     """
+    require_tensors("paged_attention", modes=4, q=q, k_cache=k_cache, v_cache=v_cache)
+    return_lse = flag("paged_attention", "return_lse", return_lse)
     out, lse = _paged_attention(q, k_cache, v_cache, page_table, lengths, bias, alibi, sinks, k_scale, v_scale, window,
-                                scale, float(softcap))
+                                scale, number("paged_attention", "softcap", softcap))
     return (out, lse) if return_lse else out
 
 

@@ -73,5 +73,6 @@ def swiglu(gate: Tensor, up: Tensor | None = None) -> Tensor:
 
 def geglu(gate: Tensor, up: Tensor | None = None, approximate: str = "none") -> Tensor:
     """gelu(gate) * up, as ``swiglu`` in all else; ``approximate`` is "none" or "tanh"."""
-    result: Tensor = _gated(gate, up, approximate if approximate != "silu" else "'silu'")
+    gelu = "'silu'" if isinstance(approximate, str) and approximate == "silu" else approximate
+    result: Tensor = _gated(gate, up, gelu)
     return result

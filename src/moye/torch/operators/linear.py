@@ -18,7 +18,9 @@ from torch import Tensor
 
 from moye.errors import ArgumentError
 from moye.kernels import gemm
+from moye.kernels.options import shown
 from moye.torch.declare import op
+from moye.torch.operators.arguments import require_tensors
 
 _ACTIVATIONS = {"none": lambda x: x, "relu": torch.relu, "gelu": torch.nn.functional.gelu,
                 "silu": torch.nn.functional.silu}
@@ -33,8 +35,9 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, activation: st
     Inside of ``torch.autocast`` the operands are cast to its dtype.  ArgumentError for other shapes, dtypes and
     activations.
     """
-    if activation not in _ACTIVATIONS:
-        raise ArgumentError(f"linear has no activation {activation!r}; there are {', '.join(_ACTIVATIONS)}")
+    if not isinstance(activation, str) or activation not in _ACTIVATIONS:
+        raise ArgumentError(f"linear has no activation {shown(activation)}; there are {', '.join(_ACTIVATIONS)}")
+    require_tensors("linear", x=x, weight=weight, **({} if bias is None else {"bias": bias}))
     tracked = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad
                                            or (bias is not None and bias.requires_grad))
     if activation == "none" or not tracked:

@@ -21,13 +21,15 @@ from moye.torch.declare import op
 @op("moye::permute")
 def permute(x: Tensor, axes: Sequence[int]) -> Tensor:
     """A contiguous copy of x with its axes in this order; it can be differentiated twice."""
-    out = x.new_empty([x.shape[axis] for axis in axes])
+    out = _permuted_like(x, axes)
     kernels.permute(out, x, list(axes))
     return out
 
 
 @permute.fake
 def _permuted_like(x: Tensor, axes: Sequence[int]) -> Tensor:
+    if any(not -x.dim() <= axis < x.dim() for axis in axes):
+        raise ArgumentError(f"permute: axes={list(axes)} are no order of the {x.dim()} axes of x")
     return x.new_empty([x.shape[axis] for axis in axes])
 
 
@@ -84,6 +86,8 @@ def embedding(ids: Tensor, table: Tensor, padding_idx: int | None = None) -> Ten
 
 @embedding.fake
 def _rows_like(ids: Tensor, table: Tensor, padding_idx: int | None = None) -> Tensor:
+    if table.dim() != 2:
+        raise ArgumentError(f"embedding: table has shape {tuple(table.shape)}; it is (rows, columns)")
     return table.new_empty((*ids.shape, table.shape[1]))
 
 

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from moye import kernels
 from moye.errors import ArgumentError
+from moye.kernels.top_k import MOST
 from moye.torch.declare import op
 
 
@@ -110,8 +111,8 @@ def top_k(x: Tensor, k: int, largest: bool = True) -> tuple[Tensor, Tensor]:
 
 @top_k.fake
 def _chosen_like(x: Tensor, k: int, largest: bool = True) -> tuple[Tensor, Tensor]:
-    if not x.dim() or k < 0:
-        raise ArgumentError(f"top_k: k is {k}, and x has shape {tuple(x.shape)}")
+    if not x.dim() or not 0 <= k <= MOST:               # before there is memory for them
+        raise ArgumentError(f"top_k: k is {k}, which may be 0 to {MOST}, and x has shape {tuple(x.shape)}")
     shape = (*x.shape[:-1], k)
     return x.new_empty(shape), x.new_empty(shape, dtype=torch.int64)
 

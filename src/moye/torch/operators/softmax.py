@@ -16,6 +16,7 @@ from torch import Tensor
 
 from moye import kernels
 from moye.torch.declare import op
+from moye.torch.operators.arguments import number, require_tensors
 
 
 def softmax(x: Tensor, dim: int = -1, *, scale: float = 1.0, mask: Tensor | None = None,
@@ -26,14 +27,14 @@ def softmax(x: Tensor, dim: int = -1, *, scale: float = 1.0, mask: Tensor | None
     (and dim -1), row i of the mode before the last counts its columns up to i + causal.  A row of which nothing counts
     is 0.  x and a mask of numbers are differentiated.  ArgumentError as ``moye.kernels.softmax`` has it.
     """
-    found: Tensor = _softmax(x, mask, dim, float(scale), causal, False)
+    found: Tensor = _softmax(x, mask, dim, number("softmax", "scale", scale), causal, False)
     return found
 
 
 def log_softmax(x: Tensor, dim: int = -1, *, scale: float = 1.0, mask: Tensor | None = None,
                 causal: int | None = None) -> Tensor:
     """The natural logarithm of ``softmax``, with its arguments; what does not count is -inf."""
-    found: Tensor = _softmax(x, mask, dim, float(scale), causal, True)
+    found: Tensor = _softmax(x, mask, dim, number("log_softmax", "scale", scale), causal, True)
     return found
 
 
@@ -93,8 +94,9 @@ def cross_entropy(logits: Tensor, labels: Tensor, weight: Tensor | None = None, 
     float64.  ``z_loss`` is the factor of lse ** 2.  Labels beyond the columns give NaN, or with MOYE_ASSERT=1 an error.
     Logits are differentiated.  ArgumentError as ``moye.kernels.cross_entropy`` has it.
     """
-    loss: Tensor = _cross_entropy(logits, labels, weight, reduction, ignore_index, float(label_smoothing),
-                                  float(z_loss))[0]
+    loss: Tensor = _cross_entropy(logits, labels, weight, reduction, ignore_index,
+                                  number("cross_entropy", "label_smoothing", label_smoothing),
+                                  number("cross_entropy", "z_loss", z_loss))[0]
     return loss
 
 
@@ -159,9 +161,11 @@ def linear_cross_entropy(x: Tensor, weight: Tensor, labels: Tensor, *, reduction
     in the backward pass; "none" computes the logits again there.  Inside of ``torch.autocast`` x and weight are cast to
     its dtype.  The rest is as in ``moye.kernels.linear_cross_entropy``.
     """
-    tracked = torch.is_grad_enabled() and reduction != "none"
+    require_tensors("linear_cross_entropy", x=x, weight=weight)
+    tracked = torch.is_grad_enabled() and not (isinstance(reduction, str) and reduction == "none")
     found: Tensor = _linear_cross_entropy(
-        x, weight, labels, reduction, ignore_index, float(label_smoothing), float(z_loss), chunk,
+        x, weight, labels, reduction, ignore_index, number("linear_cross_entropy", "label_smoothing", label_smoothing),
+        number("linear_cross_entropy", "z_loss", z_loss), chunk,
         tracked and x.requires_grad, tracked and weight.requires_grad)[0]
     return found
 

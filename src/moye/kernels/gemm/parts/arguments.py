@@ -100,8 +100,8 @@ def scalar(x: Any, dtype: Any, name: str) -> Any:
         raise mo.ArgumentError(f"{name}: alpha and beta are real numbers, not {found}") from None
     if dtype.is_integer:
         if not value.is_integer() or not -(1 << 31) <= value < 1 << 31:
-            raise mo.ArgumentError(f"{name}: alpha and beta of {dtype} matrices are integers of 32 bits, not "
-                                   f"{shown(x)}")
+            bits = " of 32 bits" if value.is_integer() else ""
+            raise mo.ArgumentError(f"{name}: {dtype} matrices are scaled by integers{bits}, not {shown(x)}")
         return int(x)
     return np.float64(value).view(np.int64) if dtype == mo.float64 else value
 
@@ -116,7 +116,7 @@ def configured(name: str, config: Any, wanted: Any) -> None:
     if config is None:
         return
     if not isinstance(config, wanted):
-        raise mo.ArgumentError(f"{name}: config={shown(config)} is no mo.kernels.{wanted.__name__}")
+        raise mo.ArgumentError(f"{name}: config={shown(config, 200)} is no mo.kernels.{wanted.__name__}")
     for field in fields(wanted):
         value = getattr(config, field.name)
         if field.type == "int" and (not isinstance(value, int) or value < 1):
