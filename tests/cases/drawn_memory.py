@@ -33,7 +33,7 @@ def shape_of(rng: np.random.Generator, most: int = 1500, fewest: int = 1, longes
     while True:
         rank = int(rng.integers(fewest, longest + 1))
         shape = tuple(int(n) for n in rng.choice(EXTENTS, rank))
-        if math.prod(shape) <= most and (0 not in shape or rng.random() < 0.3):
+        if math.prod(max(n, 1) for n in shape) <= most and (0 not in shape or rng.random() < 0.3):
             return shape
 
 
