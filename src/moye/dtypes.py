@@ -209,8 +209,8 @@ def require_dtype(what: str, dtype: object) -> None:
 def promote(a: DType, b: DType) -> DType:
     """The dtype of ``a + b``: the wider of the higher family.
 
-    Mixed signs take the signed type of the same width where the signed operand is at least as wide, else the
-    unsigned one, as in C.  float16 with bfloat16 gives float32.
+    Mixed signs take the signed type where it is wider, else the unsigned one, as in C.  float16 with bfloat16 gives
+    float32.
     """
     if a == b:
         return a

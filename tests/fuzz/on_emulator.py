@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from emulator import build
@@ -28,7 +29,8 @@ from moye.cuda.printing.printer import Printed, Slot
 from moye.errors import CompileError
 
 ARCH = "sm_90a"
-_CTYPES = {**CTYPES, "b": ctypes.c_byte, "B": ctypes.c_ubyte, "h": ctypes.c_short, "H": ctypes.c_ushort}
+_CTYPES = {**CTYPES, "b": ctypes.c_byte, "B": ctypes.c_ubyte, "h": ctypes.c_short, "H": ctypes.c_ushort,
+           "e": ctypes.c_ushort}
 
 
 @dataclass(frozen=True)
@@ -96,4 +98,8 @@ def _parameter(slot: Slot, argument: Any) -> Any:
     if slot.kind in ("shape", "stride"):
         found = argument.shape[slot.mode] if slot.kind == "shape" else argument.strides[slot.mode] // argument.itemsize
         return _CTYPES[slot.format](found)
+    if slot.format == "e":
+        argument = np.float16(argument).view(np.uint16)
+    if slot.format == "H" and isinstance(argument, float):      # bfloat16
+        argument = np.array(argument, ml_dtypes.bfloat16).view(np.uint16)
     return _CTYPES[slot.format](argument)

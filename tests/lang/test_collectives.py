@@ -392,3 +392,35 @@ def test_register_tensors(dtype):
     above = (rows > 3).astype(int)
     assert (out.reshape(32, 4) == rows[np.arange(32) ^ 1] + 1000 * rows.max(0) + above.cumsum(0) - above).all()
     assert of_registers.compile(out, x, block=32, arch="sm_90a").spills == 0
+
+
+@mo.kernel
+def neighbours(out, x):
+    i = mo.thread_idx().x
+    out[i] = mo.shuffle_xor(x[i], 1)
+
+
+@pytest.mark.parametrize("dtype", [ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2])
+def test_lanes_get_the_bits_of_8_bit_floats(dtype):
+    """Infinity, too, which a conversion would make the largest number."""
+    bits = np.random.default_rng(0).permutation(256).astype(np.uint8)
+    for part in bits.reshape(8, 32):
+        out = np.zeros(32, dtype)
+        neighbours[1, 32](out, part.view(dtype))
+        np.testing.assert_array_equal(out.view(np.uint8), part[np.arange(32) ^ 1])
+
+
+@mo.kernel
+def swapped(old, cells, expected, x):
+    i = mo.thread_idx().x
+    old[i] = mo.atomic_cas(cells, i, expected[i], x[i])
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_compare_and_swap_looks_at_bits(dtype):
+    """A NaN is like itself, and the zeros differ."""
+    cells = np.array([np.nan, 0.0, -0.0, 1.0, 2.0], dtype)
+    expected, x, old = np.array([np.nan, -0.0, -0.0, 1.0, 3.0], dtype), np.full(5, 7, dtype), np.zeros(5, dtype)
+    assert mo.check(swapped)[1, 5](old, before := cells.copy(), expected, x).ok
+    assert before.tolist() == [7, 0, 7, 7, 2] and not np.signbit(before[1])
+    np.testing.assert_array_equal(old, cells)

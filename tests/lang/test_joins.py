@@ -121,3 +121,46 @@ def test_zeros_keep_their_sign(n):
     out = np.ones((4, 4), np.float32, order="F")
     assert mo.check(zeros)[1, 4](out, n).ok
     assert (np.signbit(out) == [n < 0, n < 0, n > 0, n < 0]).all() and not out.any()
+
+
+# --- functions that each turn of a loop makes anew -------------------------------------------------------------------
+
+
+@mo.kernel
+def makes_functions(out, a, way: mo.Constexpr):
+    """The first turn is decided by facts, so that the loop begins with the functions of that turn."""
+    turn, total = a[0] % 5, 0
+    while turn < 5:
+        turn += 1
+        if way == "def":
+            def once(q, by=3):
+                return q * by + turn                            # noqa: B023
+        else:
+            once = lambda q: q * 3 + turn                       # noqa: B023, E731
+
+        def twice(q):
+            return once(once(q))                                # noqa: B023
+        total += twice(1)
+    out[0] = total
+
+
+@pytest.mark.parametrize("way", ["def", "lambda"])
+def test_functions_of_a_loop(way):
+    out = np.zeros(1, np.int32)
+    assert mo.check(makes_functions)[1, 1](out, np.array([2], np.int32), way).ok
+    assert out[0] == sum(3 * (3 + turn) + turn for turn in (3, 4, 5))
+
+
+@mo.kernel
+def other_functions(out, a):
+    def step(q):
+        return q + 1
+    for turn in range(a[0]):
+        out[0] = step(turn)
+        def step(q):
+            return q + 2
+
+
+def test_another_function_is_refused():
+    with pytest.raises(mo.TraceError, match="'step' changes its structure"):
+        other_functions[1, 1](np.zeros(1, np.int32), np.array([2], np.int32))

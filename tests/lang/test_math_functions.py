@@ -188,3 +188,18 @@ def test_refused():
 
     with pytest.raises(mo.DTypeError, match="integers of 32 and 64 bits, not int16"):
         upper[1, 1](np.zeros(2, np.int16), np.zeros(2, np.int16))
+
+
+@mo.kernel
+def roots(out, x):
+    i = mo.thread_idx().x
+    out[i] = x[i] ** 0.5
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_a_power_of_a_half_is_no_square_root(dtype):
+    x = np.array([-INF, -0.0, 0.0, INF, 4.0, -1.0, NAN], dtype)
+    out = np.zeros_like(x)
+    roots[1, 7](out, x)
+    np.testing.assert_array_equal(out, np.array([INF, 0, 0, INF, 2, NAN, NAN], dtype))
+    assert not np.signbit(out[1])

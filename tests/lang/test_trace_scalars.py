@@ -417,3 +417,37 @@ def test_a_number_that_is_shifted_takes_the_dtype_of_a_wide_count():
 
     out = np.zeros(2, np.int64)
     assert mo.check(bit)[1, 1](out, 31, 40, 3).ok and out.tolist() == [2**31, 2**40]
+
+
+def test_extrema_of_what_is_read_once():
+    def fn(a, b):
+        return (max(q * 3 for q in (a, b)), min(iter([a, b, 2])), max({"x": a, "y": b}.values()),
+                max((q for q in (1, 2)), default=5))
+    agree(fn, *INTS)
+
+
+def test_members_of_ranges():
+    def fn(a, b):
+        return (a in range(3, 9), a not in range(b), a in range(8, -8, -3), b in range(-7, a, 2), a in range(5, 5),
+                4 in range(2, 9, 2))
+    agree(fn, *INTS)
+
+
+@pytest.mark.parametrize("ask", [lambda a: sorted([a, 3]), lambda a: (a, 1) < (2, 3), lambda a: [1, 2].index(a)])
+def test_tests_of_python_itself_are_told_from_statements(ask):
+    """No decorator helps where it is no statement of the user's that tests."""
+    @mo.kernel
+    def asks(out, x):
+        out[0] = 1 if ask(x[0]) else 2
+
+    with pytest.raises(TraceError, match="Python itself tests it here, as sorted"):
+        asks[1, 1](np.zeros(1, np.int32), np.zeros(1, np.int32))
+
+
+def test_a_key_of_the_kernel():
+    @mo.kernel
+    def looks_up(out, x):
+        out[0] = {0: 5, 1: 6}[x[0]]
+
+    with pytest.raises(TraceError, match="the key an int32 value is known only when the kernel runs"):
+        looks_up[1, 1](np.zeros(1, np.int32), np.zeros(1, np.int32))

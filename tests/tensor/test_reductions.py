@@ -187,3 +187,14 @@ def test_memory_is_copied_into_registers_first():
 
     with pytest.raises(mo.TensorError, match="works on register tensors"):
         wrong[1, 1](np.zeros(8, np.float32))
+
+
+@pytest.mark.parametrize("dtype", [ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2])
+def test_folds_of_8_bit_floats_saturate_at_each_step(dtype):
+    largest = float(ml_dtypes.finfo(dtype).max)
+    x = np.array([[largest, largest], [largest, -largest], [-largest, -largest]], dtype).T
+    out = np.zeros((1, 3), dtype)
+    folded[1, 3](out, x, 2, "add", None)
+    assert out[0].astype(np.float32).tolist() == [largest, 0, -largest]
+    folded[1, 3](out, x, 2, "mul", None)
+    assert out[0].astype(np.float32).tolist() == [largest, -largest, largest]

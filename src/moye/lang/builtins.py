@@ -272,8 +272,9 @@ def _shuffle(kind: Any, value: Any, lane: Scalar, width: int, mask: int) -> Any:
         raise TraceError(f"shuffle width {width!r} is no power of two up to 32", locs=(locate(),))
     operand = operand_of(value)
     dtype = operand.dtype
-    small = dtype.bits < 32
-    if small:
+    if dtype.is_float and dtype.bits == 8:              # a conversion back would make infinity the largest number
+        return _shuffle(kind, Expr(operand).bitcast(dt.uint8), lane, width, mask).bitcast(dtype)
+    if dtype.bits < 32:
         operand = builder().cast(operand, dt.float32 if dtype.is_float else dt.int32)
     result = Value(operand.dtype)
     builder().emit(ops.Shuffle(result=result, kind=kind, value=operand, lane=operand_of(lane, dt.int32), width=width,
@@ -401,7 +402,7 @@ def atomic_exch(tensor: Tensor, coordinate: object, value: Scalar, *, order: str
 
 def atomic_cas(tensor: Tensor, coordinate: object, compare: Scalar, value: Scalar, *, order: str = "relaxed",
                scope: str = "gpu") -> Scalar:
-    """atom.cas: store ``value`` if the element equals ``compare``, and return the old value."""
+    """atom.cas: store ``value`` if the element has the bits of ``compare``, and return the old value."""
     return _atomic("cas", tensor, coordinate, value, order, scope, compare)
 
 

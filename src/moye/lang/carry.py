@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass
+from types import FunctionType
 from typing import Any, NoReturn, Protocol
 
 from moye import dtypes as dt
@@ -123,7 +124,7 @@ class _Static:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, _Static):
             return False
-        if self.value is other.value:
+        if self.value is other.value or _same_function(self.value, other.value):
             return True
         try:
             return type(self.value) is type(other.value) and bool(self.value == other.value)
@@ -134,6 +135,21 @@ class _Static:
         return str(self.value)
 
     __hash__ = None  # type: ignore[assignment]
+
+
+_CONSTANTS = (int, float, bool, str, type(None))
+
+
+def _same_function(a: object, b: object) -> bool:
+    """Whether one ``def`` or lambda made both, of the same variables around it: each turn of a loop makes another."""
+    if not isinstance(a, FunctionType) or not isinstance(b, FunctionType) or a.__code__ is not b.__code__:
+        return False
+    kept = [(*(f.__closure__ or ()), *(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values()) for f in (a, b)]
+    return len(kept[0]) == len(kept[1]) and all(x is y or _same_constant(x, y) for x, y in zip(*kept, strict=True))
+
+
+def _same_constant(x: object, y: object) -> bool:
+    return type(x) is type(y) and type(x) in _CONSTANTS and repr(x) == repr(y)      # 0.0 is not -0.0
 
 
 class _Same:

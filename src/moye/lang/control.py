@@ -251,10 +251,22 @@ def _identical(a: object, b: object) -> bool:
 
 def _member(item: object, of: Any) -> object:
     """``item in of``: whether it equals one of the elements, which a kernel may have to find out."""
+    if isinstance(of, (range, DynamicRange)) and isinstance(item, Expr) and item.dtype.is_integer:
+        return _counted(item, of)
     asked = type(of) in (tuple, list, set, frozenset) and any(isinstance(x, Expr) for x in (item, *of))
     if not asked or not of:
         return item in of
     return CONTROL.or_(*(functools.partial(operator.eq, item, x) for x in of))
+
+
+def _counted(item: Expr, of: range | DynamicRange) -> object:
+    """Whether a loop over the range comes to this integer."""
+    up = not isinstance(of.step, int) or of.step > 0
+    first, last = (operator.le, operator.lt) if up else (operator.ge, operator.gt)
+    tests: list[Callable[[], Any]] = [lambda: first(of.start, item), lambda: last(item, of.stop)]
+    if of.step not in (1, -1):
+        tests.append(lambda: (item - of.start) % of.step == 0)
+    return CONTROL.and_(*tests)
 
 
 def _items(value: object) -> tuple[object, ...]:

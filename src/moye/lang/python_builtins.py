@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import builtins
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from moye import dtypes as dt
@@ -69,7 +69,10 @@ def _quantifier(own: Callable[..., Any], kind: str) -> Callable[..., Any]:
 
 def _extremum(own: Callable[..., Any], traced: Callable[..., Any]) -> Callable[..., Any]:
     def extremum(*args: Any, **options: Any) -> Any:
-        items = args[0] if len(args) == 1 and isinstance(args[0], (tuple, list)) else args
+        items = args
+        if len(args) == 1 and isinstance(args[0], Iterable) and not _traced(args[0]):
+            items = tuple(args[0])                      # a generator, too, is read once
+            args = items,
         return traced(*items) if any(_traced(item) for item in items) and not options else own(*args, **options)
     return extremum
 

@@ -36,6 +36,9 @@ def subscripted(error: BaseException) -> TraceError | None:
     found = _indexed(text, variables)
     if found is None and str(error) == "'Expr' object is not subscriptable":
         return TraceError(f"{text.strip()}: a scalar of the kernel has no elements", hint=_ROW, locs=[where])
+    if found is None and isinstance(error, KeyError) and error.args and isinstance(error.args[0], Expr):
+        return TraceError(f"the key {error.args[0]!r} is known only when the kernel runs; a dict is looked up while "
+                          "tracing", locs=[where], hint="compare the key in if and elif, or keep a table in an array")
     if found is None:
         return None
     name, value, index = found

@@ -9,6 +9,7 @@ Outside a trace ``builder()`` raises a TraceError that says so.
 
 from __future__ import annotations
 
+import dis
 import functools
 import sys
 import threading
@@ -119,6 +120,15 @@ def is_internal(file: str) -> bool:
         known = file.startswith(_PACKAGE) and not file.startswith(_KERNELS)
         _inside[file] = known
     return known
+
+
+def tested_by_statement(frame: FrameType | None) -> bool:
+    """Whether an ``if``, ``while``, ``and``, ``not``... of the user's asks for a truth, and no function of Python's."""
+    while frame is not None and is_internal(frame.f_code.co_filename):
+        frame = frame.f_back
+    if frame is None:
+        return False
+    return any(word in dis.opname[frame.f_code.co_code[frame.f_lasti]] for word in ("JUMP", "UNARY_NOT", "TO_BOOL"))
 
 
 _LOOKING = frozenset({"IPython", "_pytest", "bdb", "code", "debugpy", "executing", "inspect", "ipykernel", "pdb",

@@ -23,7 +23,7 @@ from moye.ir import builder as ir_builder
 from moye.ir import constants, fold, ops
 from moye.ir.nodes import Literal, Operand, TensorParam, Value
 from moye.layout import DynInt
-from moye.tensor.context import builder, locate, text_is_asked_for
+from moye.tensor.context import builder, locate, tested_by_statement, text_is_asked_for
 from moye.tensor.known import Known, KnownBool, KnownInt, known, take_operators, weak
 
 Number: TypeAlias = "int | float | bool"
@@ -177,8 +177,10 @@ class Expr(DynInt):
         raise TraceError(f"{self} is a scalar of the kernel and cannot be iterated over", locs=(locate(),))
 
     def _no_truth(self, what: str) -> NoReturn:
-        raise TraceError(f"{self} is known only when the kernel runs and cannot become {what} while tracing",
-                         hint="decorate the function that tests it with @mo.jit, or use mo.where / mo.Constexpr",
+        hint = "decorate the function that tests it with @mo.jit, or use mo.where / mo.Constexpr"
+        if not tested_by_statement(sys._getframe(2)):
+            hint = "Python itself tests it here, as sorted and comparisons of tuples do: compare numbers, one by one"
+        raise TraceError(f"{self} is known only when the kernel runs and cannot become {what} while tracing", hint=hint,
                          locs=(locate(),))
 
     def __str__(self) -> str:

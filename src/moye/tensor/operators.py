@@ -69,7 +69,12 @@ class Elementwise:
     def __xor__(self, o: object) -> Any: return self._bits("xor", self, o)
     def __rxor__(self, o: object) -> Any: return self._bits("xor", o, self)
     def __lshift__(self, o: object) -> Any: return self._bits("shl", self, o)
+    def __rlshift__(self, o: object) -> Any: return self._bits("shl", o, self)
     def __rshift__(self, o: object) -> Any: return self._bits("shr", self, o)
+    def __rrshift__(self, o: object) -> Any: return self._bits("shr", o, self)
+    def __divmod__(self, o: object) -> Any: return self // o, self % o
+    def __rdivmod__(self, o: object) -> Any: return o // self, o % self
+    def __pos__(self) -> Any: return self._elementwise(lambda x: x, self)
     def __neg__(self) -> Any: return self._elementwise(lambda x: expr.unary("neg", x), self)
     def __abs__(self) -> Any: return self._elementwise(lambda x: expr.unary("abs", x), self)
     def __invert__(self) -> Any: return self._elementwise(lambda x: ~x, self)
@@ -88,5 +93,8 @@ class Elementwise:
     def __iand__(self, o: object) -> Self: return self._in_place(self & o)
     def __ior__(self, o: object) -> Self: return self._in_place(self | o)
     def __ixor__(self, o: object) -> Self: return self._in_place(self ^ o)
+    def __ilshift__(self, o: object) -> Self: return self._in_place(self << o)
+    def __irshift__(self, o: object) -> Self: return self._in_place(self >> o)
+    def __ipow__(self, o: object) -> Self: return self._in_place(self**o)
 
     __hash__ = object.__hash__

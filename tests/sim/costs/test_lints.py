@@ -11,6 +11,7 @@ import pytest
 import lint_kernels as kernels
 import moye as mo
 from moye.hardware import of
+from moye.sim.costs import meter
 from moye.sim.costs.occupancy import Compiled, occupancy
 from moye.sim.costs.occupancy import lints as occupancy_lints
 
@@ -111,6 +112,14 @@ def test_short_rows_of_many_lines(layout):
     assert "cp.async.16 takes 16 wavefronts a request instead of 4" in lint.message
     assert "32 bytes from each of 16 lines of 128 bytes" in lint.message and lint.numbers["lines"] == 16
     assert "longer contiguous runs" in lint.hint and "Sw<" not in lint.hint and "layout" not in lint.message
+
+
+def test_short_rows_whose_pattern_is_not_kept(monkeypatch):
+    """Of patterns of very many elements the cost alone is known."""
+    monkeypatch.setattr(meter, "KEPT_ELEMENTS", 0)
+    report = kernels.run_rows(mo.CpAsync(mo.uint128), mo.make_layout((16, 8), ROW), *BY_ROWS)
+    (lint,) = [lint for lint in report.lints if lint.code == "P1"]
+    assert lint.message.endswith("instead of 4, as cp.async.ca goes line by line") and "lines" not in lint.numbers
 
 
 def test_short_rows_that_bypass_l1():

@@ -64,20 +64,24 @@ def _scattered(row: Row) -> bool:
 def _from_lines(row: Row, total: int) -> Lint:
     """Copies whose requests read from many lines."""
     each, ideal = row.passes / row.requests, row.ideal / row.requests
-    lines, least, most = _lines_read(row)
-    run = f"{least}" if least == most else f"{least} to {most}"
     message = (f"{row.tensor} is written with one wavefront per line: {row.instruction} takes {each:.4g} wavefronts a "
-               f"request instead of {ideal:.4g}, as cp.async.ca goes line by line and a request reads {run} bytes from "
-               f"each of {lines} lines of {LINE} bytes")
+               f"request instead of {ideal:.4g}, as cp.async.ca goes line by line")
     hint = f"let a request read longer contiguous runs: {LINE} bytes of a line fill a wavefront"
-    return Lint("P1", message, (row.loc,), row.tensor, hint, _numbers(row, total) | {"lines": lines})
+    numbers, read = _numbers(row, total), _lines_read(row)
+    if len(read):                                       # patterns of many elements are not kept
+        run = f"{read.min()}" if read.min() == read.max() else f"{read.min()} to {read.max()}"
+        message += f" and a request reads {run} bytes from each of {len(read)} lines of {LINE} bytes"
+        numbers["lines"] = len(read)
+    return Lint("P1", message, (row.loc,), row.tensor, hint, numbers)
 
 
-def _lines_read(row: Row) -> tuple[int, int, int]:
-    """The lines of the request that reads the most, the fewest and the most bytes that it asks of one."""
+def _lines_read(row: Row) -> Ints:
+    """How many bytes the request that reads the most lines asks of each, of the patterns that are known."""
     most = np.zeros(0, np.int64)
     for variant in (variant for part in row.parts for variant in part.variants if variant.cost.spread):
-        for block in range(_blocks(variant)):
+        for block in range(_columns(variant)):
+            if block >= _BLOCKS and len(most):          # the first blocks may mask all of it off
+                break
             address, mask, lines = _column(variant, block)
             assert lines is not None, "only copies by lines are scattered"
             rows, active = by_warp(lines), active_lanes(mask, address.shape)
@@ -85,7 +89,7 @@ def _lines_read(row: Row) -> tuple[int, int, int]:
                 here = read != NOT_READ if active is None else active[at] & (read != NOT_READ)
                 counts = np.unique(read[here], return_counts=True)[1]
                 most = counts * row.bytes if len(counts) > len(most) else most
-    return len(most), int(most.min()), int(most.max())
+    return most
 
 
 def _lint(row: Row, hint: str | None, total: int) -> Lint:
@@ -119,8 +123,12 @@ def witness(record: Traffic) -> BankRequest | None:
 
 def _blocks(variant: Variant) -> int:
     """The first blocks of those that differ."""
-    columns = [int(one.shape[2]) for one in (variant.relative, variant.mask, variant.lines) if one is not None]
-    return min(max(columns), _BLOCKS)
+    return min(_columns(variant), _BLOCKS)
+
+
+def _columns(variant: Variant) -> int:
+    """How many blocks differ."""
+    return max(int(one.shape[2]) for one in (variant.relative, variant.mask, variant.lines) if one is not None)
 
 
 def _column(variant: Variant, block: int) -> tuple[Ints, Bools | None, Ints | None]:

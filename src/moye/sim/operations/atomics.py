@@ -92,7 +92,7 @@ class AtomicPlan:
     def _wrote(self, old: Array, values: Array, expected: Array | None) -> Array:
         """Whether it counts as a write: a comparison that fails writes nothing, nor does a poll that adds nothing."""
         if expected is not None:
-            return np.asarray(old == expected)
+            return _same_bits(old, expected)
         if not self.polls:
             return np.ones(old.shape, np.bool_)
         return np.asarray(self._new(old, values, expected) != old)
@@ -142,7 +142,7 @@ class AtomicPlan:
         if self.op.kind == "exch":
             return values
         if self.op.kind == "cas":
-            return np.where(old == expected, values, old)
+            return np.where(_same_bits(old, expected), values, old)
         return self.modify(old, values)
 
     def _one_by_one(self, flat: Array, cell: Array, values: Array, expected: Array | None) -> Array:
@@ -151,6 +151,13 @@ class AtomicPlan:
             old[lane] = flat[where]
             flat[where] = self._new(old[lane], values[lane], None if expected is None else expected[lane])
         return old
+
+
+def _same_bits(a: Any, b: Any) -> Array:
+    """What atom.cas compares: a NaN is like itself, and the zeros of both signs differ."""
+    x, y = np.asarray(a), np.asarray(b)
+    bits = f"u{x.dtype.itemsize}"
+    return np.asarray(x.view(bits) == y.view(bits))
 
 
 def _add_in_order(flat: Array, cell: Array, values: Array) -> Array:

@@ -91,10 +91,18 @@ def _pair_through_double(function: Function) -> Function:
     return apply
 
 
+def _power(a: Any, b: Any) -> Any:
+    """C's pow; NumPy's takes the square root for an exponent of 0.5, which -inf and -0.0 show."""
+    found = np.power(a, b)
+    if not np.any(np.equal(b, 0.5)):
+        return found
+    return np.where(np.equal(b, 0.5) & (np.isinf(a) | np.equal(a, 0)), np.abs(a), found)[()]
+
+
 BINARY: dict[str, Function] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "floordiv": _floor_divide,
     "mod": _modulo, "min": np.minimum, "max": np.maximum, "shl": _shift_left, "shr": _shift_right,
-    "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "pow": np.power,
+    "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "pow": _power,
     "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal,
     "ne": np.not_equal, "land": np.logical_and, "lor": np.logical_or, "mul_hi": special.mul_hi,
     "atan2": _pair_through_double(np.arctan2), "hypot": _pair_through_double(np.hypot), "fmod": np.fmod,
@@ -321,7 +329,13 @@ def reduction(kind: str, dtype: DType) -> Any:
     """The function that folds with ``kind``: of integers a ufunc."""
     if kind not in REDUCTIONS:
         raise UnsupportedError(f"the simulator does not know the reduction {kind!r}")
-    if dtype.is_float and kind in ("min", "max"):
-        return FLOAT_BINARY[kind]
-    return REDUCTIONS[kind]
+    function = FLOAT_BINARY[kind] if dtype.is_float and kind in ("min", "max") else REDUCTIONS[kind]
+    return _in_float32(function, dtype) if dtype.is_float and dtype.bits == 8 else function
+
+
+def _in_float32(function: Function, dtype: DType) -> Function:
+    """8-bit floats have no arithmetic of their own: each result is computed in float32, and saturates."""
+    def apply(a: Any, b: Any) -> Any:
+        return _narrowed(np.asarray(function(np.asarray(a, np.float32), np.asarray(b, np.float32))), dtype)[()]
+    return apply
 

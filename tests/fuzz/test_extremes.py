@@ -1,0 +1,58 @@
+"""Operations on extreme numbers, threads together and Python's control flow, a few seconds of each: all answers agree.
+
+By hand, more: ``python tests/fuzz/extremes.py SEED COUNT``, and so ``lanes.py``, ``pythonic.py``, ``approximate.py``.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from emulator import build
+from fuzz import approximate, extremes, lanes, pythonic
+
+needs_emulator = pytest.mark.skipif(build.compiler() is None, reason="the emulator needs g++ on x86-64")
+FIRST, COUNT = 0, 8
+
+
+@pytest.mark.slow
+@needs_emulator
+@pytest.mark.parametrize("of", [extremes, lanes, pythonic], ids=lambda of: of.__name__.rpartition(".")[2])
+def test_all_answers_agree(of):
+    assert not of.judged([of.draw(seed) for seed in range(FIRST, FIRST + COUNT)])
+
+
+@pytest.mark.slow
+@needs_emulator
+def test_functions_agree_about_what_is_no_number():
+    assert not approximate.judged(0)
+
+
+def test_every_operation_is_drawn():
+    texts = " ".join(extremes.draw(seed).source for seed in range(100))
+    named = set(re.findall(r"mo\.(\w+)\(", texts))
+    assert named >= {"copysign", "fmod", "remainder", "nextafter", "fma", "ldexp", "mul_hi", "where", "prmt", "lop3",
+                     "relu", "funnel_shift_left", "popcount", "clz", "ffs", "brev", "rcp", "sqrt", "isnan", "isinf"}
+    assert all(f".{word}(" in texts for word in ("to", "bitcast"))
+    assert all(f" {sign} " in texts for sign in ("+", "-", "*", "/", "//", "%", "&", "|", "^", "<<", ">>", "**", "=="))
+
+
+def test_every_exchange_is_drawn():
+    texts = " ".join(lanes.draw(seed).source for seed in range(60))
+    named = set(re.findall(r"(?:mo|r\d)\.(\w+)\(", texts))
+    atomics = {f"atomic_{kind}" for kind in ("add", "min", "max", "and", "or", "xor", "exch", "cas")}
+    assert named >= {"warp_reduce", "warp_scan", "block_reduce", "block_scan", "match_any", "match_all", "ballot",
+                     "vote_any", "vote_all", "shuffle_idx", "shuffle_up", "shuffle_down", "shuffle_xor", "reduce",
+                     "argmax", "argmin"} | atomics
+
+
+@needs_emulator
+def test_a_difference_is_seen():
+    """One bit of one result."""
+    one = lanes.draw(3)
+    name = next(iter(one.results))
+    one.results[name] = one.results[name].copy()
+    one.results[name].view(np.uint8)[-1] ^= 1
+    assert any(name in told for told in lanes.judged([one]))
