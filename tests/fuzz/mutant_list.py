@@ -304,7 +304,7 @@ FAULTS: dict[str, list[tuple[str, str]]] = {
         ("np.where(clean >= float(high), wanted.type(high),", "np.where(clean > float(high), wanted.type(high),"),
         ("bits |= (near != exact) & ~np.isnan(exact)", "bits |= np.isnan(exact)"),
         ('"trunc": np.trunc', '"trunc": np.floor'),
-        ("        return FLOAT_BINARY[kind]", '        return FLOAT_BINARY["min"]'),
+        ("function = FLOAT_BINARY[kind] if", 'function = FLOAT_BINARY["min"] if'),
         ("lambda x, y: -(-x - y))", "lambda x, y: x + y)"),
         ("return number - (1 << bits) if signed and number >> (bits - 1) else number",
          "return number - (1 << bits) if signed and number >> bits else number"),
