@@ -4,7 +4,7 @@
 
 bfloat16, interleaved with ``torch.copy_`` of 16384 x 8192, L2 flushed before every launch, medians; every result is
 compared with float64 first.  ``PLANS`` has threads a row and block, blocks of a multiprocessor, blocks of a cluster,
-and whether a row is read in a loop.  The form of a case is that of rows_moves.py.
+whether a row is read in a loop, and rows that bulk copies bring ahead.  The form of a case is that of rows_moves.py.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ from rows_moves import BF16, DEVICE, Case, case, random
 
 WIDTH = 8
 """Elements of 16 bytes."""
-Ways = tuple[tuple[int, int, int, bool], ...]
+Ways = tuple[tuple[int, int, int, bool] | tuple[int, int, int, bool, int], ...]
 
 
-def plan_of(columns: int, lanes: int, resident: int, cluster: int = 1, streamed: bool = False) -> RowPlan:
+def plan_of(columns: int, lanes: int, resident: int, cluster: int = 1, streamed: bool = False,
+            stages: int = 0) -> RowPlan:
     """So many threads of each of so many blocks have a row."""
     vectors, each = columns // WIDTH, lanes * cluster
     return RowPlan(WIDTH, lanes, rounds=-(-vectors // each), cluster=cluster, full=0 if streamed else vectors // each,
-                   resident=resident, streamed=streamed)
+                   resident=resident, streamed=streamed, stages=stages)
 
 
 def rms_norm(rows: int, columns: int, plan: RowPlan | None) -> Case:
@@ -76,8 +77,12 @@ PASSED: dict[int, Ways] = {
     8192: ((256, 6, 1, False), (128, 12, 1, True), (128, 16, 1, True), (256, 8, 1, True)),
     4096: ((128, 8, 1, False), (128, 12, 1, True), (128, 16, 1, True)),
     128256: ((128, 16, 1, True), (256, 6, 1, True), (512, 4, 1, True), (1024, 2, 1, True))}
-SUMS: dict[int, Ways] = {8192: ((1024, 1, 1, False), (512, 1, 1, False)),
-                         4096: ((512, 2, 1, False), (256, 2, 1, False), (256, 3, 1, False))}
+SUMS: dict[int, Ways] = {
+    8192: ((1024, 1, 1, False), (512, 1, 1, False), (1024, 1, 1, False, 6), (512, 1, 1, False, 6),
+           (512, 2, 1, False, 3)),
+    4096: ((512, 2, 1, False), (256, 2, 1, False), (256, 3, 1, False), (512, 2, 1, False, 6), (512, 1, 1, False, 12),
+           (256, 2, 1, False, 6)),
+    2048: ((256, 2, 1, False), (256, 3, 1, False, 8), (128, 4, 1, False, 6), (256, 2, 1, False, 12))}
 GRADIENTS: dict[int, Ways] = {8192: BLOCKS[8192], 128256: ((512, 2, 8, False), (1024, 1, 4, False))}
 PLANS: list[tuple[Callable[..., Case], dict[int, Ways]]] = [
     (rms_norm, BLOCKS), (softmax, BLOCKS), (cross_entropy, PASSED), (with_gradient, GRADIENTS),
@@ -98,7 +103,7 @@ def named(plan: RowPlan | None) -> str:
     if plan is None:
         return "the rule's"
     return f"lanes={plan.lanes} rounds={plan.rounds} cluster={plan.cluster} resident={plan.resident}" \
-           f"{' streamed' if plan.streamed else ''}"
+           f"{' streamed' if plan.streamed else ''}{f' stages={plan.stages}' if plan.stages else ''}"
 
 
 def measured(told: Case, rounds: int) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from cases.row_arrays import DTYPES, Layouts, drawn_shape
 from moye.kernels import layer_norm_backward, rms_norm_backward
 from moye.kernels.rows import RowPlan
 from moye.kernels.rows.arrays import Rows
-from moye.kernels.rows.norm_backward import norm_backward_kernel
+from moye.kernels.rows.norm_backward import norm_backward_kernel, norm_backward_staged_kernel
 from moye.runtime.prepare import compile_only
 
 bf16 = ml_dtypes.bfloat16
@@ -64,6 +64,8 @@ def test_lengths(dtype, columns, centred):
 SHIFTED = {"edges": 6, "shifted": True}
 PLANS = {"a cluster": (RowPlan(4, 64, cluster=2, rounds=2, **SHIFTED), (19, 777)),
          "a warp": (RowPlan(4, 32, rounds=2, full=2), (33, 256)),
+         "by bulk copies": (RowPlan(4, 64, rounds=2, full=1, stages=3), (37, 500)),
+         "by bulk copies, all whole": (RowPlan(4, 64, rounds=1, full=1, stages=2), (21, 256)),
          "side by side": (RowPlan(4, 4, rows=8, rounds=3, **SHIFTED), (100, 45)),
          "streamed": (RowPlan(4, 64, cluster=2, rounds=2, streamed=True, **SHIFTED), (70, 777))}
 
@@ -82,14 +84,19 @@ def test_plans(kind, centred, monkeypatch):
 
 @pytest.mark.parametrize("columns", [1024, 4096, 8192, 65536])
 def test_compiled(columns):
-    """Four loads and a store of 16 bytes a vector, two of them ahead; no local memory in 128 registers."""
+    """Four loads and a store of 16 bytes a vector, two of them ahead, or from shared memory; no local memory."""
     x, weight = mo.TensorLike(mo.bfloat16, (16384, columns), (columns, 1)), mo.TensorLike(mo.bfloat16, (columns,))
     rstd, plan = mo.TensorLike(mo.float32, (16384,)), Rows("", x).plan(held=2, sums=True)
     partial = mo.TensorLike(mo.float32, (columns, 132, 1))
-    program = norm_backward_kernel.compile(x, x, x, weight, rstd, None, None, partial, 0.0, plan, (True, False),
-                                           block=plan.threads, cluster=plan.cluster, arch="sm_90a")
+    kernel = norm_backward_staged_kernel if plan.stages else norm_backward_kernel
+    program = kernel.compile(x, x, x, weight, rstd, None, None, partial, 0.0, plan, (True, False),
+                             block=plan.threads, cluster=plan.cluster, arch="sm_90a")
     assert program.spills == 0 and program.registers <= 128 and "LDL" not in program.sass
-    assert program.sass.count("LDG.E.128") == 5 * plan.rounds          # x and dout, first and ahead; the weights
+    loads = {name: program.sass.count(name) // plan.rounds for name in ("LDG.E.128", "LDS.128", "UBLKCP")}
+    if plan.stages:
+        assert loads["LDG.E.128"] == 1 and loads["LDS.128"] >= 2 and loads["UBLKCP"]        # the weights; x and dout
+    else:
+        assert loads["LDG.E.128"] == 5 and not loads["UBLKCP"]          # x and dout, first and ahead; the weights
     assert program.sass.count("STG.E.128") == 3 * plan.rounds          # dx; the sums, two a vector
 
 

@@ -33,9 +33,10 @@ def test_what_no_registers_hold_is_streamed(bits, columns):
 
 
 def test_sums_over_rows_take_128_registers():
-    """Or 64, where a row has a vector for each of more than 512 threads."""
-    for columns, lanes, rounds, cluster in ((4096, 256, 2, 1), (8192, 1024, 1, 1), (65536, 512, 2, 8)):
-        plan = row_plan(Shape(16384, columns, 16, held=2, sums=True))
+    """Or 64, where a row has a vector for each of more than 512 threads and does not come by bulk copies."""
+    for rows, columns, lanes, rounds, cluster in ((16384, 4096, 256, 2, 1), (16384, 8192, 512, 2, 1),
+                                                  (700, 8192, 1024, 1, 1), (16384, 65536, 512, 2, 8)):
+        plan = row_plan(Shape(rows, columns, 16, held=2, sums=True))
         assert (plan.lanes, plan.rounds, plan.cluster, plan.at_once) == (lanes, rounds, cluster, 1)
         assert plan.resident * plan.threads <= (512 if plan.rounds > 1 else 1024)
 
@@ -105,3 +106,17 @@ def test_every_element_has_a_thread():
     ((0,), (4100, 8200), False, (4, False)), ((1,), (4097,), True, (1, False)), ((0,), (), True, (8, False))])
 def test_the_widest_access(starts, pitches, alike, expected):
     assert widest(16, starts, pitches, alike=alike) == expected
+
+
+def test_rows_with_sums_come_by_bulk_copies():
+    """Six of them ahead on a multiprocessor, whatever their length; not where a block has few, nor edges, nor sm_80."""
+    for columns in (2048, 4096, 8192):
+        plan = row_plan(Shape(16384, columns, 16, held=2, sums=True))
+        assert plan.stages == 6 and plan.rounds == 2 and plan.resident * plan.threads == 512
+        assert plan.stages * plan.resident * columns * 4 <= 200 << 10
+        for shape in (Shape(500, columns, 16, held=2, sums=True), Shape(16384, columns + 1, 16, held=2, sums=True),
+                      Shape(16384, columns, 16, 4, held=2, sums=True),
+                      Shape(16384, columns + 8, 16, shifted=True, held=2, sums=True)):
+            assert not row_plan(shape).stages
+        assert not row_plan(Shape(16384, columns, 16, held=2, sums=True), clusters=False).stages
+    assert row_plan(Shape(16384, 3000, 32, held=2, sums=True)).stages

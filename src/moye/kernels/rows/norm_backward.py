@@ -10,7 +10,7 @@ writes its own to a workspace, and a second kernel folds these.  Every order is 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import moye as mo
@@ -68,6 +68,57 @@ def ahead(plan, where, matrices, turn):
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a thread keeps from row to row: parts of the weight, sums for dweight and dbias, room for folds."""
+
+    where: Any
+    weight: Any
+    gains: Any
+    totals: Any
+    room: Any
+
+
+@mo.jit
+def work(plan, where, weight, wanted, acc):
+    """``Work`` before the first row; parts of the weight stay in registers where there is room for them."""
+    room = parts.scratch(plan, acc, 2)
+    gains = [affine(piece, weight, None)[0] for piece in where.pieces] if stays(plan, weight) else None
+    totals = [[zeros(piece, acc) for piece in where.pieces] if want else [] for want in wanted]
+    return Work(where, weight, gains, totals, room)
+
+
+@mo.jit
+def gain_of(kept, i):
+    """The part of the weight of piece ``i``."""
+    return affine(kept.where.pieces[i], kept.weight, None)[0] if kept.gains is None else kept.gains[i]
+
+
+@mo.jit
+def means_of(plan, kept, held, scale, middle, offset):
+    """What is taken away from a row's gradient: the means of hat * weighted, and of weighted (or None), of the row."""
+    along, across = scale.dtype(0), scale.dtype(0)
+    for i in mo.static_range(len(kept.where.pieces)):
+        hat, _, weighted = terms(held[0][i], held[1][i], scale, middle, gain_of(kept, i), offset)
+        along, across = along + (hat * weighted).reduce("add"), across + weighted.reduce("add")
+    found = parts.fold(plan, [along] if middle is None else [along, across], "add", kept.room)
+    for values in (*held[0], *held[1], *(gain for gain in kept.gains or () if gain is not None)):
+        mo.pin(values)                                  # converted and weighted again: kept from above, it would spill
+    return [*(total / kept.where.columns for total in found), None][:2]
+
+
+@mo.jit
+def finish(kept, i, held, numbers, means, offset, rD, added):
+    """Write the gradient of piece ``i``, with what is ``added`` to it, and add to the sums of its columns."""
+    scale, middle = numbers
+    hat, plain, weighted = terms(held[0][i], held[1][i], scale, middle, gain_of(kept, i), offset)
+    result = gradient(hat, weighted, scale, means)
+    parts.write(kept.where.pieces[i], rD, result + added[0][i].to(scale.dtype) if added else result)
+    for total, of_row in zip(kept.totals, (hat * plain, plain), strict=True):
+        if total:
+            total[i] += of_row
+
+
 @mo.kernel
 def norm_backward_kernel(dx, dout, x, weight, rstd, mean, dsummed, partial, offset: mo.Constexpr, plan: mo.Constexpr,
                          wanted: mo.Constexpr):
@@ -78,39 +129,55 @@ def norm_backward_kernel(dx, dout, x, weight, rstd, mean, dsummed, partial, offs
     mo.min_blocks(plan.resident)
     gD, gG, gX = (parts.as_rows(t) for t in (dx, dout, x))                  # (rows, columns)
     gS = None if dsummed is None else parts.as_rows(dsummed)
-    where, acc = parts.place(plan, gX), sums(x.dtype)
-    room, count = parts.scratch(plan, acc, 2), len(where.pieces)
-    kept = stays(plan, weight)
-    gains = [affine(piece, weight, None)[0] for piece in where.pieces] if kept else []
-    totals = [[zeros(piece, acc) for piece in where.pieces] if want else [] for want in wanted]
+    where = parts.place(plan, gX)
+    kept = work(plan, where, weight, wanted, sums(x.dtype))
     held = ahead(plan, where, (gX, gG), where.first)
     for turn in mo.range(where.first, where.rows, where.step):
         following = ahead(plan, where, (gX, gG), turn + where.step)
         added = [] if plan.shifted else ahead(plan, where, (gS,), turn)
         rD = parts.row(plan, where, gD, turn)
         scale, middle = number(rstd, where, rD, turn), number(mean, where, rD, turn)
-        along, across = acc(0), acc(0)
-        for i in mo.static_range(count):
-            gain = gains[i] if kept else affine(where.pieces[i], weight, None)[0]
-            hat, _, weighted = terms(held[0][i], held[1][i], scale, middle, gain, offset)
-            along, across = along + (hat * weighted).reduce("add"), across + weighted.reduce("add")
-        found = parts.fold(plan, [along] if middle is None else [along, across], "add", room)
-        means = [*(total / where.columns for total in found), None][:2]
-        for values in (*held[0], *held[1], *(gain for gain in gains if gain is not None)):
-            mo.pin(values)                              # converted and weighted again: kept from above, it would spill
+        means = means_of(plan, kept, held, scale, middle, offset)
         if plan.shifted:
             added = ahead(plan, where, (gS,), turn)
-        for i in mo.static_range(count):
-            gain = gains[i] if kept else affine(where.pieces[i], weight, None)[0]
-            hat, plain, weighted = terms(held[0][i], held[1][i], scale, middle, gain, offset)
-            result = gradient(hat, weighted, scale, means)
-            parts.write(where.pieces[i], rD, result + added[0][i].to(acc) if added else result)
-            if wanted[0]:
-                totals[0][i] += hat * plain
-            if wanted[1]:
-                totals[1][i] += plain
+        for i in mo.static_range(len(where.pieces)):
+            finish(kept, i, held, (scale, middle), means, offset, rD, added)
             held[0][i][...], held[1][i][...] = following[0][i], following[1][i]
-    hand_over(plan, where, totals, wanted, partial)
+    hand_over(plan, where, kept.totals, wanted, partial)
+
+
+@mo.kernel
+def norm_backward_staged_kernel(dx, dout, x, weight, rstd, mean, dsummed, partial, offset: mo.Constexpr,
+                                plan: mo.Constexpr, wanted: mo.Constexpr):
+    """The same, where ``plan.stages`` rows are on their way to shared memory, by one thread's bulk copies."""
+    mo.min_blocks(plan.resident)
+    gD, gG, gX = (parts.as_rows(t) for t in (dx, dout, x))                  # (rows, columns)
+    gS = None if dsummed is None else parts.as_rows(dsummed)
+    where = parts.place(plan, gX)
+    staged = parts.stages(plan, where, (gX, gG))
+    kept = work(plan, where, weight, wanted, sums(x.dtype))
+    slot, phase = mo.int32(0), mo.int32(0)
+    numbers = numbers_of(plan, where, rstd, mean, where.first)
+    for turn in mo.range(where.first, where.rows, where.step):
+        following = numbers_of(plan, where, rstd, mean, turn + where.step)
+        added = ahead(plan, where, (gS,), turn)
+        held = parts.arrived(where, staged, slot, phase)
+        means = means_of(plan, kept, held, *numbers, offset)                # all have read the stage by now
+        parts.fetch(plan, where, staged, (gX, gG), turn + plan.stages * where.step, slot)
+        rD = parts.row(plan, where, gD, turn)
+        for i in mo.static_range(len(where.pieces)):
+            finish(kept, i, held, numbers, means, offset, rD, added)
+        numbers, slot = following, slot + 1
+        if slot == plan.stages:
+            slot, phase = mo.int32(0), phase ^ 1
+    hand_over(plan, where, kept.totals, wanted, partial)
+
+
+@mo.jit
+def numbers_of(plan, where, rstd, mean, turn):
+    """(rstd, mean) of a row, or of the first where there is no such row."""
+    index = mo.where(turn < where.rows, turn, where.first)
+    return tuple(None if t is None else parts.as_column(t)[index] for t in (rstd, mean))
 
 
 @mo.jit
@@ -263,8 +330,8 @@ def norm_backward(what: str, dx: Any, dout: Any, x: Any, weight: Any, rstd: Any,
         norm_backward_streamed_kernel.launch(dx, dout, given.matrix, weight, rstd, mean, dsummed, offset, plan,
                                              **where)
     elif grid:
-        norm_backward_kernel.launch(dx, dout, given.matrix, weight, rstd, mean, dsummed, partial, offset, plan,
-                                    wanted, **where)
+        kernel = norm_backward_staged_kernel if plan.stages else norm_backward_kernel
+        kernel.launch(dx, dout, given.matrix, weight, rstd, mean, dsummed, partial, offset, plan, wanted, **where)
     if any(wanted):
         first, second = [*(t for t in (dweight, dbias) if t is not None), None][:2]
         fold_partial_kernel[(-(-given.columns // 32), sum(wanted)), 1024](partial, first, second)

@@ -207,6 +207,48 @@ def write(piece, target, values):
 
 
 @dataclass(frozen=True, slots=True)
+class Staged:
+    """Shared memory of some rows that are on their way: ``arrays`` (columns, stages) complete on ``full`` (stages)."""
+
+    arrays: Any
+    full: Any
+
+
+@mo.jit
+def stages(plan, where, matrices):
+    """``Staged`` for ``plan.stages`` rows of some matrices, of which the first are asked for."""
+    whole = max(16 // m.dtype.bytes for m in matrices)
+    mo.assume(where.columns % whole == 0, "rows are multiples of 16 bytes")
+    arrays = [mo.shared_array(m.dtype, (plan.lanes * plan.rounds * plan.width, plan.stages)) for m in matrices]
+    found = Staged(arrays, mo.mbarrier_array(plan.stages))
+    if mo.thread_idx().x == 0:
+        for stage in mo.static_range(plan.stages):
+            mo.mbarrier_init(found.full, stage, 1)
+        mo.fence_mbarrier_init()
+    mo.sync_threads()
+    for stage in mo.static_range(plan.stages):
+        fetch(plan, where, found, matrices, where.first + stage * where.step, stage)
+    return found
+
+
+@mo.jit
+def fetch(plan, where, staged, matrices, number, stage):
+    """Ask for row ``number`` of each matrix, if it is there; all threads must have done with the stage."""
+    if (mo.thread_idx().x == 0) & (number < where.rows):
+        mo.mbarrier_arrive_expect_tx(staged.full, stage, where.columns * sum(m.dtype.bytes for m in matrices))
+        for matrix, array in zip(matrices, staged.arrays, strict=True):
+            source = mo.tile(matrix[number, None], (plan.lanes * plan.rounds * plan.width,), (0,), ragged=True)
+            mo.copyto(mo.BulkCopy(), array[None, stage], source, barrier=(staged.full, stage), size=where.columns)
+
+
+@mo.jit
+def arrived(where, staged, stage, phase):
+    """The pieces of each matrix's row that has arrived, in registers."""
+    mo.mbarrier_wait(staged.full, stage, phase)
+    return [[read(piece, Row(array[None, stage], None, 0, True)) for piece in where.pieces] for array in staged.arrays]
+
+
+@dataclass(frozen=True, slots=True)
 class Room:
     """Shared memory for folds.  ``turn`` counts them.
 

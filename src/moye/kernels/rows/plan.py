@@ -35,6 +35,9 @@ _STREAMS = 2048
 """Threads on a multiprocessor through which rows pass: with 32 registers each."""
 _ON_THE_WAY = 64
 """Bytes that a thread asks for at once, if rows are short."""
+_AHEAD = 200 << 10
+"""Bytes of rows that a multiprocessor has on their way to shared memory."""
+_MOST_STAGES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,7 @@ class RowPlan:
     a thread of the cluster's first block.  A block has ``rows`` rows side by side (more than one only if ``lanes`` is
     at most 32), and ``at_once`` of them one behind the other are on their way together.  ``resident`` blocks fit on a
     multiprocessor.  ``streamed``: a row is longer than all registers and is read again; ``rounds`` is then a loop.
+    ``stages`` rows are on their way to shared memory by bulk copies, where rows are whole multiples of 16 bytes.
     """
 
     width: int
@@ -81,6 +85,7 @@ class RowPlan:
     at_once: int = 1
     resident: int = 1
     streamed: bool = False
+    stages: int = 0
 
     @property
     def threads(self) -> int:
@@ -151,8 +156,24 @@ def row_plan(shape: Shape, *, multiprocessors: int = 132, clusters: bool = True)
     many = not shape.sums and shape.rows >= 4 * multiprocessors * max(1, _THREADS // threads) * rows
     alone = not streamed and cluster == 1 and (lanes <= _WARP or shape.shifted)
     at_once = 2 if many and alone and 2 * rounds * words * 4 <= _ON_THE_WAY else 1
-    return RowPlan(width, lanes, rows, rounds, cluster, full, edges, shape.shifted, shape.masked, at_once,
+    plan = RowPlan(width, lanes, rows, rounds, cluster, full, edges, shape.shifted, shape.masked, at_once,
                    resident, streamed)
+    return _staged(shape, plan, vectors, multiprocessors) if clusters and shape.sums else plan
+
+
+def _staged(shape: Shape, plan: RowPlan, vectors: int, multiprocessors: int) -> RowPlan:
+    """The same by bulk copies, where each block has some rows: two vectors a thread, and as many rows as fit ahead."""
+    bulky = plan.width * shape.bits % 128 == 0 and not (plan.edges or plan.shifted or plan.masked)
+    lanes = _WARP * -(-vectors // (2 * _WARP))
+    if plan.lanes <= _WARP or plan.cluster > 1 or plan.streamed or not bulky or 2 * lanes > _THREADS:
+        return plan
+    resident = _THREADS // 2 // lanes
+    stages = _AHEAD // (resident * vectors * plan.width * shape.bits // 8 * shape.held)
+    if stages < 2 or shape.rows < stages * resident * multiprocessors:
+        return plan
+    rounds = -(-vectors // lanes)
+    return replace(plan, lanes=lanes, rounds=rounds, full=vectors // lanes, resident=resident,
+                   stages=min(stages, _MOST_STAGES))
 
 
 def _passing(shape: Shape) -> RowPlan:

@@ -324,10 +324,7 @@ def load_gradients(plan, parts, how, copies, stages, pipes, at, place):
 
 @mo.jit
 def add_up(plan, parts, how, gdQ, sdQ, turns, heads, place):
-    """Add what the warpgroups leave in shared memory to the sums of dQ; in order, if runs are to give the same bits.
-
-    In order, others are told of a tile a tile later, so that nothing waits for its sums to arrive in memory.
-    """
+    """Add what the warpgroups leave in shared memory to the sums of dQ; in order, if runs are to give the same bits."""
     config, (n, head_K, batch), late = plan.config, place, mo.int32(-1)
     least, most = tiles_of(plan, how, n)
     for group in mo.static_range(config.groups):
@@ -352,10 +349,13 @@ def add_up(plan, parts, how, gdQ, sdQ, turns, heads, place):
                 for group in mo.static_range(config.groups):
                     mo.barrier_arrive(EMPTY + group, GROUP + 32)
             if plan.in_order and mo.lane_idx() == 0:
-                tell(turns, late, plan.pieces * config.groups)
-                late = number
+                if config.tells_later:
+                    tell(turns, late, plan.pieces * config.groups)
+                    late = number
+                else:
+                    tell(turns, number, 0)
     if mo.lane_idx() == 0:
-        if plan.in_order:
+        if plan.in_order and config.tells_later:
             tell(turns, late, 0)
         mo.tma_store_wait(0, read=False)
     for group in mo.static_range(config.groups):
@@ -366,7 +366,7 @@ def add_up(plan, parts, how, gdQ, sdQ, turns, heads, place):
 def wait_for_turn(turns, number, turn, late):
     """Wait until so many tiles of keys have been added to tile ``number``; returns which tile has still to be told of.
 
-    Who has to wait tells before: others may wait for this block.
+    Who has to wait tells before: others may wait for this block.  ``late`` is -1 if there is none.
     """
     if mo.load(turns, number) < turn:
         tell(turns, late, 0)
