@@ -18,6 +18,7 @@ from moye.kernels.gemm.sm80.kernel import gemm_sm80
 from moye.kernels.gemm.sm90.config import WarpgroupConfig
 from moye.kernels.gemm.sm90.grouped import grouped_gemm_sm90
 from moye.kernels.gemm.sm90.host import gemm_sm90
+from moye.kernels.gemm.streamed.kernel import gemm_streamed
 from moye.kernels.gemm.tuned import tuned_gemm_simt, tuned_gemm_sm90
 from moye.kernels.moves import permute, transpose
 from moye.kernels.pack import packed
@@ -35,7 +36,7 @@ __all__ = [
     "TensorConfig", "TileConfig", "WarpgroupConfig", "attention", "attention_backward", "attention_varlen",
     "attention_varlen_backward", "cross_entropy", "cross_entropy_backward", "cumsum", "embedding",
     "embedding_backward", "geglu", "geglu_backward", "gemm", "gemm_simt", "gemm_sm80", "gemm_sm90",
-    "grouped_gemm_sm90", "layer_norm", "layer_norm_backward", "linear_cross_entropy", "log_softmax",
+    "gemm_streamed", "grouped_gemm_sm90", "layer_norm", "layer_norm_backward", "linear_cross_entropy", "log_softmax",
     "log_softmax_backward", "packed", "paged_attention", "permute", "reduce", "rms_norm", "rms_norm_backward", "rope",
     "softmax", "softmax_backward", "swiglu", "swiglu_backward", "top_k", "transpose", "tuned_gemm_simt",
     "tuned_gemm_sm90",

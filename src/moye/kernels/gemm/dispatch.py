@@ -25,8 +25,11 @@ from moye.kernels.gemm.sm90 import config as sm90
 from moye.kernels.gemm.sm90.config import WarpgroupConfig
 from moye.kernels.gemm.sm90.fusion import Fusion
 from moye.kernels.gemm.sm90.host import OUTPUTS, gemm_sm90, problem_of, suits, turned
+from moye.kernels.gemm.streamed import config as streamed
+from moye.kernels.gemm.streamed.kernel import gemm_streamed, streams
 from moye.kernels.options import flag
 from moye.kernels.views import info_of
+from moye.kernels.workspace import MAKES_ARRAYS
 
 _EPILOGUE = ("bias", "residual", "activation", "config", "splits")
 _HOPPER = ("gated", "row_scale", "col_scale", "scale_a", "scale_b", "fast_accum")
@@ -58,8 +61,11 @@ def gemm(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, tf32: boo
                                    f"{', '.join(epilogue)} here", hint="tf32=True multiplies float32 on tensor cores, "
                                    "with epilogues" if info.dtype == mo.float32 else None)
         return gemm_simt(A, B, C, alpha=alpha, beta=beta)
-    if _on_hopper(A, B, C, info, epilogue):
+    way = _way(A, B, C, info, epilogue, plain=not epilogue and alpha == 1 and beta == 0)
+    if way == "sm90":
         return gemm_sm90(A, B, C, alpha=alpha, beta=beta, **epilogue)
+    if way == "streamed":
+        return gemm_streamed(A, B, C)
     epilogue.pop("fast_accum", None)                    # its sums are float32 anyway
     return gemm_sm80(A, B, C, alpha=alpha, beta=beta, **epilogue)
 
@@ -72,8 +78,10 @@ def _says_nothing(name: str, x: Any) -> bool:
     return name in (*_EPILOGUE, *_HOPPER) and (x is None or x is False or (isinstance(x, str) and x == "none"))
 
 
-def _on_hopper(A: Any, B: Any, C: Any, a: Any, epilogue: dict[str, Any]) -> bool:
-    """Whether the product goes to ``gemm_sm90``; ArgumentError if only that would do and the device is another."""
+def _way(A: Any, B: Any, C: Any, a: Any, epilogue: dict[str, Any], *, plain: bool) -> str:
+    """The kernel that the product goes to, "sm90", "sm80" or "streamed"; ArgumentError if only the first would do and
+    the device is another.  ``plain``: the product alone.
+    """
     arch = mo.arch_of(A)
     config = epilogue.get("config")
     asked = [name for name in _HOPPER[:-1] if name in epilogue] + ["config"] * isinstance(config, WarpgroupConfig)
@@ -85,26 +93,34 @@ def _on_hopper(A: Any, B: Any, C: Any, a: Any, epilogue: dict[str, Any]) -> bool
         raise mo.ArgumentError(f"gemm: {', '.join(asked)} needs gemm_sm90, which multiplies no {a.dtype}, but "
                                f"{', '.join(map(str, OUTPUTS))}")
     b, c = info_of("gemm", "B", B), info_of("gemm", "C", C)
-    if asked or arch != "sm_90a" or other or not suits(a, b, c):
-        return bool(asked)
-    return not _sooner_as_they_are(*(x._replace(ptr=x.ptr % 16) for x in (a, b, c)), mo.multiprocessors(c))
+    if asked:
+        return "sm90"
+    if arch != "sm_90a" or other or not suits(a, b, c):
+        return "sm80"
+    return _soonest(*(x._replace(ptr=x.ptr % 16) for x in (a, b, c)), mo.multiprocessors(c), plain)
 
 
 @functools.lru_cache(maxsize=4096)
-def _sooner_as_they_are(a: Any, b: Any, c: Any, multiprocessors: int) -> bool:
-    """Whether ``gemm_sm80``, which takes operands as they are, should be sooner than copies of them and ``gemm_sm90``.
+def _soonest(a: Any, b: Any, c: Any, multiprocessors: int, plain: bool) -> str:
+    """The kernel that should be soonest for what ``gemm_sm90`` would copy first: the others take it as it is.
 
-    By both models of costs, and for 16 and 32 bits, whose copies and products they were fitted to.
+    By the models of costs, and for 16 and 32 bits, whose copies and products they were fitted to.
     """
     if a.dtype not in (mo.float16, mo.bfloat16, mo.float32) or 0 in (*a.shape, *c.shape):
-        return False
+        return "sm90"
     problem = problem_of(a, b, c, Fusion(), False)
     if not problem.copies and not (problem.plain and c.shape[1] * c.dtype.bytes % 16):
-        return False
-    here = sm90.estimate(sm90.choose(problem, multiprocessors), problem, multiprocessors)
+        return "sm90"
+    times = {"sm90": sm90.estimate(sm90.choose(problem, multiprocessors), problem, multiprocessors)}
+    if plain and problem.copies and (side := streams(a, b)) and all(x.kind in MAKES_ARRAYS and x.ptr % 4 == 0
+                                                                  for x in (a, b)):
+        many, few = (a, b) if side == "A" else (b, a)
+        size = many.shape[0], few.shape[0], a.shape[1], multiprocessors, few.strides[1] != 1
+        times["streamed"] = streamed.modelled(streamed.choose(*size), *size)
     if c.strides[0] == 1 != c.strides[1]:               # as that kernel takes it
         a, b, c = b, a, turned(c)
     (M, N), K, vector = c.shape[:2], a.shape[1], store_width(c, c.shape[1])
     ways, extents = (major_of(a, M, K), major_of(b, N, K)), (M, N, K, problem.batches)
     option = sm80.choose(*extents, a.dtype, multiprocessors, 90, ways=ways, vector=vector)
-    return sm80.modelled(*option, *extents, a.dtype.bytes, multiprocessors, ways, vector) < here
+    times["sm80"] = sm80.modelled(*option, *extents, a.dtype.bytes, multiprocessors, ways, vector)
+    return min(times, key=lambda name: times[name])

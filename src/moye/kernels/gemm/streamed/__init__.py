@@ -1,0 +1,1 @@
+"""Products of few rows with an operand that streams: configuration, kernel."""
