@@ -46,10 +46,11 @@ def fitted(samples, start, wide, estimate, shared=SHARED):
 
 def write(costs, model):
     """Into the source of the model."""
-    path = Path(model.__file__)
-    text = path.read_text()
+    path, kind = Path(model.__file__), type(costs).__name__
+    before, head, text = re.split(rf"^(class {kind}\b.*)$", path.read_text(), maxsplit=1, flags=re.MULTILINE)
+    own, rest = re.split(r"^(?=\S)", text, maxsplit=1, flags=re.MULTILINE)
     for f in dataclasses.fields(costs):
         told = f"    {f.name}: float = {getattr(costs, f.name):.4g}"
-        text = re.sub(rf"^    {f.name}: float = \S+ *(#?)", lambda m, told=told: f"{told:31} {m[1]}".rstrip(), text,
-                      flags=re.MULTILINE)
-    path.write_text(text)
+        own = re.sub(rf"^    {f.name}: float = \S+ *(#?)", lambda m, told=told: f"{told:31} {m[1]}".rstrip(), own,
+                     flags=re.MULTILINE)
+    path.write_text(before + head + own + rest)

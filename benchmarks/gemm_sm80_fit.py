@@ -2,8 +2,9 @@
 
     python benchmarks/gemm_sm80_fit.py benchmarks/data/gemm_sm80.csv.gz [--keep 0.2] [--write]    # needs SciPy; no GPU
 
-In: CSVs of products, each by both kernels.  Out: the fitted ``Costs``, the error of the model, and what choosing a way
-by both models takes over the best of what was measured, on products kept back from the fit.
+In: CSVs of products, each by both kernels.  Out: the fitted ``Costs``, what copies of operands cost ``gemm_sm90``, the
+error of the models, and what choosing a way by both takes over the best of what was measured, on products kept back
+from the fit.
 """
 
 import argparse
@@ -51,14 +52,27 @@ def cost(row, option, costs):
                          vector_of(row), costs)
 
 
-def told(name, products, costs):
+def copies(products):
+    """The costs of ``gemm_sm90`` with those of copies fitted: of the configuration that its model finds best."""
+    samples = []
+    for row, times in products.items():
+        problem = problem_of(row)
+        ours = [key for key in times if not isinstance(key, (str, tuple))]
+        if problem.copies and ours:
+            chosen = min(ours, key=lambda key, of=problem: sm90.estimate(key, of, MULTIPROCESSORS))
+            samples.append((problem, chosen, times[chosen]))
+    return fitted(samples, sm90.COSTS, {"copy": 3.0, "copied": 3.0},
+                  lambda sample, costs: sm90.estimate(sample[1], sample[0], MULTIPROCESSORS, costs), shared=0.0)
+
+
+def told(name, products, costs, other=sm90.COSTS):
     """What the way that both models find sooner takes, over the best; and the rule of then, and cuBLAS."""
     regrets, ratios = [], []
     for row, times in products.items():
         ours = {key: us for key, us in times.items() if not isinstance(key, str)}
         options = modelled(row, MULTIPROCESSORS, costs)
         expected = {key: options.get(key, math.inf) if isinstance(key, tuple) else
-                    sm90.estimate(key, problem_of(row), MULTIPROCESSORS) for key in ours}
+                    sm90.estimate(key, problem_of(row), MULTIPROCESSORS, other) for key in ours}
         chosen = min(ours, key=expected.get)
         regrets.append(ours[chosen] / min(ours.values()))
         ratios.append(times["cuBLAS"] / ours[chosen])
@@ -70,7 +84,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("files", nargs="+")
     parser.add_argument("--keep", type=float, default=0.2)
-    parser.add_argument("--write", action="store_true", help="into sm80/config.py")
+    parser.add_argument("--write", action="store_true", help="into sm80/config.py, and sm90's")
     options = parser.parse_args()
     products = read(options.files)
     kept = {row: times for row, times in products.items() if random.Random(str(row)).random() < options.keep}
@@ -83,12 +97,15 @@ def main():
     print(*(f"    {f.name}: float = {getattr(costs, f.name):.4g}" for f in dataclasses.fields(costs)), sep="\n")
     off = [abs(math.log(cost(row, key, costs) / us)) for row, key, us in samples]
     print(f"error of the model: median {statistics.median(off):.3f}, of {len(off)} rows")
-    told("fitted", fitting, costs)
-    told("kept back", kept, costs)
+    other = copies(fitting)
+    print(f"a copy takes {other.copy:.3g} us, and one for {other.copied:.3g} bytes")
+    told("fitted", fitting, costs, other)
+    told("kept back", kept, costs, other)
     for kind in dict.fromkeys(row.kind for row in products):
-        told(kind, {row: times for row, times in products.items() if row.kind == kind}, costs)
+        told(kind, {row: times for row, times in products.items() if row.kind == kind}, costs, other)
     if options.write:
         write(costs, sm80)
+        write(other, sm90)
 
 
 if __name__ == "__main__":

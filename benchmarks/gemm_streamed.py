@@ -11,6 +11,7 @@ import argparse
 import csv
 import math
 import time
+from dataclasses import fields
 from functools import partial
 
 import torch
@@ -19,10 +20,11 @@ import moye as mo
 from gemm_draws import draw
 from moye import kernels
 from moye.kernels.gemm.streamed import config as model
-from moye.kernels.gemm.streamed.kernel import streams
+from moye.kernels.gemm.streamed.kernel import size_of, streams
 from moye.testing import interleave
 
 MULTIPROCESSORS = 132
+SIZE = tuple(field.name for field in fields(model.Size) if field.name != "K")
 TYPES = {"bf16": torch.bfloat16, "f16": torch.float16}
 
 
@@ -37,9 +39,19 @@ def drawn(seed, count, kind):
 
 def could(row):
     """Whether one operand could stream."""
-    return streams(*(mo.describe(mo.TensorLike(mo.bfloat16, (rows, row.K), (row.K, 1) if order == "K" else
-                                                        (1, rows)))
-                              for order, rows in zip(row.orders, (row.M, row.N), strict=True))) != ""
+    return streams(*described(row)) != ""
+
+
+def described(row):
+    """A and B of a product."""
+    return [mo.describe(mo.TensorLike(mo.bfloat16, (rows, row.K), (row.K, 1) if order == "K" else (1, rows)))
+            for order, rows in zip(row.orders, (row.M, row.N), strict=True)]
+
+
+def size_for(row):
+    """What streams, and by what."""
+    a, b = described(row)
+    return size_of(a, b) if streams(a, b) == "A" else size_of(b, a)
 
 
 def matrix(rows, columns, order, dtype):
@@ -60,11 +72,10 @@ def measured(row, dtype, options):
     """Lines of a product: what the rule takes, and every configuration if they are asked for."""
     A, B = (matrix(rows, row.K, order, dtype) for rows, order in zip((row.M, row.N), row.orders, strict=True))
     C = torch.empty((row.M, row.N), device="cuda", dtype=dtype)
-    many, few = max(row.M, row.N), min(row.M, row.N)
-    single = row.orders[row.N < row.M] != "K"
+    size = size_for(row)
     runs = {"cuBLAS": lambda: torch.mm(A, B.T, out=C), "gemm": lambda: kernels.gemm(A, B, C)}
-    rule = model.choose(many, few, row.K, MULTIPROCESSORS, single)
-    configs = [rule, *(model.options(many, few, row.K, MULTIPROCESSORS) if options.configs else ())]
+    rule = model.choose(size, MULTIPROCESSORS)
+    configs = [rule, *(model.options(size, MULTIPROCESSORS) if options.configs else ())]
     wrong = 0.0
     for config in dict.fromkeys(configs):
         C.fill_(math.nan)
@@ -74,9 +85,11 @@ def measured(row, dtype, options):
     times = {name: 1e3 * ms for name, ms in interleave(runs, options.rounds).items()}
     lines = []
     for name, config in (("rule", rule), *(("", config) for config in configs[1:])):
-        lines.append({"M": row.M, "N": row.N, "K": row.K, "orders": row.orders, "config": name, "along": config.along,
-                      "deep": config.deep, "splits": config.splits, "streamed": f"{times[config]:.2f}",
-                      "gemm": f"{times['gemm']:.2f}", "cuBLAS": f"{times['cuBLAS']:.2f}", "error": f"{wrong:.1e}"})
+        lines.append({"M": row.M, "N": row.N, "K": row.K, "orders": row.orders, "config": name,
+                      **{field: getattr(size, field) for field in SIZE},
+                      "along": getattr(config, "along", 0), "deep": getattr(config, "deep", 0),
+                      "splits": config.splits, "streamed": f"{times[config]:.2f}", "gemm": f"{times['gemm']:.2f}",
+                      "cuBLAS": f"{times['cuBLAS']:.2f}", "error": f"{wrong:.1e}"})
     best = min(model_times := [times[config] for config in configs])
     print(row.M, row.N, row.K, row.orders, f"cuBLAS {times['cuBLAS']:.1f} gemm {times['gemm']:.1f} streamed "
           f"{times[rule]:.1f} best of {len(model_times)} {best:.1f}", rule, "" if wrong < 4e-3 else f"WRONG {wrong}",

@@ -21,20 +21,20 @@ SHARED = 0.2
 
 
 def read(path):
-    """{(rows, few, K, single): {configuration: microseconds}}."""
+    """{size: {configuration: microseconds}}."""
     found = {}
     with open(path, newline="") as file:
         for line in csv.DictReader(file):
-            M, N, K = (int(line[name]) for name in "MNK")
-            problem = max(M, N), min(M, N), K, line["orders"][N < M] != "K"
-            config = model.StreamConfig(*(int(line[name]) for name in ("along", "deep", "splits")))
-            found.setdefault(problem, {})[config] = float(line["streamed"])
+            size = model.Size(int(line["rows"]), int(line["few"]), int(line["K"]), line["turned"] == "True",
+                              line["single"] == "True")
+            numbers = [int(line[name]) for name in ("along", "deep", "splits")]
+            config = model.TurnedConfig(numbers[-1]) if size.turned else model.StreamConfig(*numbers)
+            found.setdefault(size, {})[config] = float(line["streamed"])
     return found
 
 
-def cost(problem, config, costs):
-    rows, few, K, single = problem
-    return model.modelled(config, rows, few, K, MULTIPROCESSORS, single, costs)
+def cost(size, config, costs):
+    return model.modelled(config, size, MULTIPROCESSORS, costs)
 
 
 def told(name, products, costs):
@@ -55,17 +55,26 @@ def main():
     parser.add_argument("--write", action="store_true", help="into streamed/config.py")
     options = parser.parse_args()
     products = read(options.file)
-    kept = {row: times for row, times in products.items() if random.Random(str(row)).random() < options.keep}
-    fitting = {row: times for row, times in products.items() if row not in kept}
-    samples = [(row, config, us) for row, times in fitting.items() for config, us in times.items()]
-    told("before", products, model.COSTS)
-    wide = {f.name: 6.0 for f in dataclasses.fields(model.COSTS)}
-    costs = fitted(samples, model.COSTS, wide, lambda sample, costs: cost(sample[0], sample[1], costs), SHARED)
-    print(costs)
-    told("fitted", fitting, costs)
-    told("kept back", kept, costs)
-    if options.write:
-        write(costs, model)
+    for turned, costs in ((False, model.COSTS), (True, model.TURNED_COSTS)):
+        print("contiguous along its rows" if turned else "contiguous along K")
+        fitted_costs = fit({size: times for size, times in products.items() if size.turned == turned}, costs,
+                           options.keep)
+        if options.write:
+            write(fitted_costs, model)
+
+
+def fit(products, costs, keep):
+    """The fitted costs, and what they are worth, told."""
+    kept = {size: times for size, times in products.items() if random.Random(str(size)).random() < keep}
+    fitting = {size: times for size, times in products.items() if size not in kept}
+    samples = [(size, config, us) for size, times in fitting.items() for config, us in times.items()]
+    told("before", products, costs)
+    wide = {f.name: 6.0 for f in dataclasses.fields(costs)} | {"bandwidth": 1.1, "sharp": 2.0}     # as copies have it
+    found = fitted(samples, costs, wide, lambda sample, costs: cost(sample[0], sample[1], costs), SHARED)
+    print(found)
+    told("fitted", fitting, found)
+    told("kept back", kept, found)
+    return found
 
 
 if __name__ == "__main__":

@@ -28,9 +28,11 @@ def drawn(seed, most=600, put=lambda x: x, get=lambda x: x):
     """A product of drawn extents, orders and dtypes, of A or of B that streams; ``put`` and ``get`` know the device."""
     rng = np.random.default_rng(seed)
     rows, K = int(rng.integers(1, most)), int(np.exp(rng.uniform(np.log(32), np.log(1500))))
-    few = min(int(rng.integers(1, 65)), rows)
+    order = "KM"[rng.integers(2)]
+    rows = rows if order == "K" else max(rows, 32)
+    few = min(int(rng.integers(1, 65 if order == "K" else 33)), rows)
     dtype = (np.float16, ml_dtypes.bfloat16)[rng.integers(2)]
-    many, small = matrix(rng, rows, K, "K", dtype), matrix(rng, few, K, "KM"[rng.integers(2)], dtype)
+    many, small = matrix(rng, rows, K, order, dtype), matrix(rng, few, K, "KM"[rng.integers(2)], dtype)
     A, B = (many, small) if rng.integers(2) else (small, many)
     C = np.full((len(A), len(B)), np.nan, (np.float32, dtype)[rng.integers(2)])
     if rng.integers(2):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
+from dataclasses import replace
+
 import ml_dtypes
 import numpy as np
 import pytest
 
 import moye as mo
 from moye.kernels import gemm, gemm_streamed
-from moye.kernels.gemm.streamed.config import MOST, StreamConfig, choose, options
+from moye.kernels.gemm.streamed.config import MOST, MOST_TURNED, Size, StreamConfig, TurnedConfig, choose, options
 from moye.runtime.prepare import compile_only
 from streamed_products import compare, drawn, matrix
 
@@ -24,7 +27,9 @@ def test_drawn(seed):
 
 CONFIGS = {"a block of rows": (StreamConfig(8, 1, 1), 300, 3), "warps along k": (StreamConfig(1, 8, 1), 40, 2),
            "both": (StreamConfig(2, 4, 1), 90, 12), "splits": (StreamConfig(4, 2, 3), 140, 9),
-           "more splits than chunks": (StreamConfig(2, 4, 7), 30, 1), "many groups": (StreamConfig(4, 2, 2), 70, 63)}
+           "more splits than chunks": (StreamConfig(2, 4, 7), 30, 1), "many groups": (StreamConfig(8, 1, 2), 70, 63),
+           "turned": (TurnedConfig(), 131, 7), "turned splits": (TurnedConfig(3), 77, 16),
+           "turned tiles": (TurnedConfig(2), 97, 31)}
 
 
 @pytest.mark.parametrize("order", ["K", "M"])
@@ -33,7 +38,8 @@ def test_configurations(name, order):
     """Few rows that are shifted, or copied one by one; twice the same bits."""
     config, rows, few = CONFIGS[name]
     rng = np.random.default_rng(rows)
-    A, B = matrix(rng, rows, 1203, "K", np.float16), matrix(rng, few, 1203, order, np.float16)
+    along = "M" if isinstance(config, TurnedConfig) else "K"
+    A, B = matrix(rng, rows, 1203, along, np.float16), matrix(rng, few, 1203, order, np.float16)
     found = []
     for _ in range(2):
         C = np.full((rows, few), np.nan, np.float32)
@@ -45,31 +51,33 @@ def test_configurations(name, order):
     assert np.array_equal(*found)
 
 
+@pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("begin", range(0, 16, 3))
 @pytest.mark.parametrize("pitch", [40, 41, 44, 47])
-def test_rows_begin_anywhere(begin, pitch):
+def test_lines_begin_anywhere(begin, pitch, turned):
     """Windows of larger arrays; what lies around them is no number."""
     rng = np.random.default_rng(begin)
     memory = np.full(begin + 80 * pitch, np.nan, np.float16)
     A = np.lib.stride_tricks.as_strided(memory[begin:], (79, 39), (2 * pitch, 2))
+    A = A.T if turned else A
     A[...] = rng.standard_normal(A.shape)
-    few = np.full((5, pitch + begin), np.nan, np.float16)
-    B = few[:, begin:begin + 39]
+    few = np.full((5, begin + 80), np.nan, np.float16)
+    B = few[:, begin:begin + A.shape[1]]
     B[...] = rng.standard_normal(B.shape)
-    C = np.full((79, 5), np.nan, np.float32)
+    C = np.full((len(A), 5), np.nan, np.float32)
     with mo.checking() as reports:
         gemm_streamed(A, B, C)
     assert all(report.ok for report in reports), reports
     compare(A, B, C)
 
 
-@pytest.mark.parametrize("order", ["K", "M"])
+@pytest.mark.parametrize("orders", ["KK", "KM", "MK"])
 @pytest.mark.parametrize("value", [np.inf, np.nan])
-def test_what_is_no_number_stays_in_its_row(value, order):
+def test_what_is_no_number_stays_in_its_row(value, orders):
     """Wherever it is along k: zeros beside it would make infinity no number."""
     rng = np.random.default_rng(3)
     for at in (0, 1, 6, 7, 8, 31, 32, 70, 76):
-        A, B = matrix(rng, 33, 77, "K", np.float16), matrix(rng, 6, 77, order, np.float16)
+        A, B = matrix(rng, 33, 77, orders[0], np.float16), matrix(rng, 6, 77, orders[1], np.float16)
         A[9, at], B[4, 76 - at] = value, value
         C = np.full((33, 6), np.nan, np.float32)
         gemm_streamed(A, B, C)
@@ -80,7 +88,6 @@ def test_what_is_no_number_stays_in_its_row(value, order):
 
 def test_the_rule_takes_it(monkeypatch):
     """Where operands would be copied first; not with an epilogue, nor where tensor maps describe them."""
-    import importlib
     dispatch, taken = importlib.import_module("moye.kernels.gemm.dispatch"), []
     for name in ("gemm_streamed", "gemm_sm90", "gemm_sm80"):
         monkeypatch.setattr(dispatch, name, lambda *_, name=name, **more: taken.append(name))
@@ -92,24 +99,29 @@ def test_the_rule_takes_it(monkeypatch):
     assert taken[0] == "gemm_streamed" and "gemm_streamed" not in taken[1:]
 
 
-@pytest.mark.parametrize("few", [1, 8, 17, 40, 64])
-def test_nothing_spills(few):
-    """Of all configurations; loads have 16 bytes, and two blocks fit on a multiprocessor."""
-    for config in dict.fromkeys((option.along, option.deep) for option in options(20000, few, 9001, 132)):
-        A, B, C = (mo.TensorLike(mo.bfloat16, shape, (shape[1], 1)) for shape in ((20000, 9001), (few, 9001),
-                                                                                (20000, few)))
+@pytest.mark.parametrize(("few", "turned"), [(1, False), (8, False), (17, False), (40, False), (64, False), (3, True),
+                                             (16, True), (32, True)])
+def test_nothing_spills(few, turned):
+    """Of all configurations; loads have 16 bytes, and as many blocks fit on a multiprocessor as are counted."""
+    size = Size(20001, few, 9001, turned)
+    for config in dict.fromkeys(replace(option, splits=1) for option in options(size, 132)):
+        A = mo.TensorLike(mo.bfloat16, (20001, 9001), (1, 20001) if turned else (9001, 1))
+        B, C = (mo.TensorLike(mo.bfloat16, shape, (shape[1], 1)) for shape in ((few, 9001), (20001, few)))
         with compile_only("sm_90a") as compiled:
-            gemm_streamed(A, B, C, config=StreamConfig(*config, 1))
+            gemm_streamed(A, B, C, config=config)
         program, = compiled.programs
-        assert program.spills == 0 and program.registers <= 128 and 2 * (program.smem + 1024) <= 228 << 10, config
-        assert program.sass.count("LDG.E.128") >= 16
+        resident = config.resident(few)
+        assert program.spills == 0 and program.registers <= 256 // resident, config
+        assert resident * (program.smem + 1024) <= 228 << 10 and program.sass.count("LDG.E.128") >= 16, config
 
 
 def test_there_is_always_a_configuration():
     for rows in (1, 9, 128, 129, 5000, 1 << 20):
-        for few in range(1, MOST + 1):
-            for K in (32, 33, 4097, 100001):
-                assert choose(rows, few, K, 132, single=False).blocks(rows) > 0
+        for turned, most in ((False, MOST), (True, MOST_TURNED)):
+            for few in range(1, most + 1):
+                for K in (1, 32, 33, 4097, 100001):
+                    size = Size(rows, few, K, turned)
+                    assert choose(size, 132).blocks(size) > 0
 
 
 def test_what_is_refused():
@@ -118,10 +130,14 @@ def test_what_is_refused():
         gemm_streamed(A, B, C)
     with pytest.raises(mo.ArgumentError, match=r"float16 and B \(6, 64\) of bfloat16"):
         gemm_streamed(A, B[:6].astype(ml_dtypes.bfloat16), C[:, :6])
-    with pytest.raises(mo.ArgumentError, match="config=3 is no StreamConfig"):
+    with pytest.raises(mo.ArgumentError, match="config=3 is neither a StreamConfig"):
         gemm_streamed(A, B[:6], C[:, :6], config=3)
     with pytest.raises(mo.ArgumentError, match="deep=3"):
         gemm_streamed(A, B[:6], C[:, :6], config=StreamConfig(2, 3, 1))
+    with pytest.raises(mo.ArgumentError, match="splits=0"):
+        gemm_streamed(A, B[:6], C[:, :6], config=TurnedConfig(0))
+    with pytest.raises(mo.ArgumentError, match=r"TurnedConfig\(splits=1\) is not for an operand A of strides"):
+        gemm_streamed(A, B[:6], C[:, :6], config=TurnedConfig())
     empty = np.zeros((80, 0), np.float16)
     assert gemm_streamed(A, B[:0], empty) is empty
 

@@ -26,7 +26,7 @@ from moye.kernels.gemm.sm90.config import WarpgroupConfig
 from moye.kernels.gemm.sm90.fusion import Fusion
 from moye.kernels.gemm.sm90.host import OUTPUTS, gemm_sm90, problem_of, suits, turned
 from moye.kernels.gemm.streamed import config as streamed
-from moye.kernels.gemm.streamed.kernel import gemm_streamed, streams
+from moye.kernels.gemm.streamed.kernel import gemm_streamed, size_of, streams
 from moye.kernels.options import flag
 from moye.kernels.views import info_of
 from moye.kernels.workspace import MAKES_ARRAYS
@@ -115,8 +115,8 @@ def _soonest(a: Any, b: Any, c: Any, multiprocessors: int, plain: bool) -> str:
     if plain and problem.copies and (side := streams(a, b)) and all(x.kind in MAKES_ARRAYS and x.ptr % 4 == 0
                                                                   for x in (a, b)):
         many, few = (a, b) if side == "A" else (b, a)
-        size = many.shape[0], few.shape[0], a.shape[1], multiprocessors, few.strides[1] != 1
-        times["streamed"] = streamed.modelled(streamed.choose(*size), *size)
+        size = size_of(many, few)
+        times["streamed"] = streamed.modelled(streamed.choose(size, multiprocessors), size, multiprocessors)
     if c.strides[0] == 1 != c.strides[1]:               # as that kernel takes it
         a, b, c = b, a, turned(c)
     (M, N), K, vector = c.shape[:2], a.shape[1], store_width(c, c.shape[1])

@@ -350,7 +350,7 @@ class Costs:
 
     launch: float = 3.748
     begin: float = 0.6298       # the first stages of a block's first tile
-    begin_byte: float = 1.206e-05  # and for each byte of one
+    begin_byte: float = 1.206e-05 # and for each byte of one
     flops: float = 8.1e+06      # of one multiprocessor, 16-bit operands, at 1980 MHz
     share_64: float = 1.156     # of them, that tiles of 64 rows reach, and so on
     share_128: float = 0.9285
@@ -384,11 +384,11 @@ class Costs:
     pieces_16: float = 2.509
     unaligned: float = 2.024    # of the loads, for lines that begin anywhere
     pair: float = 0.9362        # of the share, of blocks that share operands
-    copy: float = 2.2           # copying an operand first
-    copied: float = 1.6e6       # bytes of it a microsecond
-    by_rows: float = 1.6e-4     # for an element of a tile that is stored by rows
-    single: float = 7e-4        # or, of 32 bits, by itself
-    single_turned: float = 3e-4  # where neighbours in a tile's columns are neighbours in memory
+    copy: float = 3.158         # copying an operand first
+    copied: float = 1.913e+06   # bytes of it a microsecond
+    by_rows: float = 0.00016    # for an element of a tile that is stored by rows
+    single: float = 0.0007      # or, of 32 bits, by itself
+    single_turned: float = 0.0003 # where neighbours in a tile's columns are neighbours in memory
 
 
 COSTS = Costs()

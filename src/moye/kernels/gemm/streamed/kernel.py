@@ -21,7 +21,22 @@ import moye as mo
 from moye.kernels.gemm.parts.arguments import matrices, same_problem
 from moye.kernels.gemm.parts.epilogues import Epilogue, reduce_kernel
 from moye.kernels.gemm.sm80.config import instruction
-from moye.kernels.gemm.streamed.config import CLASSES, MOST, RESIDENT, ROWS, STEP, VECTOR, WARPS, StreamConfig, choose
+from moye.kernels.gemm.streamed.config import (
+    CLASSES,
+    MOST,
+    MOST_TURNED,
+    RESIDENT,
+    ROWS,
+    STEP,
+    VECTOR,
+    WARPS,
+    Config,
+    Size,
+    StreamConfig,
+    TurnedConfig,
+    choose,
+)
+from moye.kernels.gemm.streamed.turned import TurnedPlan, gemm_turned_kernel
 from moye.kernels.options import shown
 from moye.kernels.pack import Memory, in_registers, load, position, reaches, shifted
 from moye.kernels.pack import Plan as Shift
@@ -254,20 +269,30 @@ def store(plan, C, rows, quad, sums):
 
 
 def streams(a: Any, b: Any) -> str:
-    """The operand that could stream, "A" or "B", whose rows are contiguous while the other has few; else ""."""
-    for side, many, few in (("A", a, b), ("B", b, a)):
-        if many.dtype.bits == 16 and few.shape[0] <= MOST and few.shape[0] <= many.shape[0] \
-                and len(many.shape) == 2 and many.strides[1] == 1 and many.strides[0] > 0 and many.shape[1] >= STEP:
-            return side
+    """The operand that could stream, "A" or "B", whose lines are contiguous while the other has few rows; else "".
+
+    Along K rather than along its rows, of which 8 or more are for a thread.
+    """
+    for mode, most in ((1, MOST), (0, MOST_TURNED)):
+        for side, many, few in (("A", a, b), ("B", b, a)):
+            if many.dtype.bits == 16 and len(many.shape) == 2 and few.shape[0] <= min(most, many.shape[0]) \
+                    and many.strides[mode] == 1 and many.strides[1 - mode] >= VECTOR and many.shape[mode] >= STEP:
+                return side
     return ""
 
 
-def gemm_streamed(A: Any, B: Any, C: Any, *, config: StreamConfig | None = None) -> Any:
+def size_of(many: Any, few: Any) -> Size:
+    """What the choice depends on."""
+    return Size(many.shape[0], few.shape[0], many.shape[1], many.strides[1] != 1, few.strides[1] != 1)
+
+
+def gemm_streamed(A: Any, B: Any, C: Any, *, config: Config | None = None) -> Any:
     """C = A @ B.T, in place; returns C.
 
     A is (M, K), B (N, K) and C (M, N), on one device (sm_80 and later).  A and B are both float16 or both bfloat16, C
-    may be float32, too.  One of A and B has at most ``MOST`` rows, of any strides, and the other is contiguous along K,
-    its rows begin anywhere.  ``config`` overrides the choice.  ArgumentError for other arguments.
+    may be float32, too.  One of A and B has at most ``MOST`` rows, of any strides, and the other is contiguous along K;
+    or at most ``MOST_TURNED``, and the other is contiguous along its rows.  Its lines begin anywhere.  ``config``
+    overrides the choice.  ArgumentError for other arguments.
     """
     a, b, c = matrices("gemm_streamed", A, B, C)
     same_problem("gemm_streamed", a, b, c)
@@ -275,44 +300,56 @@ def gemm_streamed(A: Any, B: Any, C: Any, *, config: StreamConfig | None = None)
     if not side or a.dtype != b.dtype or c.dtype not in (mo.float32, mo.float16, mo.bfloat16):
         raise mo.ArgumentError(f"gemm_streamed: A {tuple(a.shape)} of {a.dtype} and B {tuple(b.shape)} of {b.dtype}: "
                                f"one of them must have at most {MOST} rows, and the other be contiguous along K, of "
-                               f"{STEP} elements or more", hint="mo.kernels.gemm takes others")
+                               f"{STEP} elements or more (or at most {MOST_TURNED}, and along its rows)",
+                               hint="mo.kernels.gemm takes others")
     if config is not None:
         _check(config)
     if 0 in c.shape:
         return C
     X, S, x, s = (A, B, a, b) if side == "A" else (B, A, b, a)
-    out, (rows, K), few, multiprocessors = C if side == "A" else swapped(C), x.shape, s.shape[0], mo.multiprocessors(c)
-    memory, memory_S = words(X, x), words(S, s) if s.strides[1] == 1 else None
+    size, out, memory = size_of(x, s), C if side == "A" else swapped(C), words(X, x)
     if memory is None:
         raise mo.ArgumentError(f"gemm_streamed: the memory of {side} begins at no multiple of 4 bytes, and is torch's")
-    config = config or choose(rows, few, K, multiprocessors, memory_S is None)
+    config = config or choose(size, mo.multiprocessors(c))
+    if isinstance(config, TurnedConfig) != size.turned:
+        raise mo.ArgumentError(f"gemm_streamed: {config} is not for an operand {side} of strides {tuple(x.strides)}")
     if config.splits > 1 and c.kind not in MAKES_ARRAYS:
         config = replace(config, splits=1)
-    plan = _plan(config, x, s, None if memory_S is None else memory_S[1])
-    where: dict[str, Any] = {"grid": (config.blocks(rows), config.splits), "block": WARPS * 32}
     if config.splits == 1:
-        gemm_streamed_kernel.launch(X, S, out, memory, memory_S, plan, **where)
+        _launch(config, size, (X, x, memory), (S, s), out)
         return C
-    sums = empty(C, mo.float32, (few, rows, config.splits))
-    gemm_streamed_kernel.launch(X, S, swapped(sums), memory, memory_S, plan, **where)
-    reduce_kernel[(-(-rows * few // 256), 1), 256](one_batch(out), sums, None, None, 1.0, 0.0, config.splits,
-                                                   Epilogue())
+    sums = empty(C, mo.float32, (size.few, size.rows, config.splits))
+    _launch(config, size, (X, x, memory), (S, s), swapped(sums))
+    reduce_kernel[(-(-size.rows * size.few // 256), 1), 256](one_batch(out), sums, None, None, 1.0, 0.0, config.splits,
+                                                             Epilogue())
     return C
+
+
+def _launch(config: Config, size: Size, many: tuple[Any, Any, Any], few: tuple[Any, Any], out: Any) -> None:
+    """The kernel of a configuration."""
+    (X, x, memory), (S, s) = many, few
+    mma = mo.make_tiled_mma(instruction(x.dtype), mo.make_layout((1, 1)))
+    wide = max(x.shape[0] * x.strides[0], x.shape[1] * x.strides[1]) * x.dtype.bytes >= _WIDE
+    where: dict[str, Any] = {"grid": (config.blocks(size), config.splits), "block": WARPS * 32}
+    if isinstance(config, TurnedConfig):
+        plan = TurnedPlan(config.groups(size.few), config.splits > 1, wide, config.resident(size.few), mma)
+        gemm_turned_kernel.launch(X, S, out, memory, plan, **where)
+        return
+    memory_S, pitch = None if size.single else words(S, s), s.strides[0] * s.dtype.bytes
+    shift = None
+    if memory_S is not None:                            # as far as rows of either begin behind 16 bytes
+        grain = math.gcd(16, memory_S[1], pitch, memory[1], x.strides[0] * x.dtype.bytes)
+        shift = shift_of(grain, False, size.few * pitch >= _WIDE)
+    streamed = StreamPlan(config.along, config.deep, config.groups(size.few), config.steps(size.few), config.splits > 1,
+                          shift, wide, mma)
+    gemm_streamed_kernel.launch(X, S, out, memory, memory_S, streamed, **where)
 
 
 def _check(config: Any) -> None:
     """ArgumentError for a configuration that the kernel cannot have."""
-    if not isinstance(config, StreamConfig):
-        raise mo.ArgumentError(f"gemm_streamed: config={shown(config)} is no StreamConfig")
-    if config.along * config.deep != WARPS or config.along not in (1, 2, 4, 8) or config.splits < 1:
-        raise mo.ArgumentError(f"gemm_streamed: {config} has not along * deep={config.deep} of {WARPS} warps, or no "
-                               "splits")
-
-
-def _plan(config: StreamConfig, x: Any, s: Any, begin: int | None) -> StreamPlan:
-    """What the kernel is specialised on; ``begin``: of the few rows in their memory, None for single elements."""
-    few, pitch = s.shape[0], s.strides[0] * s.dtype.bytes
-    shift = None if begin is None else shift_of(math.gcd(16, begin, pitch), False, few * pitch >= _WIDE)
-    return StreamPlan(config.along, config.deep, -(-few // 8), config.steps(few), config.splits > 1, shift,
-                      x.shape[0] * x.strides[0] * x.dtype.bytes >= _WIDE,
-                      mo.make_tiled_mma(instruction(x.dtype), mo.make_layout((1, 1))))
+    if not isinstance(config, Config):
+        raise mo.ArgumentError(f"gemm_streamed: config={shown(config)} is neither a StreamConfig nor a TurnedConfig")
+    if config.splits < 1:
+        raise mo.ArgumentError(f"gemm_streamed: splits={config.splits} of {config} is no positive integer")
+    if isinstance(config, StreamConfig) and (config.along * config.deep != WARPS or config.along not in (1, 2, 4, 8)):
+        raise mo.ArgumentError(f"gemm_streamed: {config} has not along * deep={config.deep} = {WARPS} warps")
