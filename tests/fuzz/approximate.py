@@ -9,10 +9,8 @@ it gives.
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,7 +21,7 @@ if __name__ == "__main__":
 
 import numpy as np
 
-from fuzz import extremes, functions, on_emulator
+from fuzz import command, extremes, functions, on_emulator
 from fuzz.extremes import NUMPY, THREADS, number
 
 ONE = ("exp", "exp2", "log", "log2", "log10", "sqrt", "rsqrt", "sin", "cos", "tan", "tanh", "erf", "asin", "acos",
@@ -92,18 +90,5 @@ def _apart(ours: Any, theirs: Any, t: str, steep: bool) -> int | None:
     return None if near.all() else int(np.argmin(near))
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("first", type=int)
-    parser.add_argument("count", type=int)
-    options = parser.parse_args()
-    start, wrong = time.perf_counter(), 0
-    for seed in range(options.first, options.first + options.count):
-        told = judged(seed)
-        wrong += len(told)
-        print(f"{seed}: {time.perf_counter() - start:.0f} s", *told, sep="\n", flush=True)
-    return bool(wrong)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command.in_batches(__doc__, int, lambda seeds: judged(seeds[0]), 1))

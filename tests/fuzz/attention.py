@@ -9,19 +9,17 @@ what must hold, is told in ``tests/cases/random_attention.py`` and ``random_page
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
 if __name__ == "__main__":
-    sys.path[:0] = [str(Path(__file__).parents[1] / "cases"), str(Path(__file__).parents[2] / "src")]
+    sys.path[:0] = [str(Path(__file__).parents[1] / folder) for folder in (".", "cases", "../src")]
 
 import moye as mo
 import random_pages
+from fuzz import command
 from random_attention import Case, draw, run
 from random_products import NumPy
 
@@ -43,35 +41,19 @@ def failure(case: Case | random_pages.Case) -> str | None:
     return next((str(report) for report in reports if not report.ok), None)
 
 
-def judged(seeds: range, seconds: float, most: int = 200,
-           pages: bool = False) -> Iterator[tuple[int, Case | random_pages.Case, str | None]]:
-    """Each case and what is wrong with it, until the time is over."""
-    start = time.monotonic()
-    for seed in seeds:
-        if time.monotonic() - start > seconds:
-            return
-        rng = random.Random(seed)
-        case = random_pages.draw(rng, most=most) if pages else draw(rng, most=most, archs=ARCHS)
-        yield seed, case, failure(case)
+def drawn(seed: int, most: int = 200, pages: bool = False) -> Case | random_pages.Case:
+    """The case of a seed."""
+    rng = random.Random(seed)
+    return random_pages.draw(rng, most=most) if pages else draw(rng, most=most, archs=ARCHS)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("seed", type=int)
-    parser.add_argument("count", type=int)
-    parser.add_argument("--seconds", type=float, default=float("inf"))
+    parser = command.parser_of(__doc__)
     parser.add_argument("--most", type=int, default=200)
     parser.add_argument("--pages", action="store_true")
     options = parser.parse_args()
-    count = wrong = 0
-    seeds = range(options.seed, options.seed + options.count)
-    for seed, case, why in judged(seeds, options.seconds, options.most, options.pages):
-        count += 1
-        if why is not None:
-            wrong += 1
-            print(f"{seed}: {case}\n  {why}", flush=True)
-    print(f"{count} cases, {wrong} failures")
-    return 1 if wrong else 0
+    cases = ((seed, drawn(seed, options.most, options.pages)) for seed in command.seeds_of(options))
+    return command.told(((f"{seed}: {case}\n  ", failure(case)) for seed, case in cases), "cases")
 
 
 if __name__ == "__main__":

@@ -8,34 +8,21 @@ told in ``tests/cases/odd_calls.py``.
 
 from __future__ import annotations
 
-import argparse
 import sys
-import time
 from pathlib import Path
 
 if __name__ == "__main__":
-    sys.path[:0] = [str(Path(__file__).parents[1] / "cases"), str(Path(__file__).parents[2] / "src")]
+    sys.path[:0] = [str(Path(__file__).parents[1] / folder) for folder in (".", "cases", "../src")]
 
 import odd_calls
+from fuzz import command
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("seed", type=int)
-    parser.add_argument("count", type=int)
-    parser.add_argument("--seconds", type=float, default=float("inf"))
-    options = parser.parse_args()
-    start, count, wrong = time.monotonic(), 0, 0
-    for seed in range(options.seed, options.seed + options.count):
-        if time.monotonic() - start > options.seconds:
-            break
-        call = odd_calls.draw(seed)
-        count += 1
-        if (why := odd_calls.failure(call)) is not None:
-            wrong += 1
-            print(f"{seed}: {call.name}, {call.odd}: {why}", flush=True)
-    print(f"{count} calls, {wrong} failures")
-    return 1 if wrong else 0
+    options = command.parser_of(__doc__).parse_args()
+    calls = ((seed, odd_calls.draw(seed)) for seed in command.seeds_of(options))
+    return command.told(((f"{seed}: {call.name}, {call.odd}", odd_calls.failure(call)) for seed, call in calls),
+                        "calls")
 
 
 if __name__ == "__main__":

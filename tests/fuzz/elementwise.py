@@ -12,12 +12,10 @@ for those of 16 bits, which moye may fuse: NumPy has no say where such a sum is 
 
 from __future__ import annotations
 
-import argparse
 import linecache
 import math
 import random
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +28,7 @@ if __name__ == "__main__":
 import numpy as np
 
 import moye as mo
-from fuzz import on_emulator, registers
+from fuzz import command, on_emulator, registers
 from fuzz.registers import NUMPY, THREADS
 from moye.cuda.printing.printer import print_kernel
 
@@ -468,20 +466,5 @@ def _differ(one: Program, simulated: list[Any], emulated: list[Any], arch: str) 
     return ""
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("first", type=int)
-    parser.add_argument("count", type=int)
-    parser.add_argument("--arch", default=on_emulator.ARCH)
-    options = parser.parse_args()
-    start, wrong = time.perf_counter(), 0
-    for first in range(options.first, options.first + options.count, 20):
-        last = min(first + 20, options.first + options.count)
-        told = judged([draw(seed) for seed in range(first, last)], options.arch)
-        wrong += len(told)
-        print(f"to {last}: {time.perf_counter() - start:.0f} s", *told, sep="\n", flush=True)
-    return bool(wrong)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command.in_batches(__doc__, draw, judged, 20, on_emulator.ARCH))

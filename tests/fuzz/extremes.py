@@ -12,11 +12,9 @@ what is a finding (overflow), is drawn again for that element.  Each line is als
 
 from __future__ import annotations
 
-import argparse
 import linecache
 import random
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,7 +28,7 @@ import ml_dtypes
 import numpy as np
 
 import moye as mo
-from fuzz import functions, on_emulator, registers
+from fuzz import command, functions, on_emulator, registers
 from fuzz.functions import BITS, FLOAT8, MO, NAMES, Value, is_float
 from fuzz.scalars import Unclear, limits
 from moye.cuda.printing.printer import print_kernel
@@ -349,20 +347,5 @@ def unlike(x: Any, y: Any) -> int | None:
     return registers.unlike(x, y, signs=True)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("first", type=int)
-    parser.add_argument("count", type=int)
-    parser.add_argument("--arch", default=on_emulator.ARCH)
-    options = parser.parse_args()
-    start, wrong = time.perf_counter(), 0
-    for first in range(options.first, options.first + options.count, 20):
-        last = min(first + 20, options.first + options.count)
-        told = judged([draw(seed) for seed in range(first, last)], options.arch)
-        wrong += len(told)
-        print(f"to {last}: {time.perf_counter() - start:.0f} s", *told, sep="\n", flush=True)
-    return bool(wrong)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command.in_batches(__doc__, draw, judged, 20, on_emulator.ARCH))

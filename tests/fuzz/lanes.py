@@ -11,10 +11,8 @@ arithmetic of ``functions.py``.
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +24,7 @@ if __name__ == "__main__":
 
 import numpy as np
 
-from fuzz import extremes, functions, on_emulator
+from fuzz import command, extremes, functions, on_emulator
 from fuzz.extremes import NUMPY, array, number
 from fuzz.functions import BITS, FLOAT8, NAMES, Value, binary, is_float
 from fuzz.scalars import Unclear, family, limits
@@ -398,20 +396,5 @@ def _differ(one: Kernel, simulated: list[Any], emulated: list[Any]) -> list[str]
     return told
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("first", type=int)
-    parser.add_argument("count", type=int)
-    parser.add_argument("--arch", default=on_emulator.ARCH)
-    options = parser.parse_args()
-    start, wrong = time.perf_counter(), 0
-    for first in range(options.first, options.first + options.count, 10):
-        last = min(first + 10, options.first + options.count)
-        told = judged([draw(seed) for seed in range(first, last)], options.arch)
-        wrong += len(told)
-        print(f"to {last}: {time.perf_counter() - start:.0f} s", *told, sep="\n", flush=True)
-    return bool(wrong)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command.in_batches(__doc__, draw, judged, 10, on_emulator.ARCH))

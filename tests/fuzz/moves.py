@@ -8,15 +8,13 @@ what must hold, is in ``test_drawn`` and its kind of the families' files in ``te
 
 from __future__ import annotations
 
-import argparse
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 if __name__ == "__main__":
     TESTS = Path(__file__).parents[1]
-    sys.path[:0] = [str(TESTS / "cases"), str(TESTS / "kernels"), str(TESTS.parent / "src")]
+    sys.path[:0] = [str(TESTS), str(TESTS / "cases"), str(TESTS / "kernels"), str(TESTS.parent / "src")]
 
 import test_embedding
 import test_gated
@@ -27,6 +25,7 @@ import test_scans
 import test_top_k
 
 import moye as mo
+from fuzz import command
 
 FAMILIES: dict[str, Callable[[int], None]] = {
     "permute": test_moves.test_drawn, "rope": test_rope.test_drawn, "reduce": test_reductions.test_drawn,
@@ -44,25 +43,5 @@ def failure(draw: Callable[[int], None], seed: int) -> str | None:
     return None
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("seed", type=int)
-    parser.add_argument("count", type=int)
-    parser.add_argument("--seconds", type=float, default=float("inf"))
-    parser.add_argument("--only", choices=FAMILIES)
-    options = parser.parse_args()
-    start, count, wrong = time.monotonic(), 0, 0
-    for seed in range(options.seed, options.seed + options.count):
-        for name, draw in FAMILIES.items():
-            if options.only not in (None, name) or time.monotonic() - start > options.seconds:
-                continue
-            count += 1
-            if (why := failure(draw, seed)) is not None:
-                wrong += 1
-                print(f"{name} {seed}: {why}", flush=True)
-    print(f"{count} draws, {wrong} failures")
-    return 1 if wrong else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command.by_family(__doc__, FAMILIES, lambda name, seed: failure(FAMILIES[name], seed)))

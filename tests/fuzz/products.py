@@ -8,17 +8,15 @@ and what must hold, is told in ``tests/cases/random_products.py``.
 
 from __future__ import annotations
 
-import argparse
 import sys
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
 if __name__ == "__main__":
-    sys.path[:0] = [str(Path(__file__).parents[1] / "cases"), str(Path(__file__).parents[2] / "src")]
+    sys.path[:0] = [str(Path(__file__).parents[1] / folder) for folder in (".", "cases", "../src")]
 
 import moye as mo
+from fuzz import command
 from random_products import NumPy, Product, run, simulated
 
 
@@ -33,30 +31,9 @@ def failure(product: Product) -> str | None:
     return next((str(report) for report in reports if not report.ok), None)
 
 
-def judged(seeds: range, seconds: float) -> Iterator[tuple[int, Product, str | None]]:
-    """Each product and what is wrong with it, until the time is over."""
-    start = time.monotonic()
-    for seed in seeds:
-        if time.monotonic() - start > seconds:
-            return
-        product = simulated(seed)
-        yield seed, product, failure(product)
-
-
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("seed", type=int)
-    parser.add_argument("count", type=int)
-    parser.add_argument("--seconds", type=float, default=float("inf"))
-    options = parser.parse_args()
-    count = wrong = 0
-    for seed, product, why in judged(range(options.seed, options.seed + options.count), options.seconds):
-        count += 1
-        if why is not None:
-            wrong += 1
-            print(f"{seed}: {product}\n  {why}", flush=True)
-    print(f"{count} products, {wrong} failures")
-    return 1 if wrong else 0
+    products = ((seed, simulated(seed)) for seed in command.seeds_of(command.parser_of(__doc__).parse_args()))
+    return command.told(((f"{seed}: {product}\n  ", failure(product)) for seed, product in products), "products")
 
 
 if __name__ == "__main__":

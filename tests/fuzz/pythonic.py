@@ -10,10 +10,8 @@ chained comparisons, short circuits around reads of memory, unpacking, comprehen
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +24,7 @@ if __name__ == "__main__":
 
 import numpy as np
 
-from fuzz import extremes, on_emulator
+from fuzz import command, extremes, on_emulator
 
 THREADS, CELLS, RESULTS = 64, 16, 4
 HEAD = """from dataclasses import dataclass
@@ -430,19 +428,5 @@ def _differ(one: Program, simulated: list[Any], emulated: list[Any]) -> list[str
     return []
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("first", type=int)
-    parser.add_argument("count", type=int)
-    options = parser.parse_args()
-    start, wrong = time.perf_counter(), 0
-    for first in range(options.first, options.first + options.count, 20):
-        last = min(first + 20, options.first + options.count)
-        told = judged([draw(seed) for seed in range(first, last)])
-        wrong += len(told)
-        print(f"to {last}: {time.perf_counter() - start:.0f} s", *told, sep="\n", flush=True)
-    return bool(wrong)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command.in_batches(__doc__, draw, judged, 20))

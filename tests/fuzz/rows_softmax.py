@@ -8,15 +8,15 @@ what must hold, is told in ``tests/cases/probabilities.py``.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
 if __name__ == "__main__":
-    sys.path[:0] = [str(Path(__file__).parents[1] / "cases"), str(Path(__file__).parents[2] / "src")]
+    sys.path[:0] = [str(Path(__file__).parents[1] / folder) for folder in (".", "cases", "../src")]
 
 import moye as mo
 import probabilities
+from fuzz import command
 
 KINDS = {"softmax": (probabilities.softmax_problem, probabilities.compare_softmax),
          "cross-entropy": (probabilities.entropy_problem, probabilities.compare_entropy)}
@@ -33,20 +33,5 @@ def failure(kind: str, seed: int) -> str | None:
     return next((str(report) for report in reports if not report.ok), None)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("seed", type=int)
-    parser.add_argument("count", type=int)
-    options = parser.parse_args()
-    wrong = 0
-    for seed in range(options.seed, options.seed + options.count):
-        for kind in KINDS:
-            if (why := failure(kind, seed)) is not None:
-                wrong += 1
-                print(f"{kind} {seed}: {why}", flush=True)
-    print(f"{len(KINDS) * options.count} calls, {wrong} failures")
-    return 1 if wrong else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command.by_family(__doc__, KINDS, failure))

@@ -17,7 +17,7 @@ from random_products import KINDS, NumPy, Place, Product, draw, like, run, simul
 
 
 def right(seeds):
-    found = products.judged(seeds, float("inf"))
+    found = ((seed, product, products.failure(product)) for seed in seeds for product in [simulated(seed)])
     assert not (wrong := [f"{seed}: {product}\n{why}" for seed, product, why in found if why is not None]), wrong[0]
 
 

@@ -34,7 +34,7 @@ from random_attention import DIMS, NARROW_DIMS, Case, draw
 
 
 def right(seeds):
-    found = fuzz.judged(seeds, float("inf"))
+    found = ((seed, case, fuzz.failure(case)) for seed in seeds for case in [fuzz.drawn(seed)])
     assert not (wrong := [f"{seed}: {case}\n{why}" for seed, case, why in found if why is not None]), wrong[0]
 
 
