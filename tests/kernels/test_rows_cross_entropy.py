@@ -40,6 +40,16 @@ def test_long_rows_are_spread_over_a_cluster(columns, dtype, kind):
     assert len(reports) == 10 and all(report.ok for report in reports), reports
 
 
+@pytest.mark.parametrize("ignored", [-2 ** 40, 2 ** 32, 2 ** 32 + 3, -2 ** 63])
+def test_ignored_labels_of_64_bits(ignored):
+    """They are no columns, though their lower 32 bits may be."""
+    x, labels, dloss = problem(7, 90)
+    labels[[1, 5]] = ignored
+    with mo.checking() as reports:
+        exact.compare_entropy("f32", x, labels, dloss, {"ignore_index": ignored})
+    assert reports and all(report.ok for report in reports), reports
+
+
 def test_streamed_rows(monkeypatch):
     """Rows that are read again, in three ways."""
     plan = RowPlan(4, 64, 1, -(-3000 // 256), 1, streamed=True)

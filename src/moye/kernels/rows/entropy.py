@@ -43,7 +43,8 @@ def target_of(dtype, labels, weight, number, there, ignored, n):
     assert known | ~counts, "the label of a row is none of the columns, and is not ignored"
     if weight is not None and known:
         factor = dtype(weight[label])
-    return Target(mo.int32(label), counts, known, mo.where(counts & ~known, dtype(float("nan")), factor))
+    column = mo.int32(mo.where(known, label, labels.dtype(0)))              # an ignored label may have 64 bits
+    return Target(column, counts, known, mo.where(counts & ~known, dtype(float("nan")), factor))
 
 
 @mo.jit
