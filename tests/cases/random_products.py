@@ -319,7 +319,7 @@ def _made(library: Any, dtype: str, shape: tuple[int, ...], place: Place) -> _Ar
 def _filled(library: Any, dtype: str, shape: tuple[int, ...], place: Place, *, small: bool = False) -> _Array:
     """The same with numbers: normal ones, every 16th of them zero, or integers."""
     array = _made(library, dtype, shape, place)
-    whole = tuple(1 if mode in place.repeated else n for mode, n in enumerate(shape))
+    whole = tuple(min(1, n) if mode in place.repeated else n for mode, n in enumerate(shape))
     if dtype in ("s8", "u8", "s32"):
         low, high = {"s8": (-128, 127), "u8": (0, 255), "s32": (-50, 50)}[dtype]
         values = library.integers(*((max(low, -5), 5) if small else (low, high)), whole)

@@ -72,10 +72,22 @@ def test_schedules(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SPLITS)
 def test_splits(name):
-    """Whole tiles, and as many k tiles as parts; then ragged ones under every check, k tiles shared unevenly."""
+    """Whole tiles, and as many k tiles as parts; then ragged ones under every check, k tiles shared unevenly.  Blocks
+    that meet in memory have several tiles: a buffer of C goes on from one to the next.
+    """
     config = SPLITS[name]
     agree("bf16", config.bM, 2 * config.bN, 64 * config.split_k, config=config)
-    clean("bf16", config.bM + 8, config.bN + 8, 64 * (2 * config.split_k + 1) - 7, config=config)
+    held = config.sharing + (12 if config.cluster > 2 else 0)           # larger clusters leave multiprocessors out
+    blocks = {"blocks": held} if config.gather == "memory" else {}
+    clean("bf16", config.bM + 8, config.bN + 8, 64 * (2 * config.split_k + 1) - 7, config=config, **blocks)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("bN", "split_k"), [(32, 3), (64, 5), (16, 2), (96, 4), (48, 7)])
+def test_few_pieces_of_several_tiles(bN, split_k):
+    """A block that meets others in memory stores one piece of a tile, or an odd number, and goes on with the next."""
+    config = tile("f16", 64, bN, 4, split_k=split_k, gather="memory")
+    clean("f16", 3 * 64, 2 * bN, 64 * split_k, config=config, blocks=split_k)
 
 
 @pytest.mark.slow

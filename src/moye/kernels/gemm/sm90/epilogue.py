@@ -142,7 +142,9 @@ def gather_in_memory(plan, out, memory, sC, acc, tile, number):
                     mo.copyto(theirs, room[:, tid, :, k])
                     part[...] = part + theirs.with_layout(part.layout)
             place = (bx * (config.bM // 64) + mo.warpgroup_idx() + config.groups * i, by * columns + c)
-            put(plan, out, sC, finish(plan, out, [part], place, bz), place, bz, p // config.split_k % 2, 1)
+            # The first piece of a tile may have the buffer of the last one of the tile before: no store may be left.
+            put(plan, out, sC, finish(plan, out, [part], place, bz), place, bz, p // config.split_k % 2,
+                0 if p < config.split_k else 1)
     mo.barrier_sync(_GATHERING, threads)                                # all of this block have read
     if tid == 0 and mo.atomic_add(memory[1], number, 1, order="acq_rel") == 2 * config.split_k - 1:
         memory[1][number] = 0                                           # for the next launch
