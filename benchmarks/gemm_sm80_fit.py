@@ -19,7 +19,7 @@ import statistics
 from gemm_fitting import fitted, write
 from gemm_model import DTYPES, config_of, problem_of
 from gemm_rows import KINDS, Row, geometric_mean
-from gemm_unaligned import modelled, vector_of, ways_of
+from gemm_unaligned import modelled, stored, ways_of
 from moye.kernels.gemm.sm80 import config as sm80
 from moye.kernels.gemm.sm90 import config as sm90
 
@@ -43,13 +43,13 @@ def read(paths):
 def option_of(row, way):
     """A configuration of today and the number of splits, of what is called like that; None for one that is no more."""
     *numbers, splits = map(int, NAMED.fullmatch(way).groups())
-    return next(((config, splits) for config in sm80.configs(DTYPES[row.kind], 90, shifted="shift" in ways_of(row))
+    return next(((config, splits) for config in sm80.configs(DTYPES[row.kind], 90, shifted=sm80.shifts(ways_of(row)))
                  if [config.bM, config.bN, config.bK, config.wM, config.wN, config.blocks] == numbers), None)
 
 
 def cost(row, option, costs):
     return sm80.modelled(*option, row.M, row.N, row.K, 1, KINDS[row.kind].bytes, MULTIPROCESSORS, ways_of(row),
-                         vector_of(row), costs)
+                         stored(row), costs)
 
 
 def copies(products):

@@ -56,24 +56,26 @@ def modelled(row, multiprocessors, costs=sm80.COSTS):
     size, ways = KINDS[row.kind].bytes, ways_of(row)
     if size == 2 and "element" in ways and row.K > SHALLOW:
         return {}
-    options = sm80.options(row.K, problem_of(row).dtype, 90, shifted="shift" in ways)
-    return {option: sm80.modelled(*option, row.M, row.N, row.K, 1, size, multiprocessors, ways, vector_of(row), costs)
+    options = sm80.options(row.K, problem_of(row).dtype, 90, shifted=sm80.shifts(ways))
+    return {option: sm80.modelled(*option, row.M, row.N, row.K, 1, size, multiprocessors, ways, stored(row), costs)
             for option in options}
 
 
 def ways_of(row):
-    """How ``gemm_sm80`` copies each operand: "k" and "mn" 16 bytes at a time, "shift" its rows, or "element"."""
+    """How ``gemm_sm80`` copies each operand: "k" and "mn" 16 bytes at a time, "shift" and "shift_mn" the same of lines
+    that begin anywhere, or "element"."""
     quad = 16 // KINDS[row.kind].bytes
     found = []
     for order, rows in zip(row.orders, (row.M, row.N), strict=True):
         if (row.K if order == "K" else rows) % quad == 0:
             found.append("k" if order == "K" else "mn")
         else:
-            found.append("shift" if order == "K" and quad == 8 <= row.K else "element")
+            found.append("element" if quad != 8 or (row.K if order == "K" else rows) < 8 else
+                         "shift" if order == "K" else "shift_mn")
     return tuple(found)
 
 
-def vector_of(row):
+def stored(row):
     """Elements of C that are stored together."""
     quad = 16 // RESULT_BYTES[KINDS[row.kind].result]
     return quad if row.N % quad == 0 else 1

@@ -43,18 +43,27 @@ def test_each_configuration(name, orders):
         assert bool(memory[M * N:].isnan().all()), (M, N, K)
 
 
-@pytest.mark.parametrize("config", configs(mo.bfloat16, shifted=True), ids=lambda c: f"{c.bM}x{c.bN}")
-def test_rows_are_shifted(config):
-    """One launch, or one and the sum of splits; what lies beside an operand is NaN."""
+def inside(rows, columns, order, first):
+    """A random-normal matrix, ``first`` elements behind the beginning of memory that is NaN around it."""
+    memory = torch.full((rows * columns + 64,), torch.nan, device="cuda", dtype=torch.bfloat16)
+    x = memory[first:first + rows * columns].view((rows, columns) if order == "K" else (columns, rows)).normal_()
+    return x if order == "K" else x.T
+
+
+@pytest.mark.parametrize("orders", ["KK", "MM", "KM", "MK"])
+@pytest.mark.parametrize("config", configs(mo.bfloat16, shifted=True), ids=lambda c: f"{c.bM}x{c.bN}x{c.bK}")
+def test_lines_are_shifted(config, orders):
+    """One launch, or one and the sum of splits; what lies beside an operand is NaN, and so is what is behind C."""
     torch.manual_seed(3)
     for M, N, K in SHAPES:
-        A, B = (torch.full((rows * K + 64,), torch.nan, device="cuda", dtype=torch.bfloat16) for rows in (M, N))
-        A, B = (x[first:first + rows * K].view(rows, K).normal_() for x, rows, first in ((A, M, 32), (B, N, 2)))
-        C = torch.full((M, N), torch.nan, device="cuda", dtype=torch.bfloat16)
+        A, B = inside(M, K, orders[0], 32), inside(N, K, orders[1], 2)
+        memory = torch.full((M * N + 64,), torch.nan, device="cuda", dtype=torch.bfloat16)
+        C = memory[:M * N].view(M, N)
         gemm_sm80(A, B, C, config=config, splits=min(2, -(-K // 64)))
         exact = A.double() @ B.double().T
         size = (A.double().square() @ B.double().square().T).sqrt()
         assert bool(((C.double() - exact).abs() <= 2 ** -8 * exact.abs() + 1e-5 * size).all()), (M, N, K)
+        assert bool(memory[M * N:].isnan().all()), (M, N, K)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32])

@@ -27,7 +27,7 @@ CASES = [(dtype, config, major) for dtype, config in CONFIGS for major in ("k", 
 
 def plan_of(dtype, config, major, ragged=False):
     out = OUT[dtype]
-    return make_plan(config, dtype, out, major, major, (ragged,) * 3, 16 // out.bytes, False, 1, Epilogue())
+    return make_plan(config, dtype, out, major, major, (ragged,) * 3, "vector", False, 1, Epilogue())
 
 
 def read_degree(copy, smem, dtype, major):

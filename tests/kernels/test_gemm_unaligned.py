@@ -106,11 +106,11 @@ def test_nothing_spills_and_rows_are_stored_in_parts(config, orders):
 SHIFTED = TensorConfig(64, 64, 64, 2, 2, 2, 2)
 
 
-def shifted(M, N, K, orders="CC", *, splits=1, config=SHIFTED, dtype=BF16, **fused):
+def shifted(M, N, K, orders="CC", *, splits=1, config=SHIFTED, dtype=BF16, out=None, **fused):
     """``gemm_sm80`` without findings, near float64, nothing read that is not of the operands."""
     rng = np.random.default_rng([M, N, K])
     (A, _), (B, _) = (matrix(rng, rows, K, order, dtype) for rows, order in ((M, orders[0]), (N, orders[1])))
-    C, memory = matrix(rng, M, N, dtype=dtype)
+    C, memory = matrix(rng, M, N, dtype=out or dtype)
     C[...] = np.nan
     with mo.checking() as reports:
         gemm_sm80(A, B, C, config=config, splits=splits, **fused)
@@ -127,39 +127,69 @@ def test_rows_that_begin_anywhere(size):
     shifted(*size)
 
 
+@pytest.mark.parametrize("size", [(65, 71, 67), (9, 11, 3), (70, 13, 130), (34, 36, 129)], ids=str)
+def test_lines_along_the_rows_that_begin_anywhere(size):
+    """Fewer rows than a tile has, lines that begin 2, 4 and 8 bytes behind, and fewer than the tile takes."""
+    shifted(*size, "FF")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("config", sm80_configs(mo.bfloat16, shifted=True), ids=lambda c: f"{c.bM}x{c.bN}")
-def test_each_configuration_for_them(config):
-    shifted(config.bM + 5, config.bN + 3, 131, config=config, dtype=np.float16)
+@pytest.mark.parametrize("orders", ["CC", "FF", "CF", "FC"])
+@pytest.mark.parametrize("config", sm80_configs(mo.bfloat16, shifted=True), ids=lambda c: f"{c.bM}x{c.bN}x{c.bK}")
+def test_each_configuration_for_them(config, orders):
+    shifted(config.bM + 5, config.bN + 3, 131, orders, config=config, dtype=np.float16)
+
+
+def test_rows_of_four_bytes_that_begin_anywhere():
+    """Four elements are 16 bytes."""
+    shifted(65, 71, 67, out=np.float32)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("orders", ["CC", "FF"])
+def test_one_row_of_c_more_or_less_than_16_bytes_and_fused(orders):
+    for N in (1, 7, 9, 15, 63, 129):
+        shifted(9, N, 33, orders)
+    for splits in (2, 3):
+        shifted(70, 71, 397, orders, splits=splits)
+
+
+def test_a_single_stage_is_refused():
+    A, C = np.zeros((64, 67), BF16), np.zeros((64, 64), BF16)
+    with pytest.raises(mo.ArgumentError, match="at least 2"):
+        gemm_sm80(A, A, C, config=replace(SHIFTED, stages=1))
 
 
 @pytest.mark.slow
 def test_beside_an_operand_of_another_kind():
-    """Aligned rows, lines along the rows, and splits of K."""
+    """Aligned rows, aligned lines along the rows, and splits of K."""
     shifted(65, 72, 66, "CF")
     shifted(64, 71, 67, "FC")
+    shifted(65, 71, 64)
     shifted(70, 30, 333, splits=2)
 
 
-def test_operands_that_begin_elsewhere_and_nan_beyond_their_rows():
-    """Neighbours in the same 16 bytes are NaN, and so are rows of which only some columns are multiplied."""
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_operands_that_begin_elsewhere_and_nan_beyond_their_rows(order):
+    """Neighbours in the same 16 bytes are NaN, and so are rows and columns of which only some are multiplied."""
     rng = np.random.default_rng(8)
-    A, B = (matrix(rng, rows, 75)[0] for rows in (33, 41))
-    A[:, :3] = A[:, 70:] = B[:, :3] = B[:, 70:] = np.nan
+    A, B = (np.full((rows + 7, 75), np.nan, BF16, order) for rows in (33, 41))
+    A, B = A[2:-5, 3:70], B[2:-5, 3:70]
+    A[...], B[...] = (rng.standard_normal(X.shape) for X in (A, B))
     C = np.full((33, 41), np.nan, BF16)
     with mo.checking() as reports:
-        gemm_sm80(A[:, 3:70], B[:, 3:70], C, config=SHIFTED)
+        gemm_sm80(A, B, C, config=SHIFTED)
     assert [report.ok for report in reports] == [True]
-    check_error(C, *expected(A[:, 3:70], B[:, 3:70], Fused(1, 0, None, None, None, None, None), lambda x: x,
-                             gated=False))
+    check_error(C, *expected(A, B, Fused(1, 0, None, None, None, None, None), lambda x: x, gated=False))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("config", sm80_configs(mo.bfloat16, shifted=True)[::3], ids=lambda c: f"{c.bM}x{c.bN}")
-def test_what_is_held_in_registers_does_not_spill(config):
-    A, B, C = np.zeros((300, 4097), BF16), np.zeros((401, 4097), BF16), np.zeros((300, 401), BF16)
+@pytest.mark.parametrize("orders", ["CC", "FF"])
+@pytest.mark.parametrize("config", sm80_configs(mo.bfloat16, shifted=True)[::2], ids=lambda c: f"{c.bM}x{c.bN}x{c.bK}")
+def test_what_is_held_in_registers_does_not_spill(config, orders):
+    A, B, C = np.zeros((301, 4097), BF16, orders[0]), np.zeros((401, 4097), BF16, orders[1]), np.zeros((301, 401), BF16)
     with compile_only("sm_90a") as gathered:
         gemm_sm80(A, B, C, config=config, splits=1)
     program, = gathered.programs
     assert program.spills == program.stack == 0
-    assert "LDG.E.128" in program.sass and "LDG.E.U16" in program.sass
+    assert "LDG.E.128" in program.sass and "STG.E.128" in program.sass

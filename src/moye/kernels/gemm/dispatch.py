@@ -20,7 +20,7 @@ from moye.kernels.gemm.simt.kernel import gemm_simt
 from moye.kernels.gemm.sm80 import config as sm80
 from moye.kernels.gemm.sm80.config import TensorConfig, instructions
 from moye.kernels.gemm.sm80.kernel import gemm_sm80
-from moye.kernels.gemm.sm80.plan import major_of, store_width
+from moye.kernels.gemm.sm80.plan import major_of, stored
 from moye.kernels.gemm.sm90 import config as sm90
 from moye.kernels.gemm.sm90.config import WarpgroupConfig
 from moye.kernels.gemm.sm90.fusion import Fusion
@@ -119,8 +119,8 @@ def _soonest(a: Any, b: Any, c: Any, multiprocessors: int, plain: bool) -> str:
         times["streamed"] = streamed.modelled(streamed.choose(size, multiprocessors), size, multiprocessors)
     if c.strides[0] == 1 != c.strides[1]:               # as that kernel takes it
         a, b, c = b, a, turned(c)
-    (M, N), K, vector = c.shape[:2], a.shape[1], store_width(c, c.shape[1])
+    (M, N), K, store = c.shape[:2], a.shape[1], stored(c)
     ways, extents = (major_of(a, M, K), major_of(b, N, K)), (M, N, K, problem.batches)
-    option = sm80.choose(*extents, a.dtype, multiprocessors, 90, ways=ways, vector=vector)
-    times["sm80"] = sm80.modelled(*option, *extents, a.dtype.bytes, multiprocessors, ways, vector)
+    option = sm80.choose(*extents, a.dtype, multiprocessors, 90, ways=ways, store=store)
+    times["sm80"] = sm80.modelled(*option, *extents, a.dtype.bytes, multiprocessors, ways, store)
     return min(times, key=lambda name: times[name])

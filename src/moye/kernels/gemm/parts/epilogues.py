@@ -15,6 +15,7 @@ from typing import Any
 
 import moye as mo
 from moye.kernels.gemm.parts.operands import factor
+from moye.kernels.gemm.parts.rows import Strip, leading, store_strip
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +74,8 @@ def store(plan, acc, C, residual, bias, bx, by, alpha, beta):
     tid = mo.thread_idx().x
     M, N = mo.size(C, 0), mo.size(C, 1)
     rows, bN, chunks = mo.size(plan.sC, 0), plan.config.bN, mo.size(acc, 1)
-    ragged = plan.ragged[0] or plan.ragged[1]
-    thr_mma, thr_store = plan.mma.get_slice(tid), plan.store.get_slice(tid)
-    sC = mo.shared_array(C.dtype, plan.sC)                              # (rows, bN)
-    tCsC, tDsC = thr_mma.partition_C(sC), thr_store.partition_S(sC)     # (MMA, 1, MMA_N), (CPY, CPY_M, CPY_N)
+    ragged, thr_mma = plan.ragged[0] or plan.ragged[1], plan.mma.get_slice(tid)
+    sC = mo.shared_array(C.dtype, plan.sC)                              # (rows, bN), or with room behind the rows
     for i in mo.static_range(chunks):
         place = (bx * chunks + i, by)
         gC = mo.tile(C, (rows, bN), place, ragged=ragged)
@@ -86,23 +85,48 @@ def store(plan, acc, C, residual, bias, bx, by, alpha, beta):
             gR = thr_mma.partition_C(mo.tile(residual, (rows, bN), place, ragged=ragged))
         if plan.epilogue.bias:
             gBias = thr_mma.partition_C(mo.tile(spread(bias, M, N), (rows, bN), place, ragged=ragged))
-        part = mo.make_fragment_like(tCsC, acc.dtype)                   # (MMA, 1, MMA_N)
+        part = plan.mma.partition_fragment_C((rows, bN))                # (MMA, 1, MMA_N)
         mo.copyto(part[:, 0, :], acc[:, i, :])
         finish(plan.epilogue, part, thr_mma.partition_C(gC), gR, gBias, thr_mma.partition_C(cC), M, N, alpha, beta)
         if i > 0:
             mo.sync_threads()
-        mo.copyto(tCsC, part)
-        mo.sync_threads()
-        tDgC, tDcC = thr_store.partition_D(gC), thr_store.partition_D(cC)
-        if ragged:
-            inside = mo.fragment((1, mo.size(tDcC, 1), mo.size(tDcC, 2)), mo.bool)
-            for p in mo.static_range(mo.size(tDcC, 1)):
-                for q in mo.static_range(mo.size(tDcC, 2)):
-                    m, n = tDcC[0, p, q]
-                    inside[0, p, q] = (m < M) & (n < N)
-            mo.copyto(plan.store, tDgC, tDsC, pred=inside)
+        if plan.by_rows:
+            strip = Strip(C, (), C, sC, place[0] * rows, by * bN, bN, M, N)
+            stage(strip, thr_mma, part)
+            mo.sync_threads()
+            store_strip(strip, tid, plan.config.threads)
         else:
-            mo.copyto(plan.store, tDgC, tDsC)
+            mo.copyto(thr_mma.partition_C(sC), part)
+            mo.sync_threads()
+            put(plan, gC, cC, sC, M, N)
+
+
+@mo.jit
+def stage(strip, thr_mma, part):
+    """Sums (MMA, 1, MMA_N), rounded, to shared memory, where rows lie as far behind 16 bytes as in C."""
+    rounded, bits = mo.make_fragment_like(part, strip.C.dtype), {2: mo.uint16, 4: mo.uint32}[strip.C.dtype.bytes]
+    mo.copyto(rounded, part)
+    shape = mo.size(strip.staged, 0), strip.columns
+    rows = thr_mma.partition_C(mo.identity_tensor(shape))               # ((2, 2), 1, MMA_N): column, row
+    for half in mo.static_range(2):
+        begun = thr_mma.partition_C(leading(strip, rows[(0, half), 0, 0][0]))
+        mo.copyto(mo.UniversalCopy(bits), begun[(None, half), 0, None], rounded[(None, half), 0, None])
+
+
+@mo.jit
+def put(plan, gC, cC, sC, M, N):
+    """Rows of a tile from shared memory to C, ``plan.store`` at a time."""
+    thr_store = plan.store.get_slice(mo.thread_idx().x)
+    tDsC, tDgC, tDcC = thr_store.partition_S(sC), thr_store.partition_D(gC), thr_store.partition_D(cC)
+    if plan.ragged[0] or plan.ragged[1]:
+        inside = mo.fragment((1, mo.size(tDcC, 1), mo.size(tDcC, 2)), mo.bool)
+        for p in mo.static_range(mo.size(tDcC, 1)):
+            for q in mo.static_range(mo.size(tDcC, 2)):
+                m, n = tDcC[0, p, q]
+                inside[0, p, q] = (m < M) & (n < N)
+        mo.copyto(plan.store, tDgC, tDsC, pred=inside)                  # (CPY, CPY_M, CPY_N)
+    else:
+        mo.copyto(plan.store, tDgC, tDsC)
 
 
 @mo.kernel

@@ -27,9 +27,10 @@ class Side:
     source: Any             # (CPY, CPY_M, CPY_K, k)
     stages: Any             # (CPY, CPY_M, CPY_K, stages)
     coords: Any             # of source
-    rows: Any               # (1, CPY_M, 1): whether a row lies inside, or None; of shifted rows how many there are
+    rows: Any               # (1, CPY_M, 1): whether a row lies inside, or None; of shifted lines how many there are
     operand: Any            # (MMA, MMA_M, MMA_K, stages)
-    memory: Any = None      # of shifted rows; then ``source`` is the array itself
+    memory: Any = None      # of shifted lines; then ``source`` is the array itself
+    turned: bool = False    # these lines are along the rows, not along K
 
 
 @mo.jit
@@ -112,11 +113,11 @@ def side_of(X, smem, copy, partition, tiles, coordinate, ragged, guarded=None):
 
 
 @mo.jit
-def shifted_side(X, memory, smem, copy, partition, tiles, coordinate):
-    """The same of an operand whose rows begin anywhere: ``memory`` has all whole 16 bytes of it."""
+def shifted_side(X, memory, smem, copy, partition, tiles, coordinate, turned):
+    """The same of an operand whose lines begin anywhere: ``memory`` has all whole 16 bytes of it."""
     thr = copy.get_slice(mo.thread_idx().x)
     cX = mo.tile(mo.identity_tensor(mo.shape(X)), tiles, (coordinate, None), ragged=True)
-    return Side(copy, X, thr.partition_D(smem), thr.partition_S(cX), mo.size(X, 0), partition(smem), memory)
+    return Side(copy, X, thr.partition_D(smem), thr.partition_S(cX), mo.size(X, 0), partition(smem), memory, turned)
 
 
 @mo.jit

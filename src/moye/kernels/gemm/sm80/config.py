@@ -55,8 +55,15 @@ _SHIFTED = (TensorConfig(128, 128, 64, 2, 4, 2, 1, (0.5,)), TensorConfig(128, 64
             TensorConfig(64, 16, 64, 2, 2, 1, 4, (0.05, 0.09, 0.12, 0.14)),
             TensorConfig(32, 64, 64, 2, 1, 2, 3, (0.1, 0.18, 0.24)),
             TensorConfig(32, 32, 64, 2, 2, 2, 4, (0.08, 0.15, 0.2, 0.24)),
-            TensorConfig(16, 64, 64, 2, 1, 2, 4, (0.06, 0.1, 0.13, 0.15)))
-"""For rows that begin anywhere: threads hold what they fetch in registers until it is shifted."""
+            TensorConfig(16, 64, 64, 2, 1, 2, 4, (0.06, 0.1, 0.13, 0.15)),
+            TensorConfig(128, 128, 32, 2, 4, 2, 2, (0.3, 0.45)), TensorConfig(128, 64, 32, 2, 4, 2, 2, (0.25, 0.4)),
+            TensorConfig(64, 128, 32, 2, 2, 4, 2, (0.25, 0.4)),
+            TensorConfig(64, 64, 32, 2, 2, 2, 4, (0.15, 0.25, 0.32, 0.36)),
+            TensorConfig(32, 64, 32, 2, 1, 2, 6, (0.08, 0.15, 0.2, 0.23, 0.25, 0.26)),
+            TensorConfig(32, 32, 128, 2, 2, 2, 3, (0.09, 0.17, 0.22)),
+            TensorConfig(16, 64, 128, 2, 1, 2, 3, (0.06, 0.1, 0.13)),
+            TensorConfig(64, 16, 128, 2, 2, 1, 3, (0.05, 0.09, 0.12)))
+"""For lines that begin anywhere: threads hold what they fetch in registers until it is shifted."""
 _SINGLE = (TensorConfig(256, 128, 32, 3, 4, 2, 1, (0.5,)), TensorConfig(128, 128, 32, 3, 2, 2, 1, (0.3,)),
            TensorConfig(128, 64, 32, 4, 2, 2, 2, (0.2, 0.32)), TensorConfig(64, 64, 32, 4, 2, 2, 2, (0.2, 0.3)),
            TensorConfig(32, 64, 32, 4, 1, 2, 4, (0.08, 0.14, 0.18, 0.22)),
@@ -81,7 +88,7 @@ def architecture(array: Any) -> int:
 def configs(dtype: Any, arch: int = 80, *, shifted: bool = False) -> tuple[TensorConfig, ...]:
     """The configurations for operands of this dtype on an architecture (80 is sm_80), the largest tile first.
 
-    ``shifted``: some operand's rows begin anywhere.
+    ``shifted``: some operand's lines begin anywhere.
     """
     if shifted:
         return _SHIFTED
@@ -142,27 +149,33 @@ class Costs:
     reduction: float = 3.226    # a second launch
     bandwidth: float = 4.414e+06
     single: float = 0.8971      # of the rate of 32-bit operands
-    shifted: float = 0.4959     # of those whose rows begin anywhere
+    shifted: float = 0.4959     # of those whose lines begin anywhere
     element: float = 2921       # elements that a multiprocessor copies one by one
-    shift: float = 1.176e+04    # and of rows that it shifts
+    shift: float = 1.176e+04    # and of lines that it shifts
     store: float = 8.595e-05    # for each element of a tile, stored 16 bytes at a time
+    store_row: float = 0.0001 # the same of rows that begin anywhere
     store_element: float = 0.0001443 # or one by one
 
 
 COSTS = Costs()
 _PEAK = 3.7e6                       # operations per microsecond of one multiprocessor at rate 1, 16-bit operands
 Ways = tuple[str, str]
-"""How each operand is copied: as in ``major_of``."""
+"""How each operand is copied: as in ``plan.major_of``, and C as in ``plan.stored``."""
 WIDE = "k", "k"
+
+
+def shifts(ways: Ways) -> bool:
+    """Whether some operand's lines begin anywhere."""
+    return "shift" in ways or "shift_mn" in ways
 
 
 @functools.lru_cache(maxsize=4096)
 def choose(M: int, N: int, K: int, batches: int, dtype: Any, multiprocessors: int,
-           arch: int = 80, *, ways: Ways = WIDE, vector: int = 4) -> tuple[TensorConfig, int]:
+           arch: int = 80, *, ways: Ways = WIDE, store: str = "vector") -> tuple[TensorConfig, int]:
     """The configuration and the number of K splits with the least modelled time."""
-    return min(options(K, dtype, arch, shifted="shift" in ways),
+    return min(options(K, dtype, arch, shifted=shifts(ways)),
                key=lambda option: modelled(option[0], option[1], M, N, K, batches, dtype.bytes, multiprocessors, ways,
-                                           vector))
+                                           store))
 
 
 def options(K: int, dtype: Any, arch: int, *, shifted: bool) -> list[tuple[TensorConfig, int]]:
@@ -172,16 +185,17 @@ def options(K: int, dtype: Any, arch: int, *, shifted: bool) -> list[tuple[Tenso
 
 
 def modelled(config: TensorConfig, splits: int, M: int, N: int, K: int, batches: int, width: int,
-             multiprocessors: int, ways: Ways = WIDE, vector: int = 4, costs: Costs = COSTS) -> float:
+             multiprocessors: int, ways: Ways = WIDE, store: str = "vector", costs: Costs = COSTS) -> float:
     """Microseconds that this configuration should take on operands of ``width`` bytes an element.
 
-    ``ways``: how each of them is copied.  ``vector``: elements of C that are stored together.
+    ``ways``: how each of them is copied.  ``store``: how C is stored.
     """
     tiles = -(-M // config.bM) * -(-N // config.bN) * batches * splits
     k_tiles = -(-max(1, -(-K // config.bK)) // splits)
     # The multiprocessor with the most tiles decides; those left over in its last wave share it with fewer blocks.
     waves, rest = divmod(-(-tiles // multiprocessors), config.blocks)
-    stored = config.bM * config.bN * (costs.store if vector > 1 else costs.store_element)
+    speed = {"vector": costs.store, "rows": costs.store_row, "element": costs.store_element}[store]
+    stored = config.bM * config.bN * speed
     busy = waves * (k_tiles * _step(config, config.blocks, width, ways, costs) + config.blocks * stored)
     if rest:
         busy += k_tiles * _step(config, rest, width, ways, costs) + rest * stored
@@ -197,7 +211,7 @@ def _step(config: TensorConfig, held: int, width: int, ways: Ways, costs: Costs)
     """Microseconds of a k tile of so many blocks on a multiprocessor: the products, and copies that hinder them."""
     share = costs.shifted if config in _SHIFTED else costs.single if width == 4 else 1.0
     products = held * 2.0 * config.bM * config.bN * config.bK / (_PEAK * config.rates[held - 1] * share)
-    speeds = {"element": costs.element, "shift": costs.shift}
+    speeds = {"element": costs.element, "shift": costs.shift, "shift_mn": costs.shift}
     copies = sum(held * rows * config.bK / speeds[way] for rows, way in zip((config.bM, config.bN), ways, strict=True)
                  if way in speeds)
     return float((products ** 3 + copies ** 3) ** (1 / 3))

@@ -27,10 +27,9 @@ from moye.kernels.gemm.parts.arguments import (
 from moye.kernels.gemm.parts.epilogues import ACTIVATIONS, Epilogue, reduce_kernel, store
 from moye.kernels.gemm.parts.operands import load, raster, shifted_side, side_of
 from moye.kernels.gemm.sm80.config import TensorConfig, architecture, choose, instruction, outputs
-from moye.kernels.gemm.sm80.plan import major_of, make_plan, store_width
+from moye.kernels.gemm.sm80.plan import SHIFTED, along_rows, major_of, make_plan, stored
 from moye.kernels.pack import Memory, in_registers, position, reaches, shifted
 from moye.kernels.pack import Plan as Shift
-from moye.kernels.pack import load as load_parts
 from moye.kernels.pack import make_plan as shift_of
 from moye.kernels.workspace import MAKES_ARRAYS, empty, one_batch, swapped, words
 
@@ -46,11 +45,8 @@ def mainloop(plan, a, b, acc, tCrA, tCrB, k_first, k_last, K, full):
     k_blocks, pipe = mo.size(tCrA, 2), mo.Pipeline(plan.config.stages)
     for s in mo.static_range(pipe.ahead):
         if k_first + s < k_last:
-            for side, shift in zip((a, b), plan.shifts, strict=True):
-                if shift is None:
-                    load(side, s, k_first + s, K, full)
-                else:
-                    put(side, shift, fetch(side, shift, k_first + s, K, True), s, k_first + s, K)
+            load(a, s, k_first + s, K, full)
+            load(b, s, k_first + s, K, full)
         pipe.commit()
     rounding = tCrA.dtype == mo.tfloat32                                # float32 is rounded in registers
     tCfA = mo.make_fragment_like(tCrA, mo.float32) if rounding else tCrA
@@ -65,25 +61,17 @@ def mainloop(plan, a, b, acc, tCrA, tCrB, k_first, k_last, K, full):
         mo.copyto(plan.read_B, rB[:, :, 0], tXsB[:, :, 0])
         for k_tile in range(k_first, k_last):
             ahead = k_tile + pipe.ahead
-            more = ahead < k_last
-            held = [None if shift is None else fetch(side, shift, ahead, K, more)
-                    for side, shift in zip((a, b), plan.shifts, strict=True)]
             for k in mo.static_range(k_blocks):
                 if k == k_blocks - 1:
-                    if more:
-                        for side, shift, parts in zip((a, b), plan.shifts, held, strict=True):
-                            if shift is not None:       # what was fetched before the products is there
-                                put(side, shift, parts, state.write, ahead, K)
                     pipe.wait()
                     state = state.next(k_tile + 1 < k_last)
                     tXsA, tXsB = a.operand[:, :, :, state.read], b.operand[:, :, :, state.read]
                 mo.copyto(plan.read_A, rA[:, :, (k + 1) % k_blocks], tXsA[:, :, (k + 1) % k_blocks])
                 mo.copyto(plan.read_B, rB[:, :, (k + 1) % k_blocks], tXsB[:, :, (k + 1) % k_blocks])
                 if k == 0:
-                    if more:
-                        for side, shift in zip((a, b), plan.shifts, strict=True):
-                            if shift is None:
-                                load(side, state.write, ahead, K, full)
+                    if ahead < k_last:
+                        load(a, state.write, ahead, K, full)
+                        load(b, state.write, ahead, K, full)
                     pipe.commit()
                 if rounding:
                     mo.copyto(tCrA[:, :, k], tCfA[:, :, k])
@@ -95,7 +83,7 @@ def mainloop(plan, a, b, acc, tCrA, tCrB, k_first, k_last, K, full):
 def gemm_sm80_kernel(A, B, C, residual, bias, alpha, beta, chunk, parts_A, parts_B, plan: mo.Constexpr):
     """One (bM, bN) tile of C per block, or its part of the sum over K: then C is (M, N, splits * batches).
 
-    Of operands whose rows begin anywhere, ``parts_A`` and ``parts_B`` are their memory and where they begin there.
+    Of operands whose lines begin anywhere, ``parts_A`` and ``parts_B`` are their memory and where they begin there.
     """
     bM, bN, bK = plan.config.bM, plan.config.bN, plan.config.bK
     ragged_M, ragged_N, ragged_K = plan.ragged
@@ -117,11 +105,13 @@ def gemm_sm80_kernel(A, B, C, residual, bias, alpha, beta, chunk, parts_A, parts
     if parts_A is None:
         a = side_of(A, sA, plan.copy_A, read_A, (bM, bK), bx, (ragged_M, ragged_K))
     else:
-        a = shifted_side(A, memory_of(A, parts_A), sA, plan.copy_A, read_A, (bM, bK), bx)
+        a = shifted_side(A, memory_of(A, parts_A, plan.turned[0]), sA, plan.copy_A, read_A, (bM, bK), bx,
+                         plan.turned[0])
     if parts_B is None:
         b = side_of(B, sB, plan.copy_B, read_B, (bN, bK), by, (ragged_N, ragged_K))
     else:
-        b = shifted_side(B, memory_of(B, parts_B), sB, plan.copy_B, read_B, (bN, bK), by)
+        b = shifted_side(B, memory_of(B, parts_B, plan.turned[1]), sB, plan.copy_B, read_B, (bN, bK), by,
+                         plan.turned[1])
     tCrA = thr_mma.partition_fragment_A(sA[:, :, 0])                    # (MMA, MMA_M, MMA_K)
     tCrB = thr_mma.partition_fragment_B(sB[:, :, 0])                    # (MMA, MMA_N, MMA_K)
     acc = plan.mma.partition_fragment_C((bM, bN))                       # (MMA, MMA_M, MMA_N)
@@ -130,71 +120,121 @@ def gemm_sm80_kernel(A, B, C, residual, bias, alpha, beta, chunk, parts_A, parts
     if plan.splits > 1:
         k_first = bz % plan.splits * chunk
         k_last = mo.min(k_first + chunk, k_last)
-    mainloop(plan, a, b, acc, tCrA, tCrB, k_first, k_last, K, K // bK if ragged_K else None)
+    loop = mainloop if parts_A is None and parts_B is None else shifted_mainloop
+    loop(plan, a, b, acc, tCrA, tCrB, k_first, k_last, K, K // bK if ragged_K else None)
     mo.cp_async_wait()
     store(plan, acc, C, residual, bias, bx, by, alpha, beta)
 
 
-# --- operands of 16 bits whose rows begin anywhere -------------------------------------------------------------------
+# --- operands of 16 bits whose lines begin anywhere ------------------------------------------------------------------
 
-# A thread loads the two parts of memory that hold its 16 bytes, computes something else meanwhile, and shifts them into
-# place.  Rows beyond the edge and k beyond the end become zero.
+# A thread loads the two parts of memory that hold its 16 bytes, multiplies meanwhile, and shifts them into place.  What
+# is beyond K becomes zero; rows beyond the edge hold anything, as nobody stores their products.
 
 
 @mo.jit
-def memory_of(X, parts):
+def shifted_mainloop(plan, a, b, acc, tCrA, tCrB, k_first, k_last, K, full):
+    """acc += A * B over the k tiles [k_first, k_last): of the next one, what is shifted waits in registers."""
+    tid, stages = mo.thread_idx().x, plan.config.stages
+    rA = plan.read_A.get_slice(tid).retile_D(tCrA)                      # (CPY, CPY_M, CPY_K)
+    rB = plan.read_B.get_slice(tid).retile_D(tCrB)                      # (CPY, CPY_N, CPY_K)
+    held = [None if shift is None else room(side, shift)
+            for side, shift in zip((a, b), plan.shifts, strict=True)]
+    if k_first < k_last:
+        begin(plan, a, b, held, 0, k_first, K, full)
+    for k_tile in range(k_first, k_last):
+        stage = (k_tile - k_first) % stages
+        for side, shift, parts in zip((a, b), plan.shifts, held, strict=True):
+            if shift is not None:
+                put(side, shift, parts, stage, k_tile, K)
+        mo.cp_async_wait()
+        mo.sync_threads()                               # the tile is there, and all have read the one before
+        if k_tile + 1 < k_last:
+            begin(plan, a, b, held, (stage + 1) % stages, k_tile + 1, K, full)
+        for k in mo.static_range(mo.size(tCrA, 2)):
+            mo.copyto(plan.read_A, rA[:, :, k], a.operand[:, :, k, stage])
+            mo.copyto(plan.read_B, rB[:, :, k], b.operand[:, :, k, stage])
+            mo.gemm(plan.mma, tCrA[:, :, k], tCrB[:, :, k], acc)
+
+
+@mo.jit
+def begin(plan, a, b, held, stage, k_tile, K, full):
+    """A tile of both operands on its way: to a stage, or to registers."""
+    for side, shift, parts in zip((a, b), plan.shifts, held, strict=True):
+        if shift is None:
+            load(side, stage, k_tile, K, full)
+        else:
+            fetch(side, shift, parts, k_tile, K)
+
+
+@mo.jit
+def memory_of(X, parts, turned):
     """The whole 16 bytes of an operand's memory, as ``fetch`` takes them."""
     words, head = parts
-    return Memory(mo.tile(mo.recast(words, mo.uint32), (4,), (None,)), head, mo.stride(X)[0] * X.dtype.bytes, 0)
+    pitch = mo.stride(X)[1 if turned else 0] * X.dtype.bytes
+    return Memory(mo.tile(mo.recast(words, mo.uint32), (4,), (None,)), head, pitch, 0)
 
 
 @mo.jit
-def fetch(side, shift, k_tile, K, wanted):
-    """The parts of memory of every 16 bytes that this thread copies of a tile: (low, high) each."""
-    held = []
-    for j in mo.static_range(mo.size(side.stages, 2)):
-        for i in mo.static_range(mo.size(side.stages, 1)):
-            _, ok, part, _ = place_of(side, shift, i, j, k_tile, K)
-            held.append(load_parts(shift, side.memory, part, wanted & ok))
-    return held
+def room(side, shift):
+    """Registers for the parts of memory of every 16 bytes that this thread copies of a tile."""
+    count = mo.size(side.stages, 1) * mo.size(side.stages, 2)
+    return [[mo.fragment((4,), mo.uint32) for _ in range(1 if shift.grain == 16 else 2)] for _ in range(count)]
+
+
+@mo.jit
+def fetch(side, shift, held, k_tile, K):
+    """Load them.  Those outside of the memory are replaced by others: ``put`` does not use them."""
+    copies, last = mo.size(side.stages, 1), mo.size(side.memory.parts, 1) - 1
+    for n in mo.static_range(len(held)):
+        _, part, _ = place_of(side, shift, n % copies, n // copies, k_tile, K)
+        for i in mo.static_range(len(held[n])):
+            mo.copyto(held[n][i], side.memory.parts[:, mo.min(mo.max(part + i, 0), last)])
 
 
 @mo.jit
 def put(side, shift, held, stage, k_tile, K):
     """The same in shared memory, in place."""
-    copies = mo.size(side.stages, 1)
-    for j in mo.static_range(mo.size(side.stages, 2)):
-        for i in mo.static_range(copies):
-            (row, k), ok, part, by = place_of(side, shift, i, j, k_tile, K)
-            low, high = held[j * copies + i]
-            to = side.stages[:, i, j, stage]                            # (8)
-            if ~ok | reaches(shift, side.memory, part):
-                words = in_registers(shifted(shift, low, high, by))
-                if k + _EACH > K:
-                    cut(words, K - k)
-                mo.copyto(mo.recast(to, mo.uint32), words)
-            else:                                                       # the first or the last elements of all memory
-                for e in range(_EACH):
-                    if k + e < K:
-                        to[e] = side.source[row, k + e]
-                    else:
-                        to[e] = 0
+    whole, copies, places = True, mo.size(side.stages, 1), []
+    for n in mo.static_range(len(held)):
+        places.append(place_of(side, shift, n % copies, n // copies, k_tile, K))
+        whole = whole & reaches(shift, side.memory, places[n][1])
+    if whole:
+        for n in mo.static_range(len(held)):
+            (_, k), _, by = places[n]
+            low, high = held[n] if len(held[n]) == 2 else (held[n][0], None)
+            words = in_registers(shifted(shift, low, high, by))
+            cut(words, mo.where(k < K, _EACH, 0) if side.turned else K - k)
+            mo.copyto(mo.recast(side.stages[:, n % copies, n // copies, stage], mo.uint32), words)
+    else:                                               # the first or the last elements of all memory: one by one
+        for n in mo.range(len(held), unroll=1):
+            row, k = side.coords[0, n % copies, n // copies, k_tile]
+            to = side.stages[:, n % copies, n // copies, stage]         # (8)
+            for e in mo.range(_EACH, unroll=1):
+                m, at = (row + e, k) if side.turned else (row, k + e)
+                if (m < side.rows) & (at < K):
+                    to[e] = side.source[m, at]
+                else:
+                    to[e] = 0
 
 
 @mo.jit
 def cut(words, left):
     """Only the first elements stay, of 8 in four words."""
-    for w in mo.static_range(4):
-        kept = mo.where(left > 2 * w + 1, words[w], words[w] & 0xFFFF)
-        words[w] = mo.where(left > 2 * w, kept, mo.uint32(0))
+    if left < _EACH:
+        for w in mo.static_range(4):
+            kept = mo.where(left > 2 * w + 1, words[w], words[w] & 0xFFFF)
+            words[w] = mo.where(left > 2 * w, kept, mo.uint32(0))
 
 
 @mo.jit
 def place_of(side, shift, i, j, k_tile, K):
-    """(row, k) of 16 bytes of a tile, whether they are of the operand, their part of memory, and bytes behind it."""
+    """(row, k) of 16 bytes of a tile, their part of memory, and bytes behind it; beyond the edges, of the last there."""
     row, k = side.coords[0, i, j, k_tile]
-    first, by = position(shift, side.memory, row, 0)
-    return (row, k), (row < side.rows) & (k < K), first + k // _EACH, by
+    inner_row, inner_k = mo.min(row, side.rows - 1), mo.min(k, K - 1)
+    line, along = (inner_k, inner_row) if side.turned else (inner_row, inner_k)
+    first, by = position(shift, side.memory, line, 0)
+    return (row, k), first + along // _EACH, by
 
 
 # --- host ------------------------------------------------------------------------------------------------------------
@@ -226,11 +266,13 @@ def gemm_sm80(A: Any, B: Any, C: Any, *, bias: Any = None, residual: Any = None,
         return result
     majors = [major_of(a, M, K), major_of(b, N, K)]
     parts = [_parts(X, x, major) for X, x, major in ((A, a, majors[0]), (B, b, majors[1]))]
-    majors = ["element" if major == "shift" and part is None else major
+    majors = ["element" if major in SHIFTED and part is None else major
               for major, part in zip(majors, parts, strict=True)]
-    shifts = tuple(None if part is None else _shift(x, part) for x, part in zip((a, b), parts, strict=True))
+    shifts = tuple(None if part is None else _shift(x, part, major)
+                   for x, part, major in zip((a, b), parts, majors, strict=True))
+    how = stored(c)
     chosen, several = choose(M, N, K, batches, a.dtype, mo.multiprocessors(a), architecture(C),
-                             ways=(majors[0], majors[1]), vector=store_width(c, N))
+                             ways=(majors[0], majors[1]), store=how)
     config = config or chosen
     if splits is None:                                  # sums of several blocks meet in an array that C's library makes
         splits = several if config == chosen and c.kind in MAKES_ARRAYS else 1
@@ -241,30 +283,29 @@ def gemm_sm80(A: Any, B: Any, C: Any, *, bias: Any = None, residual: Any = None,
     batched = len(c.shape) == 3
     grid = (-(-M // config.bM) * -(-N // config.bN), batches * splits)
     if splits == 1:
-        plan = make_plan(config, a.dtype, c.dtype, *majors, ragged, store_width(c, N), batched, 1, finish,
-                         shifts)
+        plan = make_plan(config, a.dtype, c.dtype, *majors, ragged, how, batched, 1, finish, shifts)
         gemm_sm80_kernel[grid, config.threads](A, B, C, residual, bias, *factors, chunk, *parts, plan)
         return result
     total = instruction(a.dtype).c_dtype
-    sums = empty(C, total, (N, M, batches * splits))
-    part = swapped(sums)
-    plan = make_plan(config, a.dtype, total, *majors, ragged, store_width(mo.describe(part), N), batched, splits,
-                     Epilogue(), shifts)
-    gemm_sm80_kernel[grid, config.threads](A, B, part, None, None, *factors, chunk, *parts, plan)
+    quad = 16 // total.bytes
+    sums = empty(C, total, (-(-N // quad) * quad, M, batches * splits))
+    plan = make_plan(config, a.dtype, total, *majors, ragged, "vector", batched, splits, Epilogue(), shifts)
+    gemm_sm80_kernel[grid, config.threads](A, B, swapped(sums), None, None, *factors, chunk, *parts, plan)
     whole, more = (x if batched or x is None else one_batch(x) for x in (C, residual))
     reduce_kernel[(-(-M * N // 256), batches), 256](whole, sums, more, bias, *factors, splits, finish)
     return result
 
 
 def _parts(X: Any, info: Any, major: str) -> tuple[Any, int] | None:
-    """All whole 16 bytes of the memory of rows that begin anywhere, and where they begin in it; None for others."""
-    return words(X, info) if major == "shift" and info.kind in MAKES_ARRAYS else None
+    """All whole 16 bytes of the memory of lines that begin anywhere, and where they begin in it; None for others."""
+    return words(X, info) if major in SHIFTED and info.kind in MAKES_ARRAYS else None
 
 
-def _shift(info: Any, parts: tuple[Any, int]) -> Shift:
-    """What is known of how far rows are shifted."""
-    step = info.strides[0] * info.dtype.bytes if info.shape[0] > 1 else 0
-    return shift_of(math.gcd(16, parts[1], step), False, info.shape[0] * step >= _WIDE)
+def _shift(info: Any, parts: tuple[Any, int], major: str) -> Shift:
+    """What is known of how far lines are shifted."""
+    mode = 1 if along_rows(major) else 0
+    step = info.strides[mode] * info.dtype.bytes if info.shape[mode] > 1 else 0
+    return shift_of(math.gcd(16, parts[1], step), False, info.shape[mode] * step >= _WIDE)
 
 
 def _check(a: Any, b: Any, c: Any) -> None:

@@ -10,6 +10,7 @@ Source of the swizzled atoms: CuTe cute/atom/mma_traits_sm90_gmma.hpp, the canon
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,9 @@ import moye as mo
 from moye.kernels.gemm.parts.epilogues import Epilogue
 from moye.kernels.gemm.sm80.config import TensorConfig, operation
 from moye.kernels.pack import Plan as Shift
+
+SHIFTED = "shift", "shift_mn"
+"""Lines along K, or along M and N, that begin anywhere, of 16 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +41,15 @@ class Plan:
     batched: bool
     splits: int
     epilogue: Epilogue
-    shifts: tuple[Shift | None, Shift | None] = (None, None)
+    shifts: tuple[Shift | None, Shift | None]
+    turned: tuple[bool, bool]           # which operands are contiguous along their rows
+    by_rows: bool                       # rows of C begin anywhere
 
 
 def major_of(info: Any, rows: int, K: int) -> str:
     """How an operand is copied: "k" or "mn", 16 bytes along what is contiguous, or "element" by element.
 
-    Or "shift": 16 bytes along K of rows that begin anywhere.
+    Or "shift" and "shift_mn": 16 bytes along K, or along M and N, of lines that begin anywhere.
     """
     if 0 in info.shape:
         return "element"                                # nothing is copied, and strides may be anything
@@ -52,15 +58,20 @@ def major_of(info: Any, rows: int, K: int) -> str:
         return "k"
     if rows % quad == 0 and info.dtype.bits >= 16 and _in_lines(info, 0):
         return "mn"
-    if info.strides[1] == 1 and info.dtype.bits == 16 and len(info.shape) == 2 and info.shape[1] >= quad:
-        return "shift"
+    if info.dtype.bits == 16 and len(info.shape) == 2:
+        for mode, way in zip((1, 0), SHIFTED, strict=True):
+            if info.strides[mode] == 1 and info.shape[mode] >= quad:
+                return way
     return "element"
 
 
-def store_width(info: Any, N: int) -> int:
-    """Elements of C per store."""
-    quad = 16 // info.dtype.bytes
-    return quad if N % quad == 0 and _in_lines(info, 1) else 1
+def stored(info: Any) -> str:
+    """How C is stored: "vector", 16 bytes; "rows", the same of rows that begin anywhere; "element" by element."""
+    if info.shape[1] % (16 // info.dtype.bytes) == 0 and _in_lines(info, 1):
+        return "vector"
+    begin = [0, info.ptr, *(step * info.dtype.bytes for n, step in zip(info.shape[2:], info.strides[2:], strict=True)
+                            if n > 1)]                  # of matrices
+    return "rows" if info.strides[1] == 1 and info.dtype.bytes in (2, 4) and math.gcd(*begin) % 16 == 0 else "element"
 
 
 def _in_lines(info: Any, mode: int) -> bool:
@@ -76,10 +87,13 @@ def _in_lines(info: Any, mode: int) -> bool:
 
 @functools.lru_cache(maxsize=1024)
 def make_plan(config: TensorConfig, dtype: Any, out: Any, major_A: str, major_B: str,
-              ragged: tuple[bool, bool, bool], vector: int, batched: bool, splits: int, epilogue: Epilogue,
+              ragged: tuple[bool, bool, bool], store: str, batched: bool, splits: int, epilogue: Epilogue,
               shifts: tuple[Shift | None, Shift | None] = (None, None)) -> Plan:
     """The plan of one kind of problem; the same object for the same kind."""
     op = operation(config, dtype)
+    if config.stages < 2:
+        raise mo.ArgumentError(f"gemm_sm80: stages={config.stages} of {config}: one is read while another is filled, "
+                               "so there are at least 2")
     m, n, k = op.shape_mnk
     _multiples(config, (m * config.wM, 2 * n * config.wN, 2 * k),
                f"{config.wM}x{config.wN} warps of {op}, two fragments of k by turns,")
@@ -87,19 +101,22 @@ def make_plan(config: TensorConfig, dtype: Any, out: Any, major_A: str, major_B:
     sA, copy_A = _operand(config, dtype, config.bM, major_A)
     sB, copy_B = _operand(config, dtype, config.bN, major_B)
     rows = m * config.wM
+    vector = 16 // out.bytes if store == "vector" else 1
     across = min(config.bN // vector, config.threads)
     width = mo.UniversalCopy(mo.uint128) if vector > 1 else mo.UniversalCopy(out)
-    store = mo.make_tiled_copy(mo.CopyAtom(width, out), mo.make_layout((config.threads // across, across), (across, 1)),
-                               mo.make_layout((1, vector)))
+    put = mo.make_tiled_copy(mo.CopyAtom(width, out), mo.make_layout((config.threads // across, across), (across, 1)),
+                             mo.make_layout((1, vector)))
     pitch = config.bN + max(8, 16 // out.bytes)         # rows start in other banks
     for copy, tile in ((copy_A, (copy_A.tiler[0], 1, copy_A.tiler[1])), (copy_B, (1, *copy_B.tiler))):
         if copy.threads != config.threads:
             raise mo.ArgumentError(f"gemm_sm80: the {config.threads} threads of {config} do not share out rows of "
                                    f"bK={config.bK} elements, 16 bytes each")
         _multiples(config, tile, f"{copy.threads} threads of {copy.atom}")
-    return Plan(config, sA, sB, mo.make_layout((rows, config.bN), (pitch, 1)), copy_A, copy_B,
+    columns = pitch if store == "rows" else config.bN
+    return Plan(config, sA, sB, mo.make_layout((rows, columns), (pitch, 1)), copy_A, copy_B,
                 mo.make_tiled_copy_A(_reader(dtype, major_A), mma), mo.make_tiled_copy_B(_reader(dtype, major_B), mma),
-                mma, store, ragged, batched, splits, epilogue, shifts)
+                mma, put, ragged, batched, splits, epilogue, shifts,
+                (along_rows(major_A), along_rows(major_B)), store == "rows")
 
 
 def _multiples(config: TensorConfig, tile: tuple[int, ...], what: str) -> None:
@@ -112,19 +129,24 @@ def _multiples(config: TensorConfig, tile: tuple[int, ...], what: str) -> None:
 def _reader(dtype: Any, major: str) -> mo.CopyAtom:
     """Shared memory to registers: ldmatrix where it can, else element by element."""
     if by_matrix(dtype, major):
-        return mo.CopyAtom(mo.LdMatrix(4, transpose=major == "mn"), dtype)
+        return mo.CopyAtom(mo.LdMatrix(4, transpose=along_rows(major)), dtype)
     return mo.CopyAtom(mo.UniversalCopy(dtype), dtype)
 
 
 def by_matrix(dtype: Any, major: str) -> bool:
     """Whether ldmatrix can read a tile that is contiguous along K ("k", "element") or M and N ("mn")."""
-    return bool(dtype.bits == 16 or (dtype.bits <= 32 and major != "mn"))
+    return bool(dtype.bits == 16 or (dtype.bits <= 32 and not along_rows(major)))
+
+
+def along_rows(major: str) -> bool:
+    """Whether a tile of an operand is contiguous along M or N in shared memory."""
+    return major in ("mn", "shift_mn")
 
 
 def _operand(config: TensorConfig, dtype: Any, rows: int, major: str) -> tuple[Any, mo.TiledCopy]:
     """Shared layout (rows, bK, stages) and the copy that fills it."""
     quad, threads, bK = 16 // dtype.bytes, config.threads, config.bK
-    if major == "mn":
+    if along_rows(major):
         across = max(min(128 // dtype.bytes, rows) // quad, threads // bK)
         thr = _across_banks(across, threads // across, padded=not by_matrix(dtype, major))
         val = mo.make_layout((quad, 1))
@@ -151,12 +173,12 @@ def _shared(config: TensorConfig, dtype: Any, rows: int, major: str) -> Any:
     """Swizzled atoms for ldmatrix; padded columns or rows for element-wise reads."""
     quad, bK, stages = 16 // dtype.bytes, config.bK, config.stages
     if not by_matrix(dtype, major):
-        if major == "mn":
+        if along_rows(major):
             pitch = rows + 32 // dtype.bytes
             return mo.make_layout((rows, bK, stages), (1, pitch, pitch * bK))
         pitch = bK + 32 // dtype.bytes
         return mo.make_layout((rows, bK, stages), (pitch, 1, pitch * rows))
-    line = min(128 // dtype.bytes, rows if major == "mn" else bK)       # elements side by side: 32, 64 or 128 bytes
+    line = min(128 // dtype.bytes, rows if along_rows(major) else bK)       # elements side by side: 32, 64 or 128 bytes
     swizzle = mo.Swizzle((line // quad).bit_length() - 1, quad.bit_length() - 1, 3)
-    inner = mo.make_layout((line, 8), (1, line)) if major == "mn" else mo.make_layout((8, line), (line, 1))
+    inner = mo.make_layout((line, 8), (1, line)) if along_rows(major) else mo.make_layout((8, line), (line, 1))
     return mo.tile_to_shape(mo.ComposedLayout(swizzle, 0, inner), (rows, bK, stages))

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import moye as mo
+from moye.kernels.gemm.parts.rows import Strip, leading, store_strip
 from moye.kernels.gemm.sm90.config import GROUP
-from moye.kernels.gemm.sm90.fusion import REPEATS, finish
+from moye.kernels.gemm.sm90.fusion import finish
 
 _STORING, _GATHERING = 1, 6
 """Named barriers: of the warpgroup that stores (1 to 3), and of all that multiply.  0 is that of ``sync_threads``."""
@@ -210,68 +211,30 @@ def put_by_tma(plan, out, sC, rounded, place, batch, buffer, pending):
 def put_by_rows(plan, out, sC, rounded, place, batch):
     """Rows that begin anywhere: through shared memory, where each lies as far behind a multiple of 16 bytes as in C.
 
-    A warp has 16 rows of its own there.  It stores their whole 16 bytes, and their ends element by element.
+    A warp has 16 rows of its own there.
     """
     sums = mo.shape(rounded)[0]                                         # (2, 2, columns / 8): column, row, 8s
-    part, width = rounded.with_layout(mo.make_layout(sums)), 16 // plan.C.dtype.bytes
+    part = rounded.with_layout(mo.make_layout(sums))
     tid, bits = mo.thread_idx().x, {2: mo.uint16, 4: mo.uint32}[plan.C.dtype.bytes]
-    thr_mma = plan.C.piece.get_slice(tid % GROUP)
+    thr_mma, warp = plan.C.piece.get_slice(tid % GROUP), tid % GROUP // 32
     own = mo.tile(sC, (64, mo.size(sC, 1)), (tid // GROUP, 0))          # (64, columns + width)
+    strip = strip_of(plan, out, own, place, 0, batch)
     rows = thr_mma.partition_C(mo.identity_tensor((64, plan.C.columns)))                # (MMA, 1, 1)
     mo.sync_warp()                                                      # all have read the piece before
     for half in mo.static_range(2):
-        lead = begin_of(out, row_of(place, rows[(0, half, 0), 0, 0][0]), batch) % width
-        begun = mo.domain_offset((0, lead), own).with_layout(mo.make_layout((64, plan.C.columns), mo.stride(own)))
+        begun = leading(strip, rows[(0, half, 0), 0, 0][0])
         mo.copyto(mo.UniversalCopy(bits), thr_mma.partition_C(begun)[(None, half, None), 0, 0], part[None, half, None])
     mo.sync_warp()
-    store_parts(plan, out, own, place, batch, width)
-    store_ends(plan, out, own, place, batch, width)
+    of_warp = mo.tile(own, (16, mo.size(own, 1)), (warp, 0))
+    store_strip(strip_of(plan, out, of_warp, place, warp * 16, batch), mo.lane_idx(), 32)
 
 
 @mo.jit
-def store_parts(plan, out, own, place, batch, width):
-    """The whole 16 bytes of a warp's 16 rows: lanes side by side have neighbours of a row."""
-    warp, lane, parts = mo.thread_idx().x % GROUP // 32, mo.lane_idx(), plan.C.columns // width
-    gC = out.C.with_layout(mo.make_layout((width, REPEATS), (1, width)))                # (width, parts of C)
-    for i in mo.static_range(parts // 2):
-        at, q = (i * 32 + lane) // parts, (i * 32 + lane) % parts
-        m = row_of(place, warp * 16 + at)
-        begin, part = begin_of(out, m, batch), place[1] * parts + q     # of the row's parts
-        lead = begin % width
-        if (m < out.M) & ((q > 0) | (lead == 0)) & ((part + 1) * width - lead <= out.N):
-            mo.copyto(gC[None, begin // width + part], mo.tile(own, (1, width), (warp * 16 + at, q))[0, None])
-
-
-@mo.jit
-def store_ends(plan, out, own, place, batch, width):
-    """What lies in front of the first whole 16 bytes of a warp's rows and behind the last, an element a lane.
-
-    Both have as many as one part in a piece that is whole, and up to two where C ends.
-    """
-    warp, lane, first = mo.thread_idx().x % GROUP // 32, mo.lane_idx(), place[1] * plan.C.columns
-    count, C = mo.min(plan.C.columns, out.N - first), matrix_of(out, batch)
-    for more in mo.range(mo.where(count < plan.C.columns, 2, 1)):
-        for i in mo.static_range(width // 2):
-            at, end = (i * 32 + lane) // width, (i * 32 + lane) % width + more * width
-            m = row_of(place, warp * 16 + at)
-            lead = begin_of(out, m, batch) % width
-            front = (width - lead) % width                              # elements in front of the first part
-            behind = mo.max((count + lead) // width * width - lead, front)                      # and those behind it
-            n = mo.where(end < front, end, behind + end - front)
-            if (m < out.M) & (n < count):
-                C[m, first + n] = own[warp * 16 + at, n + lead]
-
-
-@mo.jit
-def row_of(place, row):
-    """The row of C of a row of a piece."""
-    return place[0] * 64 + row
-
-
-@mo.jit
-def begin_of(out, m, batch):
-    """Elements between the first of C and those of a row."""
-    return mo.crd2idx((m, 0, batch) if mo.rank(out.C) == 3 else (m, 0), out.C.layout)
+def strip_of(plan, out, staged, place, row, batch):
+    """Rows of a piece, from one of its 64 on."""
+    whole = (batch,) if mo.rank(out.C) == 3 else ()
+    return Strip(out.C, whole, matrix_of(out, batch), staged, place[0] * 64 + row, place[1] * plan.C.columns,
+                 plan.C.columns, out.M, out.N)
 
 
 @mo.jit
