@@ -54,7 +54,7 @@ def ways(row, most, multiprocessors):
 def modelled(row, multiprocessors, costs=sm80.COSTS):
     """Microseconds of each option of ``gemm_sm80`` by its model; none where 16 bits would be copied for long."""
     size, ways = KINDS[row.kind].bytes, ways_of(row)
-    if size == 2 and "element" in ways and row.K > SHALLOW:
+    if size == 2 and any(way.startswith("element") for way in ways) and row.K > SHALLOW:
         return {}
     options = sm80.options(row.K, problem_of(row).dtype, 90, shifted=sm80.shifts(ways))
     return {option: sm80.modelled(*option, row.M, row.N, row.K, 1, size, multiprocessors, ways, stored(row), costs)
@@ -63,22 +63,21 @@ def modelled(row, multiprocessors, costs=sm80.COSTS):
 
 def ways_of(row):
     """How ``gemm_sm80`` copies each operand: "k" and "mn" 16 bytes at a time, "shift" and "shift_mn" the same of lines
-    that begin anywhere, or "element"."""
+    that begin anywhere, "element" and "element_mn" one by one."""
     quad = 16 // KINDS[row.kind].bytes
     found = []
     for order, rows in zip(row.orders, (row.M, row.N), strict=True):
         if (row.K if order == "K" else rows) % quad == 0:
             found.append("k" if order == "K" else "mn")
         else:
-            found.append("element" if quad != 8 or (row.K if order == "K" else rows) < 8 else
-                         "shift" if order == "K" else "shift_mn")
+            way = "element" if quad != 8 or (row.K if order == "K" else rows) < 8 else "shift"
+            found.append(way if order == "K" else f"{way}_mn")
     return tuple(found)
 
 
 def stored(row):
-    """Elements of C that are stored together."""
-    quad = 16 // RESULT_BYTES[KINDS[row.kind].result]
-    return quad if row.N % quad == 0 else 1
+    """How ``gemm_sm80`` stores C."""
+    return "rows" if row.N % (16 // RESULT_BYTES[KINDS[row.kind].result]) else "vector"
 
 
 def configs_of(found):

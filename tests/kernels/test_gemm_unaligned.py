@@ -186,10 +186,10 @@ def test_operands_that_begin_elsewhere_and_nan_beyond_their_rows(order):
 @pytest.mark.slow
 @pytest.mark.parametrize("orders", ["CC", "FF"])
 @pytest.mark.parametrize("config", sm80_configs(mo.bfloat16, shifted=True)[::2], ids=lambda c: f"{c.bM}x{c.bN}x{c.bK}")
-def test_what_is_held_in_registers_does_not_spill(config, orders):
+def test_lines_come_16_bytes_at_a_time_and_nothing_spills(config, orders):
     A, B, C = np.zeros((301, 4097), BF16, orders[0]), np.zeros((401, 4097), BF16, orders[1]), np.zeros((301, 401), BF16)
     with compile_only("sm_90a") as gathered:
         gemm_sm80(A, B, C, config=config, splits=1)
     program, = gathered.programs
     assert program.spills == program.stack == 0
-    assert "LDG.E.128" in program.sass and "STG.E.128" in program.sass
+    assert "LDGSTS.E.BYPASS.128" in program.sass and "STG.E.128" in program.sass

@@ -27,10 +27,8 @@ class Side:
     source: Any             # (CPY, CPY_M, CPY_K, k)
     stages: Any             # (CPY, CPY_M, CPY_K, stages)
     coords: Any             # of source
-    rows: Any               # (1, CPY_M, 1): whether a row lies inside, or None; of shifted lines how many there are
+    rows: Any               # (1, CPY_M, 1): whether a row lies inside, or None
     operand: Any            # (MMA, MMA_M, MMA_K, stages)
-    memory: Any = None      # of shifted lines; then ``source`` is the array itself
-    turned: bool = False    # these lines are along the rows, not along K
 
 
 @mo.jit
@@ -110,14 +108,6 @@ def side_of(X, smem, copy, partition, tiles, coordinate, ragged, guarded=None):
         guarded = ragged[0]
     rows = row_predicate(coords, mo.size(stages, 1), mo.size(X, 0)) if guarded else None
     return Side(copy, thr.partition_S(gX), stages, coords, rows, partition(smem))
-
-
-@mo.jit
-def shifted_side(X, memory, smem, copy, partition, tiles, coordinate, turned):
-    """The same of an operand whose lines begin anywhere: ``memory`` has all whole 16 bytes of it."""
-    thr = copy.get_slice(mo.thread_idx().x)
-    cX = mo.tile(mo.identity_tensor(mo.shape(X)), tiles, (coordinate, None), ragged=True)
-    return Side(copy, X, thr.partition_D(smem), thr.partition_S(cX), mo.size(X, 0), partition(smem), memory, turned)
 
 
 @mo.jit

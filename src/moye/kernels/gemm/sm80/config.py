@@ -49,23 +49,24 @@ _HALF = (TensorConfig(256, 128, 64, 3, 4, 2, 1, (1.0,)), TensorConfig(128, 128, 
          TensorConfig(128, 64, 64, 4, 2, 2, 2, (0.62, 0.85)), TensorConfig(64, 64, 64, 4, 2, 2, 3, (0.36, 0.55, 0.65)),
          TensorConfig(32, 64, 128, 4, 1, 2, 3, (0.2, 0.3, 0.35)),
          TensorConfig(16, 64, 128, 6, 1, 2, 4, (0.11, 0.18, 0.22, 0.25)))
-_SHIFTED = (TensorConfig(128, 128, 64, 2, 4, 2, 1, (0.5,)), TensorConfig(128, 64, 64, 2, 4, 2, 1, (0.35,)),
-            TensorConfig(64, 128, 64, 2, 2, 4, 1, (0.35,)), TensorConfig(64, 64, 64, 2, 2, 2, 2, (0.2, 0.35)),
-            TensorConfig(128, 16, 64, 2, 4, 1, 3, (0.08, 0.14, 0.18)),
-            TensorConfig(64, 16, 64, 2, 2, 1, 4, (0.05, 0.09, 0.12, 0.14)),
-            TensorConfig(32, 64, 64, 2, 1, 2, 3, (0.1, 0.18, 0.24)),
-            TensorConfig(32, 32, 64, 2, 2, 2, 4, (0.08, 0.15, 0.2, 0.24)),
-            TensorConfig(16, 64, 64, 2, 1, 2, 4, (0.06, 0.1, 0.13, 0.15)),
-            TensorConfig(128, 128, 32, 2, 4, 2, 2, (0.3, 0.45)), TensorConfig(128, 64, 32, 2, 4, 2, 2, (0.25, 0.4)),
-            TensorConfig(64, 128, 32, 2, 2, 4, 2, (0.25, 0.4)),
-            TensorConfig(64, 64, 32, 2, 2, 2, 4, (0.15, 0.25, 0.32, 0.36)),
-            TensorConfig(32, 64, 32, 2, 1, 2, 6, (0.08, 0.15, 0.2, 0.23, 0.25, 0.26)),
+_SHIFTED = (TensorConfig(128, 128, 64, 2, 4, 2, 1, (0.5,)), TensorConfig(128, 64, 64, 2, 4, 2, 2, (0.3, 0.45)),
+            TensorConfig(64, 128, 64, 2, 4, 2, 2, (0.3, 0.45)), TensorConfig(64, 64, 64, 2, 2, 2, 3, (0.2, 0.35, 0.4)),
+            TensorConfig(128, 16, 64, 2, 4, 1, 3, (0.07, 0.12, 0.15)),
+            TensorConfig(64, 16, 64, 3, 4, 1, 4, (0.05, 0.09, 0.12, 0.14)),
+            TensorConfig(32, 64, 64, 3, 2, 2, 3, (0.1, 0.18, 0.24)),
+            TensorConfig(32, 32, 64, 3, 2, 2, 5, (0.08, 0.15, 0.2, 0.24, 0.26)),
+            TensorConfig(16, 64, 64, 3, 1, 4, 4, (0.06, 0.1, 0.13, 0.15)),
+            TensorConfig(128, 128, 32, 2, 4, 2, 2, (0.3, 0.45)),
+            TensorConfig(128, 64, 32, 2, 4, 2, 3, (0.2, 0.32, 0.4)),
+            TensorConfig(64, 128, 32, 2, 4, 2, 3, (0.2, 0.32, 0.4)),
+            TensorConfig(64, 64, 32, 3, 4, 1, 4, (0.15, 0.25, 0.32, 0.36)),
+            TensorConfig(32, 64, 32, 3, 2, 2, 6, (0.08, 0.15, 0.2, 0.23, 0.25, 0.26)),
+            TensorConfig(32, 32, 32, 3, 2, 2, 8, (0.06, 0.12, 0.16, 0.2, 0.22, 0.23, 0.24, 0.25)),
             TensorConfig(32, 32, 128, 2, 2, 2, 3, (0.09, 0.17, 0.22)),
-            TensorConfig(16, 64, 128, 2, 1, 2, 3, (0.06, 0.1, 0.13)),
-            TensorConfig(64, 16, 128, 2, 2, 1, 3, (0.05, 0.09, 0.12)))
+            TensorConfig(16, 64, 128, 2, 1, 4, 3, (0.06, 0.1, 0.13)))
 """For lines that begin anywhere: threads hold what they fetch in registers until it is shifted."""
-_SINGLE = (TensorConfig(256, 128, 32, 3, 4, 2, 1, (0.5,)), TensorConfig(128, 128, 32, 3, 2, 2, 1, (0.3,)),
-           TensorConfig(128, 64, 32, 4, 2, 2, 2, (0.2, 0.32)), TensorConfig(64, 64, 32, 4, 2, 2, 2, (0.2, 0.3)),
+_SINGLE = (TensorConfig(256, 128, 32, 3, 4, 2, 1, (0.45,)), TensorConfig(128, 128, 32, 3, 2, 2, 1, (0.3,)),
+           TensorConfig(128, 64, 32, 4, 2, 2, 2, (0.23, 0.37)), TensorConfig(64, 64, 32, 4, 2, 2, 2, (0.2, 0.3)),
            TensorConfig(32, 64, 32, 4, 1, 2, 4, (0.08, 0.14, 0.18, 0.22)),
            TensorConfig(16, 64, 64, 4, 1, 2, 3, (0.05, 0.09, 0.12)))
 _DOUBLE = (TensorConfig(128, 64, 16, 3, 4, 2, 1, (0.065,)), TensorConfig(64, 64, 16, 3, 2, 2, 2, (0.035, 0.06)))
@@ -152,6 +153,8 @@ class Costs:
     shifted: float = 0.4959     # of those whose lines begin anywhere
     element: float = 2921       # elements that a multiprocessor copies one by one
     shift: float = 1.176e+04    # and of lines that it shifts
+    latency: float = 0.6        # of memory, shared by the k tiles that are on their way
+    chunk: float = 0.09         # for each 16 bytes of a k tile that a thread shifts
     store: float = 8.595e-05    # for each element of a tile, stored 16 bytes at a time
     store_row: float = 0.0001 # the same of rows that begin anywhere
     store_element: float = 0.0001443 # or one by one
@@ -208,10 +211,12 @@ def modelled(config: TensorConfig, splits: int, M: int, N: int, K: int, batches:
 
 
 def _step(config: TensorConfig, held: int, width: int, ways: Ways, costs: Costs) -> float:
-    """Microseconds of a k tile of so many blocks on a multiprocessor: the products, and copies that hinder them."""
+    """Microseconds of a k tile of so many blocks on a multiprocessor: the work of all, or what a block has alone."""
     share = costs.shifted if config in _SHIFTED else costs.single if width == 4 else 1.0
     products = held * 2.0 * config.bM * config.bN * config.bK / (_PEAK * config.rates[held - 1] * share)
-    speeds = {"element": costs.element, "shift": costs.shift, "shift_mn": costs.shift}
-    copies = sum(held * rows * config.bK / speeds[way] for rows, way in zip((config.bM, config.bN), ways, strict=True)
-                 if way in speeds)
-    return float((products ** 3 + copies ** 3) ** (1 / 3))
+    sides = list(zip((config.bM, config.bN), ways, strict=True))
+    speeds = {"element": costs.element, "element_mn": costs.element, "shift": costs.shift, "shift_mn": costs.shift}
+    copies = sum(held * rows * config.bK / speeds[way] for rows, way in sides if way in speeds)
+    chunks = sum(rows * config.bK / (8 * config.threads) for rows, way in sides if shifts((way, "")))
+    alone = costs.latency / (config.stages - 1) + chunks * costs.chunk
+    return float(((products + copies) ** 3 + alone ** 3) ** (1 / 3))

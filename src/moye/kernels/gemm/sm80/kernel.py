@@ -25,16 +25,16 @@ from moye.kernels.gemm.parts.arguments import (
     scalar,
 )
 from moye.kernels.gemm.parts.epilogues import ACTIVATIONS, Epilogue, reduce_kernel, store
-from moye.kernels.gemm.parts.operands import load, raster, shifted_side, side_of
+from moye.kernels.gemm.parts.operands import load, raster, side_of
+from moye.kernels.gemm.sm80 import lines
 from moye.kernels.gemm.sm80.config import TensorConfig, architecture, choose, instruction, outputs
+from moye.kernels.gemm.sm80.lines import lines_of
 from moye.kernels.gemm.sm80.plan import SHIFTED, along_rows, major_of, make_plan, stored
-from moye.kernels.pack import Memory, in_registers, position, reaches, shifted
 from moye.kernels.pack import Plan as Shift
 from moye.kernels.pack import make_plan as shift_of
 from moye.kernels.workspace import MAKES_ARRAYS, empty, one_batch, swapped, words
 
 _WIDE = (1 << 31) - (1 << 16)           # bytes that 32-bit offsets reach
-_EACH = 8                               # elements of 16 bytes
 Activation = str | Callable[[Any], Any]
 
 
@@ -88,30 +88,30 @@ def gemm_sm80_kernel(A, B, C, residual, bias, alpha, beta, chunk, parts_A, parts
     bM, bN, bK = plan.config.bM, plan.config.bN, plan.config.bK
     ragged_M, ragged_N, ragged_K = plan.ragged
     tid = mo.thread_idx().x
-    pid, bz, _ = mo.block_idx()
+    pid, bz, column = mo.block_idx()
     if plan.batched:
         A, B = A[:, :, bz // plan.splits], B[:, :, bz // plan.splits]
         residual = residual[:, :, bz] if plan.epilogue.residual else None
     if plan.batched or plan.splits > 1:
         C = C[:, :, bz]
     M, N, K = mo.size(A, 0), mo.size(B, 0), mo.size(A, 1)
-    bx, by = raster(pid, mo.ceil_div(M, bM), mo.ceil_div(N, bN))
+    bx, by = raster(pid, mo.ceil_div(M, bM), mo.ceil_div(N, bN)) if plan.waves else (pid, column)
     thr_mma = plan.mma.get_slice(tid)
     mo.min_blocks(plan.config.blocks)
 
-    sA = mo.shared_array(A.dtype, plan.sA)                              # (bM, bK, stages)
+    sA = mo.shared_array(A.dtype, plan.sA)                              # (bM, bK, stages), or one tile that is shifted
     sB = mo.shared_array(B.dtype, plan.sB)                              # (bN, bK, stages)
     read_A, read_B = plan.read_A.get_slice(tid).partition_S, plan.read_B.get_slice(tid).partition_S
     if parts_A is None:
         a = side_of(A, sA, plan.copy_A, read_A, (bM, bK), bx, (ragged_M, ragged_K))
     else:
-        a = shifted_side(A, memory_of(A, parts_A, plan.turned[0]), sA, plan.copy_A, read_A, (bM, bK), bx,
-                         plan.turned[0])
+        raw = mo.shared_array(mo.uint32, plan.raw[0], align=16)         # (4, parts, lines, stages)
+        a = lines_of(A, parts_A, raw, sA, read_A, bx * bM, plan.turned[0])
     if parts_B is None:
         b = side_of(B, sB, plan.copy_B, read_B, (bN, bK), by, (ragged_N, ragged_K))
     else:
-        b = shifted_side(B, memory_of(B, parts_B, plan.turned[1]), sB, plan.copy_B, read_B, (bN, bK), by,
-                         plan.turned[1])
+        raw = mo.shared_array(mo.uint32, plan.raw[1], align=16)
+        b = lines_of(B, parts_B, raw, sB, read_B, by * bN, plan.turned[1])
     tCrA = thr_mma.partition_fragment_A(sA[:, :, 0])                    # (MMA, MMA_M, MMA_K)
     tCrB = thr_mma.partition_fragment_B(sB[:, :, 0])                    # (MMA, MMA_N, MMA_K)
     acc = plan.mma.partition_fragment_C((bM, bN))                       # (MMA, MMA_M, MMA_N)
@@ -120,121 +120,10 @@ def gemm_sm80_kernel(A, B, C, residual, bias, alpha, beta, chunk, parts_A, parts
     if plan.splits > 1:
         k_first = bz % plan.splits * chunk
         k_last = mo.min(k_first + chunk, k_last)
-    loop = mainloop if parts_A is None and parts_B is None else shifted_mainloop
+    loop = mainloop if parts_A is None and parts_B is None else lines.mainloop
     loop(plan, a, b, acc, tCrA, tCrB, k_first, k_last, K, K // bK if ragged_K else None)
     mo.cp_async_wait()
     store(plan, acc, C, residual, bias, bx, by, alpha, beta)
-
-
-# --- operands of 16 bits whose lines begin anywhere ------------------------------------------------------------------
-
-# A thread loads the two parts of memory that hold its 16 bytes, multiplies meanwhile, and shifts them into place.  What
-# is beyond K becomes zero; rows beyond the edge hold anything, as nobody stores their products.
-
-
-@mo.jit
-def shifted_mainloop(plan, a, b, acc, tCrA, tCrB, k_first, k_last, K, full):
-    """acc += A * B over the k tiles [k_first, k_last): of the next one, what is shifted waits in registers."""
-    tid, stages = mo.thread_idx().x, plan.config.stages
-    rA = plan.read_A.get_slice(tid).retile_D(tCrA)                      # (CPY, CPY_M, CPY_K)
-    rB = plan.read_B.get_slice(tid).retile_D(tCrB)                      # (CPY, CPY_N, CPY_K)
-    held = [None if shift is None else room(side, shift)
-            for side, shift in zip((a, b), plan.shifts, strict=True)]
-    if k_first < k_last:
-        begin(plan, a, b, held, 0, k_first, K, full)
-    for k_tile in range(k_first, k_last):
-        stage = (k_tile - k_first) % stages
-        for side, shift, parts in zip((a, b), plan.shifts, held, strict=True):
-            if shift is not None:
-                put(side, shift, parts, stage, k_tile, K)
-        mo.cp_async_wait()
-        mo.sync_threads()                               # the tile is there, and all have read the one before
-        if k_tile + 1 < k_last:
-            begin(plan, a, b, held, (stage + 1) % stages, k_tile + 1, K, full)
-        for k in mo.static_range(mo.size(tCrA, 2)):
-            mo.copyto(plan.read_A, rA[:, :, k], a.operand[:, :, k, stage])
-            mo.copyto(plan.read_B, rB[:, :, k], b.operand[:, :, k, stage])
-            mo.gemm(plan.mma, tCrA[:, :, k], tCrB[:, :, k], acc)
-
-
-@mo.jit
-def begin(plan, a, b, held, stage, k_tile, K, full):
-    """A tile of both operands on its way: to a stage, or to registers."""
-    for side, shift, parts in zip((a, b), plan.shifts, held, strict=True):
-        if shift is None:
-            load(side, stage, k_tile, K, full)
-        else:
-            fetch(side, shift, parts, k_tile, K)
-
-
-@mo.jit
-def memory_of(X, parts, turned):
-    """The whole 16 bytes of an operand's memory, as ``fetch`` takes them."""
-    words, head = parts
-    pitch = mo.stride(X)[1 if turned else 0] * X.dtype.bytes
-    return Memory(mo.tile(mo.recast(words, mo.uint32), (4,), (None,)), head, pitch, 0)
-
-
-@mo.jit
-def room(side, shift):
-    """Registers for the parts of memory of every 16 bytes that this thread copies of a tile."""
-    count = mo.size(side.stages, 1) * mo.size(side.stages, 2)
-    return [[mo.fragment((4,), mo.uint32) for _ in range(1 if shift.grain == 16 else 2)] for _ in range(count)]
-
-
-@mo.jit
-def fetch(side, shift, held, k_tile, K):
-    """Load them.  Those outside of the memory are replaced by others: ``put`` does not use them."""
-    copies, last = mo.size(side.stages, 1), mo.size(side.memory.parts, 1) - 1
-    for n in mo.static_range(len(held)):
-        _, part, _ = place_of(side, shift, n % copies, n // copies, k_tile, K)
-        for i in mo.static_range(len(held[n])):
-            mo.copyto(held[n][i], side.memory.parts[:, mo.min(mo.max(part + i, 0), last)])
-
-
-@mo.jit
-def put(side, shift, held, stage, k_tile, K):
-    """The same in shared memory, in place."""
-    whole, copies, places = True, mo.size(side.stages, 1), []
-    for n in mo.static_range(len(held)):
-        places.append(place_of(side, shift, n % copies, n // copies, k_tile, K))
-        whole = whole & reaches(shift, side.memory, places[n][1])
-    if whole:
-        for n in mo.static_range(len(held)):
-            (_, k), _, by = places[n]
-            low, high = held[n] if len(held[n]) == 2 else (held[n][0], None)
-            words = in_registers(shifted(shift, low, high, by))
-            cut(words, mo.where(k < K, _EACH, 0) if side.turned else K - k)
-            mo.copyto(mo.recast(side.stages[:, n % copies, n // copies, stage], mo.uint32), words)
-    else:                                               # the first or the last elements of all memory: one by one
-        for n in mo.range(len(held), unroll=1):
-            row, k = side.coords[0, n % copies, n // copies, k_tile]
-            to = side.stages[:, n % copies, n // copies, stage]         # (8)
-            for e in mo.range(_EACH, unroll=1):
-                m, at = (row + e, k) if side.turned else (row, k + e)
-                if (m < side.rows) & (at < K):
-                    to[e] = side.source[m, at]
-                else:
-                    to[e] = 0
-
-
-@mo.jit
-def cut(words, left):
-    """Only the first elements stay, of 8 in four words."""
-    if left < _EACH:
-        for w in mo.static_range(4):
-            kept = mo.where(left > 2 * w + 1, words[w], words[w] & 0xFFFF)
-            words[w] = mo.where(left > 2 * w, kept, mo.uint32(0))
-
-
-@mo.jit
-def place_of(side, shift, i, j, k_tile, K):
-    """(row, k) of 16 bytes of a tile, their part of memory, and bytes behind it; beyond the edges, of the last there."""
-    row, k = side.coords[0, i, j, k_tile]
-    inner_row, inner_k = mo.min(row, side.rows - 1), mo.min(k, K - 1)
-    line, along = (inner_k, inner_row) if side.turned else (inner_row, inner_k)
-    first, by = position(shift, side.memory, line, 0)
-    return (row, k), first + along // _EACH, by
 
 
 # --- host ------------------------------------------------------------------------------------------------------------
@@ -266,7 +155,7 @@ def gemm_sm80(A: Any, B: Any, C: Any, *, bias: Any = None, residual: Any = None,
         return result
     majors = [major_of(a, M, K), major_of(b, N, K)]
     parts = [_parts(X, x, major) for X, x, major in ((A, a, majors[0]), (B, b, majors[1]))]
-    majors = ["element" if major in SHIFTED and part is None else major
+    majors = [major.replace("shift", "element") if part is None else major
               for major, part in zip(majors, parts, strict=True)]
     shifts = tuple(None if part is None else _shift(x, part, major)
                    for x, part, major in zip((a, b), parts, majors, strict=True))
@@ -281,15 +170,18 @@ def gemm_sm80(A: Any, B: Any, C: Any, *, bias: Any = None, residual: Any = None,
     finish = Epilogue(bool(alpha != 1), bool(beta != 0), residual is not None, bias is not None, function)
     ragged = (M % config.bM != 0, N % config.bN != 0, K % config.bK != 0)
     batched = len(c.shape) == 3
-    grid = (-(-M // config.bM) * -(-N // config.bN), batches * splits)
+    tiles = -(-M // config.bM), -(-N // config.bN)
+    waves = tiles[0] * tiles[1] * batches * splits > mo.multiprocessors(a) * config.blocks
+    grid = (tiles[0] * tiles[1], batches * splits) if waves else (tiles[0], batches * splits, tiles[1])
     if splits == 1:
-        plan = make_plan(config, a.dtype, c.dtype, *majors, ragged, how, batched, 1, finish, shifts)
+        plan = make_plan(config, a.dtype, c.dtype, *majors, ragged, how, batched, 1, finish, shifts, waves)
         gemm_sm80_kernel[grid, config.threads](A, B, C, residual, bias, *factors, chunk, *parts, plan)
         return result
     total = instruction(a.dtype).c_dtype
     quad = 16 // total.bytes
     sums = empty(C, total, (-(-N // quad) * quad, M, batches * splits))
-    plan = make_plan(config, a.dtype, total, *majors, ragged, "vector", batched, splits, Epilogue(), shifts)
+    plan = make_plan(config, a.dtype, total, *majors, ragged, "vector", batched, splits, Epilogue(), shifts,
+                     waves)
     gemm_sm80_kernel[grid, config.threads](A, B, swapped(sums), None, None, *factors, chunk, *parts, plan)
     whole, more = (x if batched or x is None else one_batch(x) for x in (C, residual))
     reduce_kernel[(-(-M * N // 256), batches), 256](whole, sums, more, bias, *factors, splits, finish)

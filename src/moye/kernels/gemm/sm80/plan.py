@@ -17,10 +17,14 @@ from typing import Any
 import moye as mo
 from moye.kernels.gemm.parts.epilogues import Epilogue
 from moye.kernels.gemm.sm80.config import TensorConfig, operation
+from moye.kernels.gemm.sm80.lines import raw_layout
 from moye.kernels.pack import Plan as Shift
 
 SHIFTED = "shift", "shift_mn"
 """Lines along K, or along M and N, that begin anywhere, of 16 bits."""
+
+ELEMENTS = "element", "element_mn"
+"""Copied element by element, threads side by side along K, or along M and N."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +47,16 @@ class Plan:
     epilogue: Epilogue
     shifts: tuple[Shift | None, Shift | None]
     turned: tuple[bool, bool]           # which operands are contiguous along their rows
+    raw: tuple[Any, Any]                # where shifted lines arrive
     by_rows: bool                       # rows of C begin anywhere
+    waves: bool                         # blocks come in several, and neighbours share operands in L2
 
 
 def major_of(info: Any, rows: int, K: int) -> str:
     """How an operand is copied: "k" or "mn", 16 bytes along what is contiguous, or "element" by element.
 
-    Or "shift" and "shift_mn": 16 bytes along K, or along M and N, of lines that begin anywhere.
+    Or "shift" and "shift_mn": 16 bytes along K, or along M and N, of lines that begin anywhere.  "element_mn": elements
+    that lie side by side along M and N.
     """
     if 0 in info.shape:
         return "element"                                # nothing is copied, and strides may be anything
@@ -62,7 +69,7 @@ def major_of(info: Any, rows: int, K: int) -> str:
         for mode, way in zip((1, 0), SHIFTED, strict=True):
             if info.strides[mode] == 1 and info.shape[mode] >= quad:
                 return way
-    return "element"
+    return "element_mn" if info.strides[0] == 1 != info.strides[1] else "element"
 
 
 def stored(info: Any) -> str:
@@ -88,7 +95,7 @@ def _in_lines(info: Any, mode: int) -> bool:
 @functools.lru_cache(maxsize=1024)
 def make_plan(config: TensorConfig, dtype: Any, out: Any, major_A: str, major_B: str,
               ragged: tuple[bool, bool, bool], store: str, batched: bool, splits: int, epilogue: Epilogue,
-              shifts: tuple[Shift | None, Shift | None] = (None, None)) -> Plan:
+              shifts: tuple[Shift | None, Shift | None] = (None, None), waves: bool = True) -> Plan:
     """The plan of one kind of problem; the same object for the same kind."""
     op = operation(config, dtype)
     if config.stages < 2:
@@ -107,16 +114,22 @@ def make_plan(config: TensorConfig, dtype: Any, out: Any, major_A: str, major_B:
     put = mo.make_tiled_copy(mo.CopyAtom(width, out), mo.make_layout((config.threads // across, across), (across, 1)),
                              mo.make_layout((1, vector)))
     pitch = config.bN + max(8, 16 // out.bytes)         # rows start in other banks
-    for copy, tile in ((copy_A, (copy_A.tiler[0], 1, copy_A.tiler[1])), (copy_B, (1, *copy_B.tiler))):
+    tiles = (copy_A.tiler[0], 1, copy_A.tiler[1]), (1, *copy_B.tiler)
+    for copy, tile, shift in zip((copy_A, copy_B), tiles, shifts, strict=True):
+        if shift is not None:                           # any number of threads copies lines
+            continue
         if copy.threads != config.threads:
             raise mo.ArgumentError(f"gemm_sm80: the {config.threads} threads of {config} do not share out rows of "
                                    f"bK={config.bK} elements, 16 bytes each")
         _multiples(config, tile, f"{copy.threads} threads of {copy.atom}")
     columns = pitch if store == "rows" else config.bN
+    raw_A, raw_B = (None if shift is None else raw_layout(extent, config.bK, config.stages, shift.grain,
+                                                          turned=along_rows(major))
+                    for extent, major, shift in zip((config.bM, config.bN), (major_A, major_B), shifts, strict=True))
     return Plan(config, sA, sB, mo.make_layout((rows, columns), (pitch, 1)), copy_A, copy_B,
                 mo.make_tiled_copy_A(_reader(dtype, major_A), mma), mo.make_tiled_copy_B(_reader(dtype, major_B), mma),
                 mma, put, ragged, batched, splits, epilogue, shifts,
-                (along_rows(major_A), along_rows(major_B)), store == "rows")
+                (along_rows(major_A), along_rows(major_B)), (raw_A, raw_B), store == "rows", waves)
 
 
 def _multiples(config: TensorConfig, tile: tuple[int, ...], what: str) -> None:
@@ -134,7 +147,7 @@ def _reader(dtype: Any, major: str) -> mo.CopyAtom:
 
 
 def by_matrix(dtype: Any, major: str) -> bool:
-    """Whether ldmatrix can read a tile that is contiguous along K ("k", "element") or M and N ("mn")."""
+    """Whether ldmatrix can read a tile that is contiguous along K or along M and N."""
     return bool(dtype.bits == 16 or (dtype.bits <= 32 and not along_rows(major)))
 
 
@@ -151,10 +164,15 @@ def _operand(config: TensorConfig, dtype: Any, rows: int, major: str) -> tuple[A
         thr = _across_banks(across, threads // across, padded=not by_matrix(dtype, major))
         val = mo.make_layout((quad, 1))
     else:
-        across = bK // quad if major != "element" else min(bK, threads)
+        across = bK // quad if major not in ELEMENTS else min(bK, threads)
         thr = mo.make_layout((threads // across, across), (across, 1))
-        val = mo.make_layout((1, quad if major != "element" else 1))
-    copy = mo.CpAsync(mo.uint128, cache="global") if major != "element" else mo.UniversalCopy(dtype)
+        if major == "element_mn":
+            across = min(rows, threads)
+            thr = mo.make_layout((across, threads // across))
+        val = mo.make_layout((1, quad if major not in ELEMENTS else 1))
+    copy: Any = mo.CpAsync(mo.uint128, cache="global")
+    if major in ELEMENTS:                               # cp.async copies 4, 8 or 16 bytes
+        copy = mo.CpAsync({4: mo.uint32, 8: mo.uint64}[dtype.bytes]) if dtype.bytes >= 4 else mo.UniversalCopy(dtype)
     return _shared(config, dtype, rows, major), mo.make_tiled_copy(mo.CopyAtom(copy, dtype), thr, val)
 
 
@@ -171,7 +189,7 @@ def _across_banks(across: int, deep: int, *, padded: bool) -> Any:
 
 def _shared(config: TensorConfig, dtype: Any, rows: int, major: str) -> Any:
     """Swizzled atoms for ldmatrix; padded columns or rows for element-wise reads."""
-    quad, bK, stages = 16 // dtype.bytes, config.bK, config.stages
+    quad, bK, stages = 16 // dtype.bytes, config.bK, 1 if major in SHIFTED else config.stages
     if not by_matrix(dtype, major):
         if along_rows(major):
             pitch = rows + 32 // dtype.bytes
