@@ -4,7 +4,8 @@
 
 In: CSVs of products, each by both kernels.  Out: the fitted ``Costs``, what copies of operands cost ``gemm_sm90``, the
 error of the models, and what choosing a way by both takes over the best of what was measured, on products kept back
-from the fit.
+from the fit.  Times of ``DISTURBED`` times what a first fit says are none of the kernel's and do not count: others
+loaded modules meanwhile.
 """
 
 import argparse
@@ -23,7 +24,7 @@ from gemm_unaligned import modelled, stored, ways_of
 from moye.kernels.gemm.sm80 import config as sm80
 from moye.kernels.gemm.sm90 import config as sm90
 
-MULTIPROCESSORS = 132
+MULTIPROCESSORS, DISTURBED = 132, 1.8
 NAMED = re.compile(r"(\d+)x(\d+)x(\d+) (\d)x(\d) b(\d) s(\d+)")
 
 
@@ -50,6 +51,12 @@ def option_of(row, way):
 def cost(row, option, costs):
     return sm80.modelled(*option, row.M, row.N, row.K, 1, KINDS[row.kind].bytes, MULTIPROCESSORS, ways_of(row),
                          stored(row), costs)
+
+
+def fit(samples):
+    """The costs of ``gemm_sm80``.  None of the error is shared: another kernel is to be compared with it."""
+    return fitted(samples, sm80.COSTS, {f.name: 6.0 for f in dataclasses.fields(sm80.COSTS)},
+                  lambda sample, costs: cost(sample[0], sample[1], costs), shared=0.0)
 
 
 def copies(products):
@@ -91,9 +98,13 @@ def main():
     fitting = {row: times for row, times in products.items() if row not in kept}
     samples = [(row, key, us) for row, times in fitting.items() for key, us in times.items() if isinstance(key, tuple)]
     told("before", products, sm80.COSTS)
-    wide = {f.name: 6.0 for f in dataclasses.fields(sm80.COSTS)}
-    costs = fitted(samples, sm80.COSTS, wide, lambda sample, costs: cost(sample[0], sample[1], costs),
-                   shared=0.0)                          # another kernel is to be compared with these
+    costs = fit(samples)
+    for row, times in products.items():
+        late = [key for key, us in times.items() if isinstance(key, tuple) and us > DISTURBED * cost(row, key, costs)]
+        for key in late:
+            print(f"left out: {row.label}, {times.pop(key):.1f} us, by the model {cost(row, key, costs):.1f}")
+    samples = [(row, key, us) for row, key, us in samples if key in products[row]]
+    costs = fit(samples)
     print(*(f"    {f.name}: float = {getattr(costs, f.name):.4g}" for f in dataclasses.fields(costs)), sep="\n")
     off = [abs(math.log(cost(row, key, costs) / us)) for row, key, us in samples]
     print(f"error of the model: median {statistics.median(off):.3f}, of {len(off)} rows")

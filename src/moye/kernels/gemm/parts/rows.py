@@ -82,21 +82,35 @@ def store_parts(strip, index, threads):
 
 @mo.jit
 def store_ends(strip, index, threads):
-    """What lies in front of the first whole 16 bytes of each row and behind the last, an element a thread.
+    """What lies in front of the first whole 16 bytes of each row, and behind the last: a thread for each end.
 
-    Both have as many as one part in a strip that is whole, and up to two where C ends.
+    Both are less than 16 bytes, which are stored as 1, 2 and 4 elements: the smaller first in front, the larger behind.
     """
-    width = width_of(strip.C)
-    rows, count = mo.size(strip.staged, 0), mo.min(strip.columns, strip.N - strip.column)
-    for more in mo.range(mo.where(count < strip.columns, 2, 1)):
-        for i in mo.static_range(mo.ceil_div(rows * width, threads)):
-            at, end = (i * threads + index) // width, (i * threads + index) % width + more * width
-            lead = begin_of(strip, at) % width
-            front = (width - lead) % width                              # elements in front of the first part
-            behind = mo.max((count + lead) // width * width - lead, front)                      # and those behind it
-            n = mo.where(end < front, end, behind + end - front)
-            if (strip.row + at < strip.M) & (n < count) & within(at, rows, width, threads):
-                strip.C[strip.row + at, strip.column + n] = strip.staged[at, n + lead]
+    width, rows = width_of(strip.C), mo.size(strip.staged, 0)
+    count = mo.min(strip.columns, strip.N - strip.column)
+    for i in mo.static_range(mo.ceil_div(2 * rows, threads)):
+        at, behind = (i * threads + index) // 2, (i * threads + index) % 2 == 1
+        if (strip.row + at < strip.M) & (count > 0) & within(at, rows, 2, threads):
+            begin = begin_of(strip, at)
+            lead = begin % width
+            end, first = lead + count, begin - lead + strip.column      # in the strip; of C where the strip's row begins
+            if end < width:                                             # all are in one part
+                for e in mo.range(mo.where(behind, end, lead), end, unroll=1):
+                    strip.C[strip.row + at, strip.column + e - lead] = strip.staged[at, e]
+            else:
+                n = mo.where(behind, end % width, (width - lead) % width)
+                for size in [2 ** bits for bits in range(width.bit_length() - 1)]:
+                    place = mo.where(behind, end - (n & (2 * size - 1)), lead + (n & (size - 1)))
+                    if n & size != 0:
+                        store_few(strip, at, place, first + place, size)
+
+
+@mo.jit
+def store_few(strip, at, place, to, size):
+    """Some elements of a row of the strip, in one store."""
+    bits = {2: mo.uint16, 4: mo.uint32, 8: mo.uint64}[strip.C.dtype.bytes * size]
+    memory = mo.recast(strip.whole.with_layout(mo.make_layout(_ENDLESS, 1)), bits)
+    memory[to // size] = mo.recast(strip.staged, bits)[at, place // size]
 
 
 @mo.jit

@@ -47,8 +47,8 @@ class TensorConfig:
 
 _HALF = (TensorConfig(256, 128, 64, 3, 4, 2, 1, (1.0,)), TensorConfig(128, 128, 64, 3, 2, 2, 2, (0.62, 0.97)),
          TensorConfig(128, 64, 64, 4, 2, 2, 2, (0.62, 0.85)), TensorConfig(64, 64, 64, 4, 2, 2, 3, (0.36, 0.55, 0.65)),
-         TensorConfig(32, 64, 128, 4, 1, 2, 3, (0.2, 0.3, 0.35)),
-         TensorConfig(16, 64, 128, 6, 1, 2, 4, (0.11, 0.18, 0.22, 0.25)))
+         TensorConfig(32, 64, 128, 4, 1, 2, 3, (0.16, 0.24, 0.28)),
+         TensorConfig(16, 64, 128, 6, 1, 2, 4, (0.08, 0.13, 0.16, 0.18)))
 _SHIFTED = (TensorConfig(128, 128, 64, 2, 4, 2, 1, (0.5,)), TensorConfig(128, 64, 64, 2, 4, 2, 2, (0.3, 0.45)),
             TensorConfig(64, 128, 64, 2, 4, 2, 2, (0.3, 0.45)), TensorConfig(64, 64, 64, 2, 2, 2, 3, (0.2, 0.35, 0.4)),
             TensorConfig(128, 16, 64, 2, 4, 1, 3, (0.07, 0.12, 0.15)),
@@ -60,11 +60,15 @@ _SHIFTED = (TensorConfig(128, 128, 64, 2, 4, 2, 1, (0.5,)), TensorConfig(128, 64
             TensorConfig(128, 64, 32, 2, 4, 2, 3, (0.2, 0.32, 0.4)),
             TensorConfig(64, 128, 32, 2, 4, 2, 3, (0.2, 0.32, 0.4)),
             TensorConfig(64, 64, 32, 3, 4, 1, 4, (0.15, 0.25, 0.32, 0.36)),
-            TensorConfig(32, 64, 32, 3, 2, 2, 6, (0.08, 0.15, 0.2, 0.23, 0.25, 0.26)),
-            TensorConfig(32, 32, 32, 3, 2, 2, 8, (0.06, 0.12, 0.16, 0.2, 0.22, 0.23, 0.24, 0.25)),
+            TensorConfig(32, 64, 32, 3, 2, 2, 6, (0.07, 0.13, 0.17, 0.2, 0.21, 0.22)),
+            TensorConfig(32, 32, 32, 3, 2, 2, 8, (0.05, 0.1, 0.13, 0.16, 0.18, 0.19, 0.2, 0.21)),
             TensorConfig(32, 32, 128, 2, 2, 2, 3, (0.09, 0.17, 0.22)),
             TensorConfig(16, 64, 128, 2, 1, 4, 3, (0.06, 0.1, 0.13)))
 """For lines that begin anywhere: threads hold what they fetch in registers until it is shifted."""
+_SHORT = tuple(config for config in _SHIFTED if (config.bM, config.bN, config.bK) in ((16, 64, 64), (32, 32, 64),
+                                                                                         (64, 64, 32), (128, 64, 32)))
+"""For other operands of 16 bits with few k, which need neither many stages nor deep ones."""
+_FEW = 256
 _SINGLE = (TensorConfig(256, 128, 32, 3, 4, 2, 1, (0.45,)), TensorConfig(128, 128, 32, 3, 2, 2, 1, (0.3,)),
            TensorConfig(128, 64, 32, 4, 2, 2, 2, (0.23, 0.37)), TensorConfig(64, 64, 32, 4, 2, 2, 2, (0.2, 0.3)),
            TensorConfig(32, 64, 32, 4, 1, 2, 4, (0.08, 0.14, 0.18, 0.22)),
@@ -146,17 +150,17 @@ class Costs:
     ``benchmarks/gemm_sm80_fit.py`` fits them to products of operands that ``gemm_sm90`` would copy first.
     """
 
-    launch: float = 4.13
-    reduction: float = 3.226    # a second launch
-    bandwidth: float = 4.414e+06
-    single: float = 0.8971      # of the rate of 32-bit operands
-    shifted: float = 0.4959     # of those whose lines begin anywhere
-    element: float = 2921       # elements that a multiprocessor copies one by one
-    shift: float = 1.176e+04    # and of lines that it shifts
-    latency: float = 0.6        # of memory, shared by the k tiles that are on their way
-    chunk: float = 0.09         # for each 16 bytes of a k tile that a thread shifts
-    store: float = 8.595e-05    # for each element of a tile, stored 16 bytes at a time
-    store_row: float = 0.0001 # the same of rows that begin anywhere
+    launch: float = 4.456
+    reduction: float = 1.647    # a second launch
+    bandwidth: float = 4.496e+06
+    single: float = 0.9602      # of the rate of 32-bit operands
+    shifted: float = 1.442      # of those whose lines begin anywhere
+    element: float = 1.054e+04  # elements that a multiprocessor copies one by one
+    shift: float = 1.898e+04    # and of lines that it shifts
+    latency: float = 0.6023     # of memory, shared by the k tiles that are on their way
+    chunk: float = 0.1994       # for each 16 bytes of a k tile that a thread shifts
+    store: float = 0.0001262    # for each element of a tile, stored 16 bytes at a time
+    store_row: float = 0.0001743 # the same of rows that begin anywhere
     store_element: float = 0.0001443 # or one by one
 
 
@@ -183,7 +187,10 @@ def choose(M: int, N: int, K: int, batches: int, dtype: Any, multiprocessors: in
 
 def options(K: int, dtype: Any, arch: int, *, shifted: bool) -> list[tuple[TensorConfig, int]]:
     """What there is to choose from."""
-    return [(config, splits) for config in configs(dtype, arch, shifted=shifted) for splits in _SPLITS
+    found = configs(dtype, arch, shifted=shifted)
+    if dtype.bits == 16 and not shifted and K <= _FEW:
+        found = (*found, *_SHORT)
+    return [(config, splits) for config in found for splits in _SPLITS
             if splits == 1 or K // config.bK >= 4 * splits]
 
 
@@ -199,9 +206,9 @@ def modelled(config: TensorConfig, splits: int, M: int, N: int, K: int, batches:
     waves, rest = divmod(-(-tiles // multiprocessors), config.blocks)
     speed = {"vector": costs.store, "rows": costs.store_row, "element": costs.store_element}[store]
     stored = config.bM * config.bN * speed
-    busy = waves * (k_tiles * _step(config, config.blocks, width, ways, costs) + config.blocks * stored)
+    busy = waves * (_tiles(config, k_tiles, config.blocks, width, ways, costs) + config.blocks * stored)
     if rest:
-        busy += k_tiles * _step(config, rest, width, ways, costs) + rest * stored
+        busy += _tiles(config, k_tiles, rest, width, ways, costs) + rest * stored
     # However fast the products are, each operand comes from memory at least once.
     time = costs.launch + math.hypot(busy, (M + N) * K * batches * width / costs.bandwidth)
     # Every split is written and read once as fp32, and the sum is written once.
@@ -210,13 +217,16 @@ def modelled(config: TensorConfig, splits: int, M: int, N: int, K: int, batches:
     return time
 
 
-def _step(config: TensorConfig, held: int, width: int, ways: Ways, costs: Costs) -> float:
-    """Microseconds of a k tile of so many blocks on a multiprocessor: the work of all, or what a block has alone."""
+def _tiles(config: TensorConfig, k_tiles: int, held: int, width: int, ways: Ways, costs: Costs) -> float:
+    """Microseconds of the k tiles of so many blocks on a multiprocessor: the work of all, or what a block has alone.
+
+    For its first tile a block waits as long as a launch takes in any case.
+    """
     share = costs.shifted if config in _SHIFTED else costs.single if width == 4 else 1.0
     products = held * 2.0 * config.bM * config.bN * config.bK / (_PEAK * config.rates[held - 1] * share)
     sides = list(zip((config.bM, config.bN), ways, strict=True))
     speeds = {"element": costs.element, "element_mn": costs.element, "shift": costs.shift, "shift_mn": costs.shift}
     copies = sum(held * rows * config.bK / speeds[way] for rows, way in sides if way in speeds)
     chunks = sum(rows * config.bK / (8 * config.threads) for rows, way in sides if shifts((way, "")))
-    alone = costs.latency / (config.stages - 1) + chunks * costs.chunk
-    return float(((products + copies) ** 3 + alone ** 3) ** (1 / 3))
+    alone = (k_tiles - 1) * costs.latency / (config.stages - 1) + k_tiles * chunks * costs.chunk
+    return float(((k_tiles * (products + copies)) ** 3 + alone ** 3) ** (1 / 3))
