@@ -1,8 +1,9 @@
 """Products some of whose operands are copied first: every way to multiply them beside cuBLAS, on drawn shapes.
 
-    python benchmarks/gemm_unaligned.py SEED COUNT [--kind bf16] [--most 4] [--rounds 7] [--seconds 60] [--out FILE]
+    python benchmarks/gemm_unaligned.py SEED COUNT [--kind bf16] [--only small] [--most 4] [--rounds 7] [--seconds 60]
 
-Those are operands that tensor maps do not describe, and of tf32 all that are not contiguous along K.  The ways: copied,
+Those are operands that tensor maps do not describe, and of tf32 all that are not contiguous along K; or with ``--only``
+small products that they do describe, or large results of few k whose rows begin anywhere.  The ways: copied,
 and then ``gemm_sm90``; as they are, by ``gemm_sm80``, which shifts rows of 16 bits on their way to shared memory; what
 ``gemm`` takes ("rule").  Of each way the configurations that its model finds best are measured, interleaved, L2
 flushed.  One line for each product, the distributions at the end, and a CSV line for each product and configuration.
@@ -31,14 +32,36 @@ from moye.kernels.gemm.sm90 import config as model
 from moye.testing import interleave
 
 SHALLOW = 256                                           # K up to which gemm_sm80 takes 16 bits one by one
+WIDE = 1 << 23                                          # elements of a large result
+SMALL = 8.0                                             # microseconds that a small product takes gemm_sm90
 
 
-def unaligned(seed, count, kind):
-    """So many of the drawn products with an operand that is copied first, or a C that tensor maps do not describe."""
-    rows, drawn = [], 4 * count
+def unaligned(row, multiprocessors):
+    """Whether an operand is copied first, or tensor maps do not describe C."""
+    return bool(problem_of(row).copies) or not row.tma
+
+
+def small(row, multiprocessors):
+    """Whether tensor maps describe a product that takes little more than its launch."""
+    problem = problem_of(row)
+    return not unaligned(row, multiprocessors) and \
+        model.estimate(model.choose(problem, multiprocessors), problem, multiprocessors) < SMALL
+
+
+def wide(row, multiprocessors):
+    """Whether a product of few k has a large result, whose rows begin anywhere."""
+    return row.K <= SHALLOW and row.M * row.N >= WIDE and stored(row) == "rows"
+
+
+CLASSES = {"unaligned": unaligned, "small": small, "wide": wide}
+
+
+def drawn(wanted, seed, count, kind, multiprocessors):
+    """So many of the drawn products of this class."""
+    rows, tried = [], 4 * count
     while len(rows) < count:
-        rows = [row for row in draw(seed, drawn, kind) if problem_of(row).copies or not row.tma][:count]
-        drawn *= 2
+        rows = [row for row in draw(seed, tried, kind) if wanted(row, multiprocessors)][:count]
+        tried *= 2
     return rows
 
 
@@ -140,13 +163,14 @@ def main():
     parser.add_argument("seed", type=int)
     parser.add_argument("count", type=int)
     parser.add_argument("--kind", default="bf16", choices=("bf16", "f16", "tf32"))
+    parser.add_argument("--only", default="unaligned", choices=CLASSES)
     parser.add_argument("--most", type=int, default=4, help="configurations of a product and way")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=math.inf)
     parser.add_argument("--out", type=Path, default=Path("gemm_unaligned.csv.gz"))
     options = parser.parse_args()
-    rows = unaligned(options.seed, options.count, options.kind)
     multiprocessors = torch.cuda.get_device_properties(0).multi_processor_count
+    rows = drawn(CLASSES[options.only], options.seed, options.count, options.kind, multiprocessors)
     found = {row: ways(row, options.most, multiprocessors) for row in rows}
     ready = prepare({row: configs_of(some) for row, some in found.items()})
     with open(Path("/tmp") / "gemm_measure.lock", "w") as lock, gzip.open(options.out, "wt", newline="") as out:

@@ -102,20 +102,21 @@ def _way(A: Any, B: Any, C: Any, a: Any, epilogue: dict[str, Any], *, plain: boo
 
 @functools.lru_cache(maxsize=4096)
 def _soonest(a: Any, b: Any, c: Any, multiprocessors: int, plain: bool) -> str:
-    """The kernel that should be soonest for what ``gemm_sm90`` would copy first: the others take it as it is.
+    """The kernel that should be soonest for few k, and for what ``gemm_sm90`` would copy first: the others take it as
+    it is.
 
     By the models of costs, and for 16 and 32 bits, whose copies and products they were fitted to.
     """
     if a.dtype not in (mo.float16, mo.bfloat16, mo.float32) or 0 in (*a.shape, *c.shape):
         return "sm90"
     problem = problem_of(a, b, c, Fusion(), False)
-    if not problem.copies and not (problem.plain and c.shape[1] * c.dtype.bytes % 16):
+    few = a.dtype.bits == 16 and a.shape[1] <= sm80.FEW
+    if not few and not problem.copies and not (problem.plain and c.shape[1] * c.dtype.bytes % 16):
         return "sm90"
     times = {"sm90": sm90.estimate(sm90.choose(problem, multiprocessors), problem, multiprocessors)}
-    if plain and problem.copies and (side := streams(a, b)) and all(x.kind in MAKES_ARRAYS and x.ptr % 4 == 0
-                                                                  for x in (a, b)):
-        many, few = (a, b) if side == "A" else (b, a)
-        size = size_of(many, few)
+    if plain and problem.copies and not few and (side := streams(a, b)) and _in_words(a, b):
+        stream, other = (a, b) if side == "A" else (b, a)
+        size = size_of(stream, other)
         times["streamed"] = streamed.modelled(streamed.choose(size, multiprocessors), size, multiprocessors)
     if c.strides[0] == 1 != c.strides[1]:               # as that kernel takes it
         a, b, c = b, a, turned(c)
@@ -124,3 +125,8 @@ def _soonest(a: Any, b: Any, c: Any, multiprocessors: int, plain: bool) -> str:
     option = sm80.choose(*extents, a.dtype, multiprocessors, 90, ways=ways, store=store)
     times["sm80"] = sm80.modelled(*option, *extents, a.dtype.bytes, multiprocessors, ways, store)
     return min(times, key=lambda name: times[name])
+
+
+def _in_words(*operands: Any) -> bool:
+    """Whether all have memory whose words can be told apart from elements."""
+    return all(x.kind in MAKES_ARRAYS and x.ptr % 4 == 0 for x in operands)

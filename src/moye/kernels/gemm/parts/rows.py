@@ -93,7 +93,7 @@ def store_ends(strip, index, threads):
         if (strip.row + at < strip.M) & (count > 0) & within(at, rows, 2, threads):
             begin = begin_of(strip, at)
             lead = begin % width
-            end, first = lead + count, begin - lead + strip.column      # in the strip; of C where the strip's row begins
+            end, first = lead + count, begin - lead + strip.column      # in the strip; of C, where its row begins there
             if end < width:                                             # all are in one part
                 for e in mo.range(mo.where(behind, end, lead), end, unroll=1):
                     strip.C[strip.row + at, strip.column + e - lead] = strip.staged[at, e]
