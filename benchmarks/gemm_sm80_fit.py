@@ -61,7 +61,7 @@ def fit(samples):
 
 
 def copies(products):
-    """The costs of ``gemm_sm90`` with those of copies, and of C stored by rows, fitted: of what its model finds best."""
+    """The costs of ``gemm_sm90``, those of copies and of C stored by rows fitted: of what its model finds best."""
     samples = []
     for row, times in products.items():
         problem = problem_of(row)

@@ -50,7 +50,7 @@ def small(row, multiprocessors):
 
 def wide(row, multiprocessors):
     """Whether a product of few k has a large result, whose rows begin anywhere."""
-    return row.K <= SHALLOW and row.M * row.N >= WIDE and stored(row) == "rows"
+    return row.K <= SHALLOW and row.M * row.N >= WIDE and stored(row) != "vector"
 
 
 CLASSES = {"unaligned": unaligned, "small": small, "wide": wide}
@@ -100,7 +100,9 @@ def ways_of(row):
 
 def stored(row):
     """How ``gemm_sm80`` stores C."""
-    return "rows" if row.N % (16 // RESULT_BYTES[KINDS[row.kind].result]) else "vector"
+    if row.N % (16 // RESULT_BYTES[KINDS[row.kind].result]) == 0:
+        return "vector"
+    return "rows" if row.N % 2 else "pairs"
 
 
 def configs_of(found):

@@ -15,7 +15,7 @@ from typing import Any
 
 import moye as mo
 from moye.kernels.gemm.parts.operands import factor
-from moye.kernels.gemm.parts.rows import Strip, leading, store_strip
+from moye.kernels.gemm.parts.rows import Strip, leading, staging, store_strip
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +69,12 @@ def spread(bias, M, N):
 
 
 @mo.jit
-def store(plan, acc, C, residual, bias, bx, by, alpha, beta):
-    """A tile to C, one row of instructions (MMA_M) at a time."""
-    tid = mo.thread_idx().x
+def store(plan, acc, output, residual, bias, bx, by, alpha, beta):
+    """A tile to C, one row of instructions (MMA_M) at a time.
+
+    ``output``: all matrices of C, the rest of the coordinate of this tile's among them, and that matrix.
+    """
+    tid, (whole, batch, C) = mo.thread_idx().x, output
     M, N = mo.size(C, 0), mo.size(C, 1)
     rows, bN, chunks = mo.size(plan.sC, 0), plan.config.bN, mo.size(acc, 1)
     ragged, thr_mma = plan.ragged[0] or plan.ragged[1], plan.mma.get_slice(tid)
@@ -90,9 +93,9 @@ def store(plan, acc, C, residual, bias, bx, by, alpha, beta):
         finish(plan.epilogue, part, thr_mma.partition_C(gC), gR, gBias, thr_mma.partition_C(cC), M, N, alpha, beta)
         if i > 0:
             mo.sync_threads()
-        if plan.by_rows:
-            strip = Strip(C, (), C, sC, place[0] * rows, by * bN, bN, M, N)
-            stage(strip, thr_mma, part)
+        if plan.grain:
+            strip = Strip(whole, batch, C, sC, place[0] * rows, by * bN, bN, M, N)
+            stage(strip, plan.grain, thr_mma, part)
             mo.sync_threads()
             store_strip(strip, tid, plan.config.threads)
         else:
@@ -102,15 +105,15 @@ def store(plan, acc, C, residual, bias, bx, by, alpha, beta):
 
 
 @mo.jit
-def stage(strip, thr_mma, part):
+def stage(strip, grain, thr_mma, part):
     """Sums (MMA, 1, MMA_N), rounded, to shared memory, where rows lie as far behind 16 bytes as in C."""
-    rounded, bits = mo.make_fragment_like(part, strip.C.dtype), {2: mo.uint16, 4: mo.uint32}[strip.C.dtype.bytes]
+    rounded = mo.make_fragment_like(part, strip.C.dtype)
     mo.copyto(rounded, part)
     shape = mo.size(strip.staged, 0), strip.columns
     rows = thr_mma.partition_C(mo.identity_tensor(shape))               # ((2, 2), 1, MMA_N): column, row
     for half in mo.static_range(2):
         begun = thr_mma.partition_C(leading(strip, rows[(0, half), 0, 0][0]))
-        mo.copyto(mo.UniversalCopy(bits), begun[(None, half), 0, None], rounded[(None, half), 0, None])
+        mo.copyto(staging(strip.C.dtype, grain), begun[(None, half), 0, None], rounded[(None, half), 0, None])
 
 
 @mo.jit

@@ -43,6 +43,11 @@ def width_of(C: Any) -> int:
     return 16 // int(C.dtype.bytes)
 
 
+def staging(dtype: Any, grain: int) -> Any:
+    """The copy of ``grain`` elements from registers to a strip: what divides the distance of all rows to 16 bytes."""
+    return mo.UniversalCopy({2: mo.uint16, 4: mo.uint32, 8: mo.uint64}[dtype.bytes * grain])
+
+
 @mo.jit
 def begin_of(strip, row):
     """Elements between the first of C and those of a row of the strip."""

@@ -151,19 +151,18 @@ class Costs:
     ``benchmarks/gemm_sm80_fit.py`` fits them to products of operands that ``gemm_sm90`` would copy first.
     """
 
-    launch: float = 3.66
-    reduction: float = 1.862    # a second launch
-    bandwidth: float = 4.064e+06
-    single: float = 0.9177      # of the rate of 32-bit operands
-    shifted: float = 1.352      # of those whose lines begin anywhere
-    element: float = 1.025e+04  # elements that a multiprocessor copies one by one
-    shift: float = 2.179e+04    # and of lines that it shifts
-    latency: float = 0.432      # of memory, shared by the k tiles that are on their way
-    chunk: float = 0.2331       # for each 16 bytes of a k tile that a thread shifts
-    store: float = 8.912e-05    # for each element of a tile, stored 16 bytes at a time
-    store_row: float = 2.005e-05 # the same of rows that begin anywhere
-    store_end: float = 0.01712  # and for each of these rows
-    store_last: float = 0.003338 # for each element of a thread of the last tile, which nothing hides
+    launch: float = 3.753
+    reduction: float = 1.902    # a second launch
+    bandwidth: float = 3.928e+06
+    single: float = 0.9209      # of the rate of 32-bit operands
+    shifted: float = 1.416      # of those whose lines begin anywhere
+    element: float = 9909       # elements that a multiprocessor copies one by one
+    shift: float = 2.018e+04    # and of lines that it shifts
+    latency: float = 0.297      # of memory, shared by the k tiles that are on their way
+    chunk: float = 0.2589       # for each 16 bytes of a k tile that a thread shifts
+    store: float = 9.675e-05    # for each element of a tile, stored 16 bytes at a time
+    store_row: float = 7.653e-05 # the same of rows that begin anywhere
+    store_end: float = 0.007737 # and for each of these rows
     store_element: float = 0.0001443 # or one by one
 
 
@@ -207,14 +206,13 @@ def modelled(config: TensorConfig, splits: int, M: int, N: int, K: int, batches:
     k_tiles = -(-max(1, -(-K // config.bK)) // splits)
     # The multiprocessor with the most tiles decides; those left over in its last wave share it with fewer blocks.
     waves, rest = divmod(-(-tiles // multiprocessors), config.blocks)
-    speed = {"vector": costs.store, "rows": costs.store_row, "element": costs.store_element}[store]
-    stored = config.bM * (config.bN * speed + (costs.store_end if store == "rows" else 0.0))
+    speed = {"vector": costs.store, "element": costs.store_element}.get(store, costs.store_row)
+    stored = config.bM * (config.bN * speed + (costs.store_end if store in ("rows", "pairs") else 0.0))
     busy = waves * (_tiles(config, k_tiles, config.blocks, width, ways, costs) + config.blocks * stored)
     if rest:
         busy += _tiles(config, k_tiles, rest, width, ways, costs) + rest * stored
     # However fast the products are, each operand comes from memory at least once.
-    last = config.bM * config.bN / config.threads * costs.store_last
-    time = costs.launch + last + math.hypot(busy, (M + N) * K * batches * width / costs.bandwidth)
+    time = costs.launch + math.hypot(busy, (M + N) * K * batches * width / costs.bandwidth)
     # Every split is written and read once as fp32, and the sum is written once.
     if splits > 1:
         time += costs.reduction + 4.0 * M * N * batches * (2 * splits + 1) / costs.bandwidth

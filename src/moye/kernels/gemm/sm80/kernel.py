@@ -92,6 +92,7 @@ def gemm_sm80_kernel(A, B, C, residual, bias, alpha, beta, chunk, parts_A, parts
     if plan.batched:
         A, B = A[:, :, bz // plan.splits], B[:, :, bz // plan.splits]
         residual = residual[:, :, bz] if plan.epilogue.residual else None
+    whole, place = C, (bz,) if plan.batched or plan.splits > 1 else ()
     if plan.batched or plan.splits > 1:
         C = C[:, :, bz]
     M, N, K = mo.size(A, 0), mo.size(B, 0), mo.size(A, 1)
@@ -123,7 +124,7 @@ def gemm_sm80_kernel(A, B, C, residual, bias, alpha, beta, chunk, parts_A, parts
     loop = mainloop if parts_A is None and parts_B is None else lines.mainloop
     loop(plan, a, b, acc, tCrA, tCrB, k_first, k_last, K, K // bK if ragged_K else None)
     mo.cp_async_wait()
-    store(plan, acc, C, residual, bias, bx, by, alpha, beta)
+    store(plan, acc, (whole, place, C), residual, bias, bx, by, alpha, beta)
 
 
 # --- host ------------------------------------------------------------------------------------------------------------

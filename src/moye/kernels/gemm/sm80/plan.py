@@ -10,7 +10,6 @@ Source of the swizzled atoms: CuTe cute/atom/mma_traits_sm90_gmma.hpp, the canon
 from __future__ import annotations
 
 import functools
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +23,10 @@ SHIFTED = "shift", "shift_mn"
 """Lines along K, or along M and N, that begin anywhere, of 16 bits."""
 
 ELEMENTS = "element", "element_mn"
-"""Copied element by element, threads side by side along K, or along M and N."""
+"""Copied one by one, threads side by side along K, or along M and N."""
+
+GRAINS = {"rows": 1, "pairs": 2}
+"""Elements that divide the distances of all rows of C to 16 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ class Plan:
     shifts: tuple[Shift | None, Shift | None]
     turned: tuple[bool, bool]           # which operands are contiguous along their rows
     raw: tuple[Any, Any]                # where shifted lines arrive
-    by_rows: bool                       # rows of C begin anywhere
+    grain: int                          # rows of C begin anywhere, so many elements apart; 0 where they are aligned
     waves: bool                         # blocks come in several, and neighbours share operands in L2
 
 
@@ -73,12 +75,14 @@ def major_of(info: Any, rows: int, K: int) -> str:
 
 
 def stored(info: Any) -> str:
-    """How C is stored: "vector", 16 bytes; "rows", the same of rows that begin anywhere; "element" by element."""
+    """How C is stored: "vector", 16 bytes; "rows" and "pairs", the same of rows that begin anywhere, or at multiples of
+    two elements; "element" by element.
+    """
     if info.shape[1] % (16 // info.dtype.bytes) == 0 and _in_lines(info, 1):
         return "vector"
-    begin = [0, info.ptr, *(step * info.dtype.bytes for n, step in zip(info.shape[2:], info.strides[2:], strict=True)
-                            if n > 1)]                  # of matrices
-    return "rows" if info.strides[1] == 1 and info.dtype.bytes in (2, 4) and math.gcd(*begin) % 16 == 0 else "element"
+    if info.strides[1] != 1 or info.dtype.bytes not in (2, 4) or info.ptr % 16:
+        return "element"
+    return "rows" if any(step % 2 for step in (info.strides[0], *info.strides[2:])) else "pairs"
 
 
 def _in_lines(info: Any, mode: int) -> bool:
@@ -122,14 +126,14 @@ def make_plan(config: TensorConfig, dtype: Any, out: Any, major_A: str, major_B:
             raise mo.ArgumentError(f"gemm_sm80: the {config.threads} threads of {config} do not share out rows of "
                                    f"bK={config.bK} elements, 16 bytes each")
         _multiples(config, tile, f"{copy.threads} threads of {copy.atom}")
-    columns = pitch if store == "rows" else config.bN
+    columns = pitch if store in GRAINS else config.bN
     raw_A, raw_B = (None if shift is None else raw_layout(extent, config.bK, config.stages, shift.grain,
                                                           turned=along_rows(major))
                     for extent, major, shift in zip((config.bM, config.bN), (major_A, major_B), shifts, strict=True))
     return Plan(config, sA, sB, mo.make_layout((rows, columns), (pitch, 1)), copy_A, copy_B,
                 mo.make_tiled_copy_A(_reader(dtype, major_A), mma), mo.make_tiled_copy_B(_reader(dtype, major_B), mma),
                 mma, put, ragged, batched, splits, epilogue, shifts,
-                (along_rows(major_A), along_rows(major_B)), (raw_A, raw_B), store == "rows", waves)
+                (along_rows(major_A), along_rows(major_B)), (raw_A, raw_B), GRAINS.get(store, 0), waves)
 
 
 def _multiples(config: TensorConfig, tile: tuple[int, ...], what: str) -> None:

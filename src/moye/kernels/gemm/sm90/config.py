@@ -384,9 +384,9 @@ class Costs:
     pieces_16: float = 2.509
     unaligned: float = 2.024    # of the loads, for lines that begin anywhere
     pair: float = 0.9362        # of the share, of blocks that share operands
-    copy: float = 3.083         # copying an operand first
-    copied: float = 1.931e+06   # bytes of it a microsecond
-    by_rows: float = 0.0001779  # for an element of a tile that is stored by rows
+    copy: float = 3.084         # copying an operand first
+    copied: float = 1.932e+06   # bytes of it a microsecond
+    by_rows: float = 0.0001754  # for an element of a tile that is stored by rows
     single: float = 0.0007      # or, of 32 bits, by itself
     single_turned: float = 0.0003 # where neighbours in a tile's columns are neighbours in memory
 

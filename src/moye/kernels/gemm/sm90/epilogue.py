@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import moye as mo
-from moye.kernels.gemm.parts.rows import Strip, leading, store_strip
+from moye.kernels.gemm.parts.rows import Strip, leading, staging, store_strip
 from moye.kernels.gemm.sm90.config import GROUP
 from moye.kernels.gemm.sm90.fusion import finish
 
@@ -215,7 +215,7 @@ def put_by_rows(plan, out, sC, rounded, place, batch):
     """
     sums = mo.shape(rounded)[0]                                         # (2, 2, columns / 8): column, row, 8s
     part = rounded.with_layout(mo.make_layout(sums))
-    tid, bits = mo.thread_idx().x, {2: mo.uint16, 4: mo.uint32}[plan.C.dtype.bytes]
+    tid, copy = mo.thread_idx().x, staging(plan.C.dtype, plan.C.grain)
     thr_mma, warp = plan.C.piece.get_slice(tid % GROUP), tid % GROUP // 32
     own = mo.tile(sC, (64, mo.size(sC, 1)), (tid // GROUP, 0))          # (64, columns + width)
     strip = strip_of(plan, out, own, place, 0, batch)
@@ -223,7 +223,7 @@ def put_by_rows(plan, out, sC, rounded, place, batch):
     mo.sync_warp()                                                      # all have read the piece before
     for half in mo.static_range(2):
         begun = leading(strip, rows[(0, half, 0), 0, 0][0])
-        mo.copyto(mo.UniversalCopy(bits), thr_mma.partition_C(begun)[(None, half, None), 0, 0], part[None, half, None])
+        mo.copyto(copy, thr_mma.partition_C(begun)[(None, half, None), 0, 0], part[None, half, None])
     mo.sync_warp()
     of_warp = mo.tile(own, (16, mo.size(own, 1)), (warp, 0))
     store_strip(strip_of(plan, out, of_warp, place, warp * 16, batch), mo.lane_idx(), 32)

@@ -57,7 +57,8 @@ class Output:
     ``major``: the mode along which TMA stores C, "k" for N and "mn" for M, or "" for plain stores.  ``copy`` takes a
     piece from registers to shared memory (or to global memory).  ``staged`` is that shared memory (64 * groups,
     columns, 2), of which one TMA copy stores a ``box``; both are None for plain stores straight from registers.  Rows
-    that begin anywhere are ``staged`` (64 * groups, columns and 16 bytes), from where threads store them.
+    that begin anywhere are ``staged`` (64 * groups, columns and 16 bytes), from where threads store them; ``grain``
+    elements divide the distances of all rows to 16 bytes.
     """
 
     dtype: Any
@@ -67,6 +68,7 @@ class Output:
     copy: mo.TiledCopy
     staged: Any
     box: Any
+    grain: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +150,7 @@ def make_plan(config: WarpgroupConfig, dtypes: tuple[Any, Any], out: Any, major_
     columns = gcd(config.bN // halves, _widest(config, fusion, major_C, width, by_rows))
     piece = mo.make_tiled_mma(mo.mma.wgmma(a, b, sums, columns), mo.make_layout((1, 1)))
     C = Output(out, major_C, columns, piece, _copy(out, major_C, columns, width, piece),
-               *_staged(config, out, major_C, columns, by_rows))
+               *_staged(config, out, major_C, columns, by_rows), width)
     return Plan(config, A, B, Product(mma, promote, scaled != "", staged), fusion, C, Extents(batched, extents))
 
 
