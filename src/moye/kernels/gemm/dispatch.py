@@ -114,7 +114,7 @@ def _soonest(a: Any, b: Any, c: Any, multiprocessors: int, plain: bool) -> str:
     if not few and not problem.copies and not (problem.plain and c.shape[1] * c.dtype.bytes % 16):
         return "sm90"
     times = {"sm90": sm90.estimate(sm90.choose(problem, multiprocessors), problem, multiprocessors)}
-    if plain and problem.copies and not few and (side := streams(a, b)) and _in_words(a, b):
+    if plain and problem.copies and (side := streams(a, b)) and _in_words(a, b):
         stream, other = (a, b) if side == "A" else (b, a)
         size = size_of(stream, other)
         times["streamed"] = streamed.modelled(streamed.choose(size, multiprocessors), size, multiprocessors)

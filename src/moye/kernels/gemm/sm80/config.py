@@ -151,18 +151,19 @@ class Costs:
     ``benchmarks/gemm_sm80_fit.py`` fits them to products of operands that ``gemm_sm90`` would copy first.
     """
 
-    launch: float = 3.753
-    reduction: float = 1.902    # a second launch
-    bandwidth: float = 3.928e+06
-    single: float = 0.9209      # of the rate of 32-bit operands
-    shifted: float = 1.416      # of those whose lines begin anywhere
-    element: float = 9909       # elements that a multiprocessor copies one by one
-    shift: float = 2.018e+04    # and of lines that it shifts
-    latency: float = 0.297      # of memory, shared by the k tiles that are on their way
-    chunk: float = 0.2589       # for each 16 bytes of a k tile that a thread shifts
-    store: float = 9.675e-05    # for each element of a tile, stored 16 bytes at a time
-    store_row: float = 7.653e-05 # the same of rows that begin anywhere
-    store_end: float = 0.007737 # and for each of these rows
+    launch: float = 3.733
+    reduction: float = 1.841    # a second launch
+    bandwidth: float = 4.041e+06
+    single: float = 0.9447      # of the rate of 32-bit operands
+    shifted: float = 1.479      # of those whose lines begin anywhere
+    element: float = 9865       # elements that a multiprocessor copies one by one
+    shift: float = 2.053e+04    # and of lines that it shifts
+    turn: float = 0.01935       # of a block's loop, whatever its tile
+    latency: float = 0.2953     # of memory, shared by the k tiles that are on their way
+    chunk: float = 0.2612       # for each 16 bytes of a k tile that a thread shifts
+    store: float = 9.373e-05    # for each element of a tile, stored 16 bytes at a time
+    store_row: float = 7.691e-05 # the same of rows that begin anywhere
+    store_end: float = 0.007661 # and for each of these rows
     store_element: float = 0.0001443 # or one by one
 
 
@@ -231,4 +232,4 @@ def _tiles(config: TensorConfig, k_tiles: int, held: int, width: int, ways: Ways
     copies = sum(held * rows * config.bK / speeds[way] for rows, way in sides if way in speeds)
     chunks = sum(rows * config.bK / (8 * config.threads) for rows, way in sides if shifts((way, "")))
     alone = (k_tiles - 1) * costs.latency / (config.stages - 1) + k_tiles * chunks * costs.chunk
-    return float(((k_tiles * (products + copies)) ** 3 + alone ** 3) ** (1 / 3))
+    return float(((k_tiles * (products + copies + held * costs.turn)) ** 3 + alone ** 3) ** (1 / 3))

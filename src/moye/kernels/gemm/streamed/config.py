@@ -132,16 +132,17 @@ class Costs:
     ``benchmarks/gemm_streamed_fit.py`` fits them to measured products.
     """
 
-    launch: float = 3.889
-    reduction: float = 2.838    # a second launch
-    reduced: float = 4.036e-06  # and for each sum of a split
-    bandwidth: float = 4.73e+06
-    chunk: float = 0.2538       # between two barriers
-    fill: float = 0.3017        # of it, for each 16 bytes that a thread shifts
-    single: float = 0.7391      # or for each 8 elements that it copies one by one
-    multiply: float = 0.1779    # and for each group of few rows
-    edges: float = 1.576        # what lies in front of whole vectors and behind them
-    sharp: float = 0.8574       # how sharply the slower of memory and blocks rules
+    launch: float = 3.719
+    reduction: float = 2.961    # a second launch
+    reduced: float = 4.026e-06  # and for each sum of a split
+    bandwidth: float = 5.014e+06
+    chunk: float = 0.3621       # between two barriers
+    fill: float = 0.306         # of it, for each 16 bytes that a thread shifts
+    single: float = 0.7375      # or for each 8 elements that it copies one by one
+    multiply: float = 0.1426    # and for each group of few rows
+    edges: float = 1.533        # what lies in front of whole vectors and behind them
+    stored: float = 6.562e-06   # for each element of C
+    sharp: float = 0.8402       # how sharply the slower of memory and blocks rules
 
 
 COSTS = Costs()
@@ -151,16 +152,17 @@ COSTS = Costs()
 class TurnedCosts(Costs):
     """The same of what is contiguous along its rows."""
 
-    launch: float = 5.21
-    reduction: float = 2.169    # a second launch
-    reduced: float = 1.155e-05  # and for each sum of a split
-    bandwidth: float = 4.73e+06
-    chunk: float = 0.002315     # between two barriers
-    fill: float = 0.5895        # of it, for each 16 bytes that a thread shifts
-    single: float = 0.3808      # or for each 8 elements that it copies one by one
-    multiply: float = 0.5822    # and for each group of few rows
-    edges: float = 0.968        # what lies in front of whole vectors and behind them
-    sharp: float = 0.7837       # how sharply the slower of memory and blocks rules
+    launch: float = 5.08
+    reduction: float = 2.12     # a second launch
+    reduced: float = 1.173e-05  # and for each sum of a split
+    bandwidth: float = 5.203e+06
+    chunk: float = 0.0003858    # between two barriers
+    fill: float = 0.5491        # of it, for each 16 bytes that a thread shifts
+    single: float = 0.353       # or for each 8 elements that it copies one by one
+    multiply: float = 0.5696    # and for each group of few rows
+    edges: float = 1.045        # what lies in front of whole vectors and behind them
+    stored: float = 8.333e-07   # for each element of C
+    sharp: float = 0.7219       # how sharply the slower of memory and blocks rules
 
 
 TURNED_COSTS = TurnedCosts()
@@ -178,6 +180,7 @@ def modelled(config: Config, size: Size, multiprocessors: int, costs: Costs | No
     busy, read = rounds * (chunks * chunk + costs.edges), 2 * (size.rows + size.few) * size.K / costs.bandwidth
     most = max(busy, read)
     time = costs.launch + most * ((busy / most) ** costs.sharp + (read / most) ** costs.sharp) ** (1 / costs.sharp)
+    time += costs.stored * size.rows * size.few
     return float(time + (config.splits > 1) * (costs.reduction + costs.reduced * size.rows * size.few * config.splits))
 
 
