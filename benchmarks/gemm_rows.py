@@ -19,7 +19,8 @@ class Kind:
     """What is multiplied: names of torch's dtypes of A and B, and of C; keywords of ``gemm``; of ``_scaled_mm``.
 
     ``cut``: the relative error that a sum may have for each element of K, beside what cuBLAS's has: ``wgmma`` cuts off
-    what float32 cannot hold, and where cuBLAS takes other instructions or splits K its sums are rounded.
+    what float32 cannot hold, and where cuBLAS takes other instructions or splits K its sums are rounded.  ``rounded``:
+    that of operands rounded to fewer bits, which cuBLAS does not do for a single row or column.
     """
 
     operands: str
@@ -27,6 +28,7 @@ class Kind:
     keywords: dict = field(default_factory=dict, hash=False)
     fast: bool = False
     cut: float = 0.0
+    rounded: float = 0.0
 
     @property
     def bytes(self):
@@ -39,7 +41,7 @@ KINDS = {
     "f16": Kind("float16", "float16"),
     "e4m3 fast": Kind("float8_e4m3fn", "bfloat16", {"fast_accum": True}, fast=True),
     "e4m3 promoted": Kind("float8_e4m3fn", "bfloat16"),
-    "tf32": Kind("float32", "float32", {"tf32": True}, cut=2.5e-9),
+    "tf32": Kind("float32", "float32", {"tf32": True}, cut=2.5e-9, rounded=2 ** -11),
     "f32": Kind("float32", "float32", cut=5e-9),
     "s8": Kind("int8", "int32"),
 }

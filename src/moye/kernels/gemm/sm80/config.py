@@ -6,8 +6,8 @@ In: the problem (M, N, K, batches, dtype).  Out: a ``TensorConfig``, a number of
 (TensorConfig(bM=256, bN=128, bK=64, ...), 1)
 
 The rule is a model: waves of blocks over the multiprocessors, the rate that one, two or more blocks of a configuration
-reach together on one, and what launches, copies of single elements and stores cost.  The rates are measured ones (H200,
-bfloat16).
+reach together on one, what a block waits for by itself, and what launches, copies of single elements and stores cost.
+The rates are measured ones (H200, bfloat16).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _SHIFTED = (TensorConfig(128, 128, 64, 2, 4, 2, 1, (0.5,)), TensorConfig(128, 64
             TensorConfig(32, 32, 32, 3, 2, 2, 8, (0.05, 0.1, 0.13, 0.16, 0.18, 0.19, 0.2, 0.21)),
             TensorConfig(32, 32, 128, 2, 2, 2, 3, (0.09, 0.17, 0.22)),
             TensorConfig(16, 64, 128, 2, 1, 4, 3, (0.06, 0.1, 0.13)))
-"""For lines that begin anywhere: threads hold what they fetch in registers until it is shifted."""
+"""For lines that begin anywhere."""
 _SHORT = tuple(config for config in _SHIFTED if (config.bM, config.bN, config.bK) in ((16, 64, 64), (32, 32, 64),
                                                                                          (64, 64, 32), (128, 64, 32)))
 """For other operands of 16 bits with few k, which need neither many stages nor deep ones."""
@@ -148,7 +148,7 @@ def outputs(dtype: Any) -> tuple[Any, ...]:
 class Costs:
     """What the model of costs is made of, on an H200: microseconds, bytes and elements per microsecond.
 
-    ``benchmarks/gemm_sm80_fit.py`` fits them to products of operands that ``gemm_sm90`` would copy first.
+    ``benchmarks/gemm_sm80_fit.py`` fits them to products whose operands ``gemm_sm90`` would copy first, or with few k.
     """
 
     launch: float = 3.733

@@ -100,40 +100,55 @@ def _in_lines(info: Any, mode: int) -> bool:
 def make_plan(config: TensorConfig, dtype: Any, out: Any, major_A: str, major_B: str,
               ragged: tuple[bool, bool, bool], store: str, batched: bool, splits: int, epilogue: Epilogue,
               shifts: tuple[Shift | None, Shift | None] = (None, None), waves: bool = True) -> Plan:
-    """The plan of one kind of problem; the same object for the same kind."""
+    """The plan of one kind of problem; the same object for the same kind.  ArgumentError for a configuration that the
+    kernel cannot have.
+    """
     op = operation(config, dtype)
+    m, n, k = op.shape_mnk
     if config.stages < 2:
         raise mo.ArgumentError(f"gemm_sm80: stages={config.stages} of {config}: one is read while another is filled, "
                                "so there are at least 2")
-    m, n, k = op.shape_mnk
     _multiples(config, (m * config.wM, 2 * n * config.wN, 2 * k),
                f"{config.wM}x{config.wN} warps of {op}, two fragments of k by turns,")
     mma = mo.make_tiled_mma(op, mo.make_layout((config.wM, config.wN, 1)), (m * config.wM, 2 * n * config.wN, k))
     sA, copy_A = _operand(config, dtype, config.bM, major_A)
     sB, copy_B = _operand(config, dtype, config.bN, major_B)
-    rows = m * config.wM
+    turned = along_rows(major_A), along_rows(major_B)
+    raw_A, raw_B = (None if shift is None else raw_layout(rows, config.bK, config.stages, shift.grain, turned=along)
+                    for rows, along, shift in zip((config.bM, config.bN), turned, shifts, strict=True))
+    for copy, tile, shift in ((copy_A, (copy_A.tiler[0], 1, copy_A.tiler[1]), shifts[0]),
+                              (copy_B, (1, *copy_B.tiler), shifts[1])):
+        if shift is None:                               # any number of threads copies what is shifted
+            _shared_out(config, copy, tile)
+    return Plan(config, sA, sB, _staged(config, out, m * config.wM, store), copy_A, copy_B,
+                mo.make_tiled_copy_A(_reader(dtype, major_A), mma), mo.make_tiled_copy_B(_reader(dtype, major_B), mma),
+                mma, _store_copy(config, out, store), ragged, batched, splits, epilogue, shifts, turned, (raw_A, raw_B),
+                GRAINS.get(store, 0), waves)
+
+
+def _staged(config: TensorConfig, out: Any, rows: int, store: str) -> mo.Layout:
+    """Shared layout (rows, bN) of C on its way out, whose rows start in other banks; those that begin anywhere use the
+    room behind them.
+    """
+    pitch = config.bN + max(8, 16 // out.bytes)
+    return mo.make_layout((rows, pitch if store in GRAINS else config.bN), (pitch, 1))
+
+
+def _store_copy(config: TensorConfig, out: Any, store: str) -> mo.TiledCopy:
+    """Shared memory to C, 16 bytes or an element at a time."""
     vector = 16 // out.bytes if store == "vector" else 1
     across = min(config.bN // vector, config.threads)
-    width = mo.UniversalCopy(mo.uint128) if vector > 1 else mo.UniversalCopy(out)
-    put = mo.make_tiled_copy(mo.CopyAtom(width, out), mo.make_layout((config.threads // across, across), (across, 1)),
-                             mo.make_layout((1, vector)))
-    pitch = config.bN + max(8, 16 // out.bytes)         # rows start in other banks
-    tiles = (copy_A.tiler[0], 1, copy_A.tiler[1]), (1, *copy_B.tiler)
-    for copy, tile, shift in zip((copy_A, copy_B), tiles, shifts, strict=True):
-        if shift is not None:                           # any number of threads copies lines
-            continue
-        if copy.threads != config.threads:
-            raise mo.ArgumentError(f"gemm_sm80: the {config.threads} threads of {config} do not share out rows of "
-                                   f"bK={config.bK} elements, 16 bytes each")
-        _multiples(config, tile, f"{copy.threads} threads of {copy.atom}")
-    columns = pitch if store in GRAINS else config.bN
-    raw_A, raw_B = (None if shift is None else raw_layout(extent, config.bK, config.stages, shift.grain,
-                                                          turned=along_rows(major))
-                    for extent, major, shift in zip((config.bM, config.bN), (major_A, major_B), shifts, strict=True))
-    return Plan(config, sA, sB, mo.make_layout((rows, columns), (pitch, 1)), copy_A, copy_B,
-                mo.make_tiled_copy_A(_reader(dtype, major_A), mma), mo.make_tiled_copy_B(_reader(dtype, major_B), mma),
-                mma, put, ragged, batched, splits, epilogue, shifts,
-                (along_rows(major_A), along_rows(major_B)), (raw_A, raw_B), GRAINS.get(store, 0), waves)
+    atom = mo.CopyAtom(mo.UniversalCopy(mo.uint128 if vector > 1 else out), out)
+    return mo.make_tiled_copy(atom, mo.make_layout((config.threads // across, across), (across, 1)),
+                              mo.make_layout((1, vector)))
+
+
+def _shared_out(config: TensorConfig, copy: mo.TiledCopy, tile: tuple[int, ...]) -> None:
+    """ArgumentError unless the threads share out an operand's tile evenly."""
+    if copy.threads != config.threads:
+        raise mo.ArgumentError(f"gemm_sm80: the {config.threads} threads of {config} do not share out rows of "
+                               f"bK={config.bK} elements, 16 bytes each")
+    _multiples(config, tile, f"{copy.threads} threads of {copy.atom}")
 
 
 def _multiples(config: TensorConfig, tile: tuple[int, ...], what: str) -> None:
