@@ -43,9 +43,14 @@ def width_of(C: Any) -> int:
     return 16 // int(C.dtype.bytes)
 
 
+def bits_of(dtype: Any, count: int) -> Any:
+    """The dtype of as many bits as some elements have."""
+    return {2: mo.uint16, 4: mo.uint32, 8: mo.uint64}[dtype.bytes * count]
+
+
 def staging(dtype: Any, grain: int) -> Any:
     """The copy of ``grain`` elements from registers to a strip: what divides the distance of all rows to 16 bytes."""
-    return mo.UniversalCopy({2: mo.uint16, 4: mo.uint32, 8: mo.uint64}[dtype.bytes * grain])
+    return mo.UniversalCopy(bits_of(dtype, grain))
 
 
 @mo.jit
@@ -90,6 +95,7 @@ def store_ends(strip, index, threads):
     """What lies in front of the first whole 16 bytes of each row, and behind the last: a thread for each end.
 
     Both are less than 16 bytes, which are stored as 1, 2 and 4 elements: the smaller first in front, the larger behind.
+    All are loaded before the first is stored.
     """
     width, rows = width_of(strip.C), mo.size(strip.staged, 0)
     count = mo.min(strip.columns, strip.N - strip.column)
@@ -99,23 +105,34 @@ def store_ends(strip, index, threads):
             begin = begin_of(strip, at)
             lead = begin % width
             end, first = lead + count, begin - lead + strip.column      # in the strip; of C, where its row begins there
-            if end < width:                                             # all are in one part
-                for e in mo.range(mo.where(behind, end, lead), end, unroll=1):
+            inner = end < width                                         # all are in one part
+            n = mo.where(behind, end % width, (width - lead) % width)
+            few = [2 ** bits for bits in range(width.bit_length() - 1)]
+            places = [mo.where(behind, end - (n & (2 * size - 1)), lead + (n & (size - 1))) for size in few]
+            wanted = [(n & size != 0) & ~inner for size in few]
+            held = [load_few(strip, at, *each) for each in zip(places, few, wanted, strict=True)]
+            for value, place, size, want in zip(held, places, few, wanted, strict=True):
+                store_few(strip, value, first + place, size, want)
+            if inner & behind:
+                for e in mo.range(lead, end, unroll=1):
                     strip.C[strip.row + at, strip.column + e - lead] = strip.staged[at, e]
-            else:
-                n = mo.where(behind, end % width, (width - lead) % width)
-                for size in [2 ** bits for bits in range(width.bit_length() - 1)]:
-                    place = mo.where(behind, end - (n & (2 * size - 1)), lead + (n & (size - 1)))
-                    if n & size != 0:
-                        store_few(strip, at, place, first + place, size)
 
 
 @mo.jit
-def store_few(strip, at, place, to, size):
-    """Some elements of a row of the strip, in one store."""
-    bits = {2: mo.uint16, 4: mo.uint32, 8: mo.uint64}[strip.C.dtype.bytes * size]
-    memory = mo.recast(strip.whole.with_layout(mo.make_layout(_ENDLESS, 1)), bits)
-    memory[to // size] = mo.recast(strip.staged, bits)[at, place // size]
+def load_few(strip, at, place, size, wanted):
+    """Some elements of a row of the strip: one register."""
+    bits = bits_of(strip.C.dtype, size)
+    value = mo.fragment((1,), bits)
+    mo.copyto(value, mo.tile(mo.recast(strip.staged, bits), (1, 1), (at, place // size))[0, :], pred=wanted,
+              zero_fill=True)
+    return value
+
+
+@mo.jit
+def store_few(strip, value, to, size, wanted):
+    """The same in C."""
+    memory = mo.recast(strip.whole.with_layout(mo.make_layout(_ENDLESS, 1)), bits_of(strip.C.dtype, size))
+    mo.copyto(mo.tile(memory, (1,), (to // size,)), value, pred=wanted)
 
 
 @mo.jit
