@@ -91,8 +91,9 @@ def matmul(module: ModuleType, large: bool, *, sizes: tuple[int, int, int] = (25
 
 
 def gemm(module: ModuleType, large: bool, *, function: str, dtype: str, splits: int = 1, tiles: int = -1,
-         sizes: tuple[int, int, int] = (100, 90, 72), tolerance: float = 1e-5) -> Job:
+         sizes: tuple[int, int, int] = (100, 90, 72), odd: bool = False, tolerance: float = 1e-5) -> Job:
     M, N, K = (2000, 1100, 520) if large else sizes
+    N, K = N + odd, K + odd
     A, B = (np.ascontiguousarray(_columns((n, K), dtype)) for n in (M, N))
     if function == "gemm_sm80":
         config = importlib.import_module("moye.kernels.gemm.sm80.config")._BY_BITS[A.itemsize * 8][tiles]
@@ -186,7 +187,12 @@ SUBJECTS: dict[str, Subject] = {
                        dtype="float32"),
     "gemm_sm80": _part("moye.kernels.gemm.sm80.kernel", "mainloop gemm_sm80_kernel", "gemm_sm80", sizes=(100, 90, 400),
                        **_HALF),
-    "epilogue": _part("moye.kernels.gemm.parts.epilogues", "finish store", "gemm_sm80", **_HALF),
+    "lines": _part("moye.kernels.gemm.sm80.lines", "mainloop begin place_of fetch put cut", "gemm_sm80", odd=True,
+                   sizes=(100, 90, 400), **_HALF),
+    "rows": _part("moye.kernels.gemm.parts.rows", "begin_of leading store_strip store_parts store_ends within",
+                  "gemm_sm80", odd=True, **_HALF),
+    "epilogue": _part("moye.kernels.gemm.parts.epilogues", "finish store put", "gemm_sm80", sizes=(100, 92, 72), **_HALF),
+    "epilogue_rows": _part("moye.kernels.gemm.parts.epilogues", "store", "gemm_sm80", odd=True, **_HALF),
     "operands": _part("moye.kernels.gemm.parts.operands", "load row_predicate side_of", "gemm_sm80", **_HALF),
     "pipeline": _part("moye.pipelines.multistage", "commit wait ahead start next", "gemm_sm80", sizes=(100, 90, 400),
                       **_HALF),
