@@ -20,7 +20,7 @@ class Kind:
 
     ``cut``: the relative error that a sum may have for each element of K, beside what cuBLAS's has: ``wgmma`` cuts off
     what float32 cannot hold, and where cuBLAS takes other instructions or splits K its sums are rounded.  ``rounded``:
-    that of operands rounded to fewer bits, which cuBLAS does not do for a single row or column.
+    that of operands rounded to fewer bits, where cuBLAS does not round them: a single row or column, and some others.
     """
 
     operands: str
