@@ -18,7 +18,8 @@ from moye.sim.checks.bulk_waits import BulkWaits
 from moye.sim.checks.clocks import Bools, Ints
 from moye.sim.checks.engine_records import Boxes, Chunks, Made, Memory
 from moye.sim.checks.footprint import Footprint
-from moye.sim.checks.judge import Engine
+from moye.sim.checks.judge import Engine, Fenced
+from moye.sim.checks.phase_order import PhaseOrder
 from moye.sim.checks.shared_proxies import Proxies, renewed
 from moye.sim.checks.shared_records import (
     ENGINE,
@@ -44,6 +45,7 @@ class Engines:
         self.checker = checker
         self.judge, self.stages = checker.judge, checker.judge.stages
         self.proxies = Proxies(checker)
+        self.order = PhaseOrder(checker, self.barrier, func)
         self.all, self.barriers = self.judge.engines, self.judge.barriers
         self._numbers: dict[tuple[str, int, int], int] = {}
         self.made: dict[tuple[int, int], Made] = {}
@@ -78,6 +80,7 @@ class Engines:
         thread = who.argmax(axis=0)
         epoch = clocks.now[clocks.group[thread], np.arange(clocks.columns)]
         key = (op.ref.buffer.id, element)
+        self.order.begun(op.ref.buffer, element)
         self._initialised_again(op, element, thread, who)
         came = self.came[np.broadcast_to(thread, (self.checker.blocks,)), np.arange(self.checker.blocks)]
         self.barriers.setdefault(op.ref.buffer.id, {})[element] = op
@@ -141,6 +144,7 @@ class Engines:
         """
         ref = op.ref
         channel = (f"arrive {ref.buffer.id}", element)
+        self.order.arrive(op, element, lanes, phase, away=to is not None)
         if to is None:
             self._visible(op, ref, element, lanes)
             if op.arrives:
@@ -171,10 +175,15 @@ class Engines:
         if checker.clocks.columns > 1:
             who = checker.everyone(lanes)               # with a column for each block now
         epoch = phase if checker.clocks.columns > 1 else phase[here][:1]
-        self.stages.fill(buffer, element, np.flatnonzero(here), phase[here])
+        self._fill(buffer, element, np.flatnonzero(here), phase[here])
         engine = self.barrier(buffer, element)
         for shadow in checker.shadows.values():
             shadow.hand_over(np.broadcast_to(who, (checker.threads, checker.clocks.columns)), engine, epoch + 1)
+
+    def _fill(self, full: Buffer, element: int, block: Ints, phase: Ints) -> None:
+        """Copies that complete in these phases begin, entry by entry."""
+        self.stages.fill(full, element, block, phase)
+        self.order.fill(full, element, block, phase)
 
     def _alike(self, lanes: Bools, to: Ints) -> bool:
         """Whether blocks do not differ yet, and the same groups of every block arrive at each block of its cluster."""
@@ -222,6 +231,7 @@ class Engines:
     def phase(self, buffer: Buffer, element: int, where: Bools) -> None:
         """A phase is complete in the blocks ``where``."""
         # A wait acquires what the completed phase has gathered; arrivals of the next one stay in their own channel.
+        self.order.over(buffer, element, where)
         columns = self.checker.everyone(where[None])[0]
         self.checker.clocks.publish((f"arrive {buffer.id}", element), (f"phase {buffer.id}", element), columns)
 
@@ -325,7 +335,7 @@ class Engines:
             if found is None:
                 continue
             shadow, at, row = found
-            self.stages.fill(barrier.buffer, element, boxes.block[mine], boxes.phase[mine])
+            self._fill(barrier.buffer, element, boxes.block[mine], boxes.phase[mine])
             broken = self.stages.broken
             if own.all():
                 if barrier.buffer.id not in broken:
@@ -362,7 +372,7 @@ class Engines:
             if found is None:
                 continue
             shadow, at, row = found
-            self.stages.fill(barrier.buffer, element, boxes.block[mine], boxes.phase[mine])
+            self._fill(barrier.buffer, element, boxes.block[mine], boxes.phase[mine])
             assert at.block is not None, "the blocks of a cluster are told apart"
             if op.by is not None:                       # atomic, so that they may meet others of their kind
                 last = shadow.write[at.unit, at.block]
@@ -390,9 +400,10 @@ class Engines:
         if not len(at.unit):
             return
         # First the order of threads and copy: without it the missing fence is the lesser fault.
-        if (clashes := self.checker.against_write(shadow, at, initialised=False)) is not None:
+        if (clashes := self.checker.against_write(shadow, at, initialised=False)) is not None or \
+                (_overwrites_atomics(op) and (clashes := self.proxies.unordered(shadow, at)) is not None):
             self.judge.load_over_write(shadow, op, clashes, stage)
-        elif not isinstance(op, ops.AsyncStore) and (lost := self.proxies.unfenced(shadow, at)) is not None:
+        elif not isinstance(op, ops.AsyncStore) and (lost := self._unseen(shadow, at)) is not None:
             self.judge.unfenced(shadow, op, lost, "overwritten")
         if (clashes := self.checker.against(shadow.reads, at)) is not None:
             shadow.reads.forget(clashes.unit, clashes.block)
@@ -431,14 +442,19 @@ class Engines:
         if found is None:
             return
         shadow, at, row = found
-        if (clashes := self.checker.against_write(shadow, at, initialised=True)) is not None:
+        if (clashes := self.checker.against_write(shadow, at, initialised=True)) is not None or \
+                (clashes := self.proxies.unordered(shadow, at)) is not None:
             self.judge.read_any(shadow, op, clashes)
-        elif (lost := self.proxies.unfenced(shadow, at)) is not None:
+        elif (lost := self._unseen(shadow, at)) is not None:
             self.judge.unfenced(shadow, op, lost, "read")
         self.checker.peers.local(shadow, op, at, "read")
         last = shadow.engines.setdefault(engine, np.zeros_like(shadow.write))
         epoch = boxes.group[row][:, None] + 1
         put(last, at.unit, at.block, pack(epoch, self.judge.number(op), ENGINE, np.full_like(epoch, engine)))
+
+    def _unseen(self, shadow: Shadow, at: Footprint) -> Fenced | None:
+        """Units that threads wrote, or changed by atomics, and that asynchronous units may not see."""
+        return self.proxies.unfenced(shadow, at) or self.proxies.unshown(shadow, at)
 
     def _lanes(self, boxes: Boxes, mine: Bools) -> Bools:
         lanes = np.zeros((self.checker.threads, self.checker.blocks), np.bool_)
@@ -518,6 +534,11 @@ class Engines:
             return clocks.known_engine_of(group, entry.minor, entry.major, block)[:, 0]
         found: Ints = clocks.far_heard[group, rank, engine, block]
         return found
+
+
+def _overwrites_atomics(op: ops.AnyAsync) -> bool:
+    """Whether it may not meet atomics: red.async is one itself."""
+    return not isinstance(op, ops.AsyncStore) or op.by is None
 
 
 def _first(lanes: Bools) -> tuple[int, int]:

@@ -328,7 +328,7 @@ class Judge:
             code = "D14" if lost.foreign[i] and not lost.late[i] else "D12" if verb == READ else "D13"
             facts = self._facts(shadow, op, lost.clashes, i, verb) | {
                 "away": lost.away, "unit": "wgmma" if isinstance(op, ops.Wgmma) else "copy", "over": verb != READ,
-                "why": Clause("fenced_late" if lost.late[i] else "unfenced")}
+                "why": Clause("announced" if lost.clashes.engine[i] else "fenced_late" if lost.late[i] else "unfenced")}
             self._add(code, "proxy", [facts["other"], op], (facts["rival"], facts["actor"]), shadow, lost.clashes, i,
                       count, facts)
 

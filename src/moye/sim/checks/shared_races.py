@@ -28,7 +28,7 @@ from moye.sim.checks.engines import Engines
 from moye.sim.checks.equal_writes import Agreement, InDoubt, pick
 from moye.sim.checks.footprint import Footprint, footprint
 from moye.sim.checks.judge import COPIED, READ, UPDATED, WRITTEN, Judge
-from moye.sim.checks.shared_proxies import renewed
+from moye.sim.checks.shared_proxies import renewed, updated
 from moye.sim.checks.shared_records import (
     ENGINE,
     EPOCH_SHIFT,
@@ -143,7 +143,10 @@ class SharedChecker:
                 (clashes := self._unguarded(shadow, op, clashes)) is not None:
             self.judge.read_any(shadow, op, clashes, UPDATED)
         self._after_reads(shadow, op, at, UPDATED, asynchronous=False)
+        if shadow.engines:
+            self.engines.against_engines(shadow, op, at)
         self.peers.local(shadow, op, at, WRITTEN)
+        updated(shadow, at, self.clocks, self.judge.number(op))
         shadow.atomics.add(at, self.clocks, self.judge.number(op))
         if stores:
             last = take(shadow.write, at.unit, at.block)
@@ -345,6 +348,7 @@ class SharedChecker:
 
     def finish(self) -> None:
         """The blocks have ended: their state is dropped (a copy in flight at the end harms nobody)."""
+        self.engines.order.tell()
         self.shadows.clear()
 
     def _synchronise(self, op: Op, ref: Ref | TileRef, addresses: Ints, active: Bools | None) -> None:

@@ -31,6 +31,9 @@ IN_FLIGHT = NEVER << EPOCH_SHIFT
 SHOWN = -1
 """This stands for the epoch of a fence if asynchronous units see the unit, or if another write has taken its place."""
 
+ANNOUNCED = -2
+"""The same of copies by cp.async that an mbarrier has announced: nobody has fenced since."""
+
 ENGINE, SYNC, PENDING, WAITED = 0, 1, 2, 3
 """Kinds of write: by an engine (its number in place of the thread), an ordinary one, an asynchronous one of cp.async in
 flight, one that was waited for."""
@@ -133,6 +136,17 @@ class Recent:
         if at.block is None:
             return self.newest.take(at.unit, axis=0)
         return self.newest[at.unit, :, at.block][:, :, None]
+
+    def both(self, at: Footprint) -> Ints:
+        """The newest ones, and behind them those of other threads of the groups: (D, 2 G, C)."""
+        if at.block is None:
+            return np.concatenate([self.newest.take(at.unit, axis=0), self.other.take(at.unit, axis=0)], axis=1)
+        return np.concatenate([x[at.unit, :, at.block] for x in (self.newest, self.other)], axis=1)[:, :, None]
+
+    def clear(self, at: Footprint) -> None:
+        """Drop what was done to the entries' units: something else has taken its place."""
+        where = (at.unit,) if at.block is None else (at.unit, slice(None), at.block)
+        self.newest[where] = self.other[where] = 0
 
     def forget(self, unit: Ints, block: Ints) -> None:
         """Drop what is known of these units: a violation has been reported, and its consequences need not be."""
@@ -290,6 +304,8 @@ class Shadow:
         self.write: Ints = np.zeros((self.units, clocks.columns), np.int64)
         self.reads = Recent(self.units, clocks)
         self.atomics: Recent | None = None
+        self.updates: Recent | None = None
+        """The atomics since the last other write of each unit, where proxy fences matter."""
         self.copies: InFlight | None = None
         self.pending = False                            # whether a copy may be in flight
         self.stale: Bools | None = None
@@ -312,7 +328,7 @@ class Shadow:
     @property
     def _recents(self) -> list[Recent]:
         by_others = [] if self.others is None else [*self.others.reads.values(), *self.others.atomics.values()]
-        return [self.reads, *by_others] if self.atomics is None else [self.reads, self.atomics, *by_others]
+        return [self.reads, *(x for x in (self.atomics, self.updates) if x is not None), *by_others]
 
     def allocate(self, op: Op) -> None:
         """A new tensor takes the place of the old one; its contents have no writer."""
@@ -393,6 +409,8 @@ class Shadow:
         at = at[(kind_of(flat[at]) == PENDING) & who[thread_of(flat[at]), at % who.shape[1]]]
         keep = OP << (THREAD_BITS + KIND_BITS)
         flat[at] = (flat[at] & keep) | (ENGINE << THREAD_BITS) | engine | (epoch[at % len(epoch)] << EPOCH_SHIFT)
+        if self.fences is not None:
+            self.fences.reshape(-1)[at] = ANNOUNCED
 
 
 def renew(shadow: Shadow, at: Footprint) -> None:

@@ -276,7 +276,10 @@ D7   S     an mbarrier expects too few or too many bytes
   -          phase {phase} of {element} of block {block} is complete before the copy{op} has brought its {bytes}
         bytes: fewer were expected than copies bring
   > -          expect the bytes that the copies of one phase bring, no more and no less
+  late       {who} expects bytes at {mbarrier}{op} for phase {phase}, and nothing orders that before the arrival of
+        thread {rival}: the phase may be over before
   > early      expect the bytes of all copies that complete on the barrier in one phase
+  > late       let the thread that arrives expect them (mbarrier_arrive_expect_tx), or order the two
 D8   S     wrong phase of an mbarrier
   -          {here} is {done} by thread {actor}{op}, but the copy{other} completes phase {phase} of {engine}, and the
         wait{wait} passes because {passed}
@@ -285,7 +288,10 @@ D8   S     wrong phase of an mbarrier
   unreleased {head}{op}, but nobody has released it since it was filled before: the wait{wait} for {empty} passes
         because {passed}
   > -          flip the parity each time the ring of stages wraps around
+  mixed      {who} arrives at {mbarrier}{op} in phase {phase}, and nothing orders that after the end of phase {last}:
+        it may count there{alone:|, in place of thread {rival}}
   > deadlock   wait for the parity of each phase in turn, 0 first, or 1 where the first phase is free
+  > mixed      let it wait for a phase before it arrives in the next: mbarrier_wait(barrier, stage, parity)
 D9   S     wrong arrival count of an mbarrier
   -          {element} of block {block} counts {arrivals} arrival{arrivals:|s} a phase, but {came} come in phase
         {phase}, the last by {last}{op}
@@ -538,6 +544,7 @@ V1   S     wrong result
   = unseen     {here} is {done} by the {unit}{op}
   = writer     {rival}{away:| of another block}
   = unfenced   no fence_proxy_async() of thread {writer} since it wrote it{other}
+  = announced  no fence_proxy_async() of a thread that has waited for {engine} since the copy{other} completed on it
   = fenced_late thread {writer}, which wrote it{other}, fences after the barrier that orders the two
   = writing    {copy:the write|the copy}
   = store_reads {here} is overwritten{op} while the store{other} may still read it

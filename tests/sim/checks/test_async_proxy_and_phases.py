@@ -1,0 +1,243 @@
+"""Atomics beside asynchronous units, copies by cp.async that are fenced too early, and arrivals that may mix phases."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import moye as mo
+
+TILE = mo.make_layout((32, 32), (32, 1))
+SWIZZLED = mo.tile_to_shape(mo.smem_layout_atom(mo.float16, "k"), (64, 64))
+
+
+def codes(kernel, args, block, **options):
+    return {finding.code for finding in mo.check(kernel, **options).launch(*args, grid=1, block=block).findings}
+
+
+def numbers(*shape, dtype=np.float32):
+    return np.arange(np.prod(shape)).reshape(shape).astype(dtype)
+
+
+def store():
+    return mo.make_tma_copy(mo.TmaStore(), np.zeros((32, 32), np.float32), TILE)
+
+
+@mo.kernel
+def histogram(T, x, fault: mo.Constexpr):
+    """Atomics, then a tensor copy reads what they made."""
+    tid = mo.thread_idx().x
+    counts = mo.shared_array(mo.float32, T.smem_layout)
+    for i in range(32):
+        counts[i, tid % 32] = 0.0
+    if fault != "late clear":
+        mo.fence_proxy_async()
+    mo.sync_threads()
+    if tid >= 32:
+        for i in range(32):
+            mo.atomic_add(counts, (i, x[i, tid % 32].to(mo.int32) % 32), 1.0)
+        if fault != "no fence":
+            mo.fence_proxy_async()
+    if fault != "no barrier":
+        mo.sync_threads()
+    if fault == "fence behind" and tid >= 32:
+        mo.fence_proxy_async()
+    if tid == 0:
+        mo.copyto(T, mo.tile(T.tensor, T.tile, (0, 0)), counts)
+        mo.tma_store_arrive()
+    if fault == "changed":
+        mo.sync_threads()
+        if tid == 40:
+            mo.atomic_add(counts, (3, 5), 1.0)
+    if tid == 0:
+        mo.tma_store_wait(0)
+
+
+@pytest.mark.parametrize(("fault", "found"), [
+    ("", set()), ("no fence", {"D12"}), ("no barrier", {"C1"}), ("changed", {"D15"})])
+def test_atomics_are_writes(fault, found):
+    assert codes(histogram, (store(), numbers(32, 32), fault), 64) == found
+
+
+@mo.kernel
+def rounds(T, x):
+    """Round after round of counts and fences; a tensor copy at the end."""
+    tid = mo.thread_idx().x
+    counts = mo.shared_array(mo.float32, T.smem_layout)
+    for i in range(32):
+        counts[i, tid % 32] = 0.0
+    mo.fence_proxy_async()
+    mo.sync_threads()
+    for k in range(100):
+        if tid >= 32:
+            mo.atomic_add(counts, (k % 32, x[k % 32, tid % 32].to(mo.int32) % 32), 1.0)
+        mo.fence_proxy_async()
+    mo.sync_threads()
+    if tid == 0:
+        mo.copyto(T, mo.tile(T.tensor, T.tile, (0, 0)), counts)
+        mo.tma_store_arrive()
+        mo.tma_store_wait(0)
+
+
+def test_more_fences_than_are_kept():
+    assert not codes(rounds, (store(), numbers(32, 32)), 64)
+
+
+@mo.kernel
+def multiplied(C, A: mo.Static, B: mo.Static, mma, fault: mo.Constexpr):
+    tid = mo.thread_idx().x
+    sA, sB = mo.shared_array(mo.float16, SWIZZLED), mo.shared_array(mo.float16, SWIZZLED)
+    for i in range(32):
+        sA[tid % 64, tid // 64 + 2 * i] = A[tid % 64, tid // 64 + 2 * i]
+        sB[tid % 64, tid // 64 + 2 * i] = B[tid % 64, tid // 64 + 2 * i]
+    if fault != "before":
+        mo.atomic_add(sA, (tid % 64, tid // 64), mo.float16(1))
+    mo.fence_proxy_async()
+    mo.sync_threads()
+    if fault == "before":
+        mo.atomic_add(sA, (tid % 64, tid // 64), mo.float16(1))
+        mo.sync_threads()
+    thr = mma.get_slice(tid)
+    acc = mma.partition_fragment_C((64, 64))
+    mo.warpgroup_arrive()
+    mo.gemm(mma, thr.partition_fragment_A(sA), thr.partition_fragment_B(sB), acc, accumulate=False)
+    mo.warpgroup_commit_batch()
+    if fault == "during":
+        mo.atomic_add(sA, (tid % 64, tid // 64), mo.float16(1))
+    mo.warpgroup_wait(0)
+    mo.copyto(thr.partition_C(C), acc)
+
+
+@pytest.mark.parametrize(("fault", "found"), [("", set()), ("before", {"D12"}), ("during", {"E3"})])
+def test_atomics_on_operands_of_wgmma(fault, found):
+    mma = mo.make_tiled_mma(mo.mma.wgmma(mo.float16, mo.float16, mo.float32, 64))
+    operands = (numbers(64, 64, dtype=np.float16) % 5 for _ in range(2))
+    assert codes(multiplied, (np.zeros((64, 64), np.float32), *operands, mma, fault), 128) == found
+
+
+@mo.kernel
+def brought(T, x: mo.Static, way: mo.Constexpr):
+    """Copies by cp.async; the fence that shows them to a tensor copy comes before or behind the wait."""
+    tid = mo.thread_idx().x
+    held, full = mo.shared_array(mo.float32, T.smem_layout), mo.mbarrier_array(1)
+    if tid == 0:
+        mo.mbarrier_init(full, 0, 32)
+    mo.sync_threads()
+    if tid < 32:
+        for i in range(8):
+            mo.copyto(mo.CpAsync(mo.uint128), mo.tile(held[tid, None], (4,), (i,)),
+                      mo.tile(x[tid, None], (4,), (i,)))
+        if way == "early":
+            mo.cp_async_commit()
+            mo.fence_proxy_async()
+            mo.cp_async_wait(0)
+        elif way == "behind":
+            mo.cp_async_commit()
+            mo.cp_async_wait(0)
+            mo.fence_proxy_async()
+        else:
+            mo.fence_proxy_async()
+            mo.cp_async_mbarrier_arrive(full, 0)
+    if way in ("early", "behind"):
+        mo.sync_threads()
+    if tid == 32:
+        if way not in ("early", "behind"):
+            mo.mbarrier_wait(full, 0, 0)
+        if way == "arrives, fenced":
+            mo.fence_proxy_async()
+        mo.copyto(T, mo.tile(T.tensor, T.tile, (0, 0)), held)
+        mo.tma_store_arrive()
+        mo.tma_store_wait(0)
+
+
+@pytest.mark.parametrize(("way", "found"), [
+    ("early", {"D12"}), ("behind", set()), ("arrives", {"D12"}), ("arrives, fenced", set())])
+def test_a_fence_covers_what_has_been_waited_for(way, found):
+    assert codes(brought, (store(), numbers(32, 32), way), 64) == found
+
+
+# --- phases ----------------------------------------------------------------------------------------------------------
+
+
+@mo.kernel
+def skips(out, A, n, stages: mo.Constexpr, waits: mo.Constexpr):
+    """A ring of tiles; warp 1 reads two of three, and releases the third with or without a wait for it."""
+    tid = mo.thread_idx().x
+    ring = mo.shared_array(mo.float32, mo.make_layout((32, 32, stages), (32, 1, 1024)))
+    full, empty = mo.mbarrier_array(stages), mo.mbarrier_array(stages)
+    if tid == 0:
+        for i in mo.static_range(stages):
+            mo.mbarrier_init(full, i, 1)
+            mo.mbarrier_init(empty, i, 64)
+        mo.fence_mbarrier_init()
+    mo.sync_threads()
+    if tid == 64:
+        for k in range(n):
+            mo.mbarrier_wait(empty, k % stages, k // stages % 2 ^ 1)
+            mo.mbarrier_arrive_expect_tx(full, k % stages, A.bytes)
+            mo.copyto(A, ring[:, :, k % stages], mo.tile(A.tensor, A.tile, (k, 0)), barrier=(full, k % stages))
+    elif tid < 64:
+        total = mo.float32(0)
+        for k in range(n):
+            mine = tid < 32 or k % 3 != 1
+            if waits or mine:
+                mo.mbarrier_wait(full, k % stages, k // stages % 2)
+            if mine:
+                total += ring[0, tid % 32, k % stages]
+            mo.mbarrier_arrive(empty, k % stages)
+        out[tid] = total
+
+
+@pytest.mark.parametrize(("n", "stages"), [(5, 4), (6, 2), (8, 3)])
+@pytest.mark.parametrize(("waits", "found"), [(True, set()), (False, {"D8"})])
+def test_who_skips_a_tile_may_release_another(n, stages, waits, found):
+    A = mo.make_tma_copy(mo.TmaLoad(), numbers(256, 32), TILE)
+    assert codes(skips, (np.zeros(64, np.float32), A, n, stages, waits), 96) == found
+
+
+@mo.kernel
+def two_arrive(out, x, fault: mo.Constexpr):
+    """One barrier that counts two: a warp each, twice."""
+    tid, bar = mo.thread_idx().x, mo.mbarrier_array(1)
+    held = mo.shared_array(mo.float32, 64)
+    if tid == 0:
+        mo.mbarrier_init(bar, 0, 2)
+    mo.sync_threads()
+    for k in range(2):
+        held[tid] = x[tid] + k
+        mo.sync_warp()
+        if tid % 32 == 0:
+            mo.mbarrier_arrive(bar, 0)
+        if fault == "" or tid < 32:
+            mo.mbarrier_wait(bar, 0, k % 2)
+        out[tid] = held[tid ^ 32] if fault == "" else x[tid]
+
+
+@pytest.mark.parametrize(("fault", "found"), [("", {"C2"}), ("runs ahead", {"D8"})])
+def test_arrivals_of_the_next_phase_come_after_the_last(fault, found):
+    assert codes(two_arrive, (np.zeros(64, np.float32), numbers(64), fault), 64) == found
+
+
+@mo.kernel
+def expects(out, A, by: mo.Constexpr):
+    tid = mo.thread_idx().x
+    tile, full = mo.shared_array(mo.float32, A.smem_layout), mo.mbarrier_array(1)
+    if tid == 0:
+        mo.mbarrier_init(full, 0, 1)
+        mo.fence_mbarrier_init()
+    mo.sync_threads()
+    if tid == 0:
+        mo.mbarrier_expect_tx(full, 0, A.bytes)
+        mo.copyto(A, tile, mo.tile(A.tensor, A.tile, (0, 0)), barrier=(full, 0))
+    if by == "ordered":
+        mo.sync_threads()
+    if tid == (0 if by == "itself" else 32):
+        mo.mbarrier_arrive(full, 0)
+    mo.mbarrier_wait(full, 0, 0)
+    out[tid] = tile[tid % 32, tid // 32]
+
+
+@pytest.mark.parametrize(("by", "found"), [("itself", set()), ("ordered", set()), ("another", {"D7"})])
+def test_bytes_are_expected_before_the_last_arrival(by, found):
+    A = mo.make_tma_copy(mo.TmaLoad(), numbers(32, 32), TILE)
+    assert codes(expects, (np.zeros(64, np.float32), A, by), 64) == found
