@@ -43,7 +43,8 @@ class Kind(enum.Enum):
 class DType:
     """One element type: name, width in bits, family, and its spelling in CUDA C++ and NumPy.
 
-    There is one object for each; comparing is by identity, which copies and pickles keep.
+    There is one object for each, which copies and pickles keep.  It is equal to NumPy's and torch's dtypes that stand
+    for the same, and to its name, as NumPy's own are; they do not hash alike.
 
     ``cuda`` is the storage type in printed code (self-contained: no header is included).
     ``numpy`` is a NumPy or ml_dtypes type name.
@@ -79,6 +80,14 @@ class DType:
         if not conversions:
             raise DTypeError(f"{self.name}(...) converts the scalars of a kernel; there is none here")
         return conversions[0](value, self)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, DType):
+            return self is other
+        found = BY_NAME.get(other) if isinstance(other, str) else stands_for(other)
+        return NotImplemented if found is None else self is found
+
+    __hash__ = object.__hash__
 
     def __reduce__(self) -> tuple[Callable[[str], DType], tuple[str]]:
         return from_name, (self.name,)

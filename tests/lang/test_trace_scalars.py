@@ -156,7 +156,11 @@ def test_float_floor_division():
 def test_powers():
     assert np.allclose(traced(lambda x: (x**2, x**0.5, 2**x, x**-1), 2.25, dtype=np.float64)[:4],
                        [2.25**2, 1.5, 2**2.25, 1 / 2.25])
-    assert np.allclose(traced(lambda n: (2**n, n**n), 3, dtype=np.float64)[:2], [8, 27])
+    assert traced(lambda n: (n**9, n**12, (-n)**11), 3, dtype=np.int64)[:3] == [3**9, 3**12, -3**11]
+    assert traced(lambda n: (2.0**n, n**-1), 4, dtype=np.float64)[:2] == [16, 0.25]
+    for fn in (lambda n: 2**n, lambda n: n**n):
+        with pytest.raises(TraceError, match="how often an integer is multiplied"):
+            trace(fn, 3)
 
 
 def test_division_by_a_static_zero():

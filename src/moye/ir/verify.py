@@ -81,7 +81,9 @@ class _Verifier:
                 raise TraceError(f"this uses {operand.name or 'a value'} which was computed inside a loop or if of the "
                                  f"kernel that has ended", locs=(op.loc,),
                                  hint="assign it to a variable there: what a Python object holds is not carried")
-            raise self.fail(op, f"{operand} is used but not defined in an enclosing block before it")
+            error = self.fail(op, f"{operand} is used but not defined in an enclosing block before it")
+            error.hint = "if a cache or an object of Python's has kept it from another kernel, compute it anew here"
+            raise error
 
     def reference(self, op: ops.Op, ref: Ref | TileRef) -> None:
         if ref.buffer.space is not Space.GLOBAL and ref.buffer.root.id not in self.buffers:

@@ -25,7 +25,7 @@ from moye.tensor.context import builder
 from moye.tensor.expr import Expr, Scalar, position, typed
 from moye.tensor.known import known
 from moye.tensor.tensor import Tensor
-from moye.tensor.view import Origin, Pending, Place, Root, Track, judged_by_memory
+from moye.tensor.view import Origin, Pending, Place, Root, Track, apart, judged_by_memory
 
 NAME = "_judged"
 NONE = known(0, dt.int64)
@@ -127,7 +127,7 @@ def taken(view: Tensor) -> tuple[Beside, list[Scalar]]:
 
 def _indices(pending: list[Pending]) -> tuple[tuple[OneIndex, ...], list[Scalar]]:
     keys, leaves, seen = [], [], Counter[tuple[int, str]]()
-    for each in dict.fromkeys(pending):
+    for each in apart(pending):
         number = seen[each.mode, each.label]
         seen[each.mode, each.label] += 1
         static = int(each.extent) if isinstance(each.extent, int) else None

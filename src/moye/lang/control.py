@@ -246,6 +246,9 @@ def _identical(a: object, b: object) -> bool:
     if numbers and traced:
         raise TraceError(f"{a!r} is {b!r}: numbers of a kernel are equal or not, and none is another's object",
                          hint="use ==", locs=(locate(),))
+    if a is not b and isinstance(a, Tensor) and isinstance(b, Tensor):      # each name has a view of its own
+        raise TraceError(f"{a.label} is {b.label}: two names of tensors are never known to be one object",
+                         hint="tell them apart by an argument of your own", locs=(locate(),))
     return a is b
 
 
@@ -253,7 +256,7 @@ def _member(item: object, of: Any) -> object:
     """``item in of``: whether it equals one of the elements, which a kernel may have to find out."""
     if isinstance(of, (range, DynamicRange)) and isinstance(item, Expr) and item.dtype.is_integer:
         return _counted(item, of)
-    asked = type(of) in (tuple, list, set, frozenset) and any(isinstance(x, Expr) for x in (item, *of))
+    asked = type(of) in (tuple, list, set, frozenset, dict, *_VIEWS) and any(isinstance(x, Expr) for x in (item, *of))
     if not asked or not of:
         return item in of
     return CONTROL.or_(*(functools.partial(operator.eq, item, x) for x in of))
@@ -274,6 +277,7 @@ def _items(value: object) -> tuple[object, ...]:
 
 
 Called = Callable[[], tuple[object, ...]]
+_VIEWS: tuple[type, ...] = type({}.keys()), type({}.values())
 _WORDS = {"land": "and", "lor": "or"}
 _OPERATORS: dict[str, Callable[[Any, Any], object]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,

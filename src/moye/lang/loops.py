@@ -402,7 +402,8 @@ class DynamicFor(_Dynamic):
         b = builder()
         ends = bounds.start, bounds.stop, bounds.step
         wide = any(isinstance(x, (Expr, Known)) and x.dtype.bits == 64 for x in ends)
-        wide |= isinstance(bounds.step, Expr) and bounds.step.dtype is dt.uint32  # as int32 it might be negative
+        wide |= any(isinstance(x, Expr) and x.dtype is dt.uint32 and (x.upper is None or x.upper >= 2**31)
+                    for x in ends)                      # as int32 it might be negative
         index = dt.int64 if wide else dt.int32
         start, stop, by = (operand_of(x, index) for x in (bounds.start, bounds.stop, bounds.step))
         iv = Value(index, name=target or "i")

@@ -70,6 +70,10 @@ def _quantifier(own: Callable[..., Any], kind: str) -> Callable[..., Any]:
 def _extremum(own: Callable[..., Any], traced: Callable[..., Any]) -> Callable[..., Any]:
     def extremum(*args: Any, **options: Any) -> Any:
         items = args
+        if len(args) == 1 and isinstance(args[0], Tensor):
+            raise TraceError(f"{own.__name__} of one tensor is not told by Python's function",
+                             hint=f'x.reduce("{own.__name__}") of registers; mo.warp_reduce over threads',
+                             locs=(locate(),))
         if len(args) == 1 and isinstance(args[0], Iterable) and not _traced(args[0]):
             items = tuple(args[0])                      # a generator, too, is read once
             args = items,

@@ -69,6 +69,9 @@ def dynamic_range(*args: Scalar, unroll: int | bool | None = None) -> DynamicRan
     for bound in (start, stop):
         if not is_scalar(bound) or (bound.dtype.is_float if isinstance(bound, Expr) else isinstance(bound, float)):
             raise TraceError(f"range: {bound!r} is no integer", locs=(locate(),))
+        if isinstance(bound, Expr) and bound.dtype is dt.uint64 and (bound.upper is None or bound.upper >= 2**63):
+            raise TraceError(f"range: the bound {bound} is a uint64, and loops count in int64 at most",
+                             hint="convert it with .to(mo.int64)", locs=(locate(),))
     return DynamicRange(start, stop, step, _factor(unroll))
 
 

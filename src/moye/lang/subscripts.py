@@ -11,7 +11,6 @@ It reads the source text and the frame's variables, so it costs nothing where th
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from types import FrameType
 
 from moye.errors import Frame, Loc, MoyeError, TraceError
@@ -36,9 +35,6 @@ def subscripted(error: BaseException) -> TraceError | None:
     found = _indexed(text, variables)
     if found is None and str(error) == "'Expr' object is not subscriptable":
         return TraceError(f"{text.strip()}: a scalar of the kernel has no elements", hint=_ROW, locs=[where])
-    if found is None and isinstance(error, KeyError) and error.args and isinstance(error.args[0], Expr):
-        return TraceError(f"the key {error.args[0]!r} is known only when the kernel runs; a dict is looked up while "
-                          "tracing", locs=[where], hint="compare the key in if and elif, or keep a table in an array")
     if found is None:
         return None
     name, value, index = found
@@ -139,22 +135,4 @@ def _computed(x: object) -> bool:
     return isinstance(x, Expr) and isinstance(x.operand, Value) and x.operand.op is not None
 
 
-def require_no_traced_keys(arguments: dict[str, object]) -> None:
-    """TraceError where the kernel stored into a dict that it was given under a scalar of its own: it is no array."""
-    for name, value in arguments.items():
-        for path, key in _traced_keys(name, value):
-            raise TraceError(f"{path} is a dict, and the kernel stores into it at {key}, which is known only when the "
-                             f"kernel runs", hint="pass an array")
-
-
-def _traced_keys(path: str, value: object) -> Iterator[tuple[str, object]]:
-    if isinstance(value, dict):
-        yield from ((path, key) for key in value if isinstance(key, Expr))
-        parts = [(f"{path}[{key!r}]", part) for key, part in value.items() if not isinstance(key, Expr)]
-    else:
-        parts = [(f"{path}[{i}]", part) for i, part in enumerate(value)] if isinstance(value, (list, tuple)) else []
-    for inner, part in parts:
-        yield from _traced_keys(inner, part)
-
-
-__all__ = ["require_no_traced_keys", "subscripted"]
+__all__ = ["subscripted"]

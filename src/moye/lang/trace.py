@@ -48,7 +48,6 @@ from moye.lang.signature import (
     same_value,
 )
 from moye.lang.source import definition
-from moye.lang.subscripts import require_no_traced_keys
 from moye.layout import Layout
 from moye.tensor.context import frame_of, locate, trace_into, tracing
 from moye.tensor.expr import Expr
@@ -58,6 +57,8 @@ from moye.tensor.tma_copy import TmaTensor
 
 _NOTE_WIDTH, _LONGEST_NOTE = 112, 1000
 _ADDRESS = re.compile(r" at 0x[0-9A-Fa-f]+")
+_MOST_INSIDE = 128
+"""Calls of one function within each other: each is traced in its place."""
 _callees: list[list[types.FunctionType]] = []
 
 
@@ -87,6 +88,8 @@ class JitFunction:
     def __init__(self, function: types.FunctionType) -> None:
         self.function = function
         self._rewritten: types.FunctionType | None = None
+        self._inside = 0
+        """The number of its calls that are being traced."""
         update_wrapper(self, function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -96,7 +99,15 @@ class JitFunction:
             self._rewritten = rewrite(self.function, CONTROL)
         if _callees:
             _callees[-1].append(self.function)
-        return self._rewritten(*args, **kwargs)
+        if self._inside >= _MOST_INSIDE:
+            raise TraceError(f"{self.function.__name__} calls itself more than {_MOST_INSIDE} times over: what ends it "
+                             "is known only when the kernel runs, if anything does", hint="loop with while or for",
+                             locs=(locate(),))
+        self._inside += 1
+        try:
+            return self._rewritten(*args, **kwargs)
+        finally:
+            self._inside -= 1
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -136,7 +147,6 @@ def trace(function: types.FunctionType, specs: dict[str, Spec], *, block: tuple[
             regions().append(KernelMarker(rewritten.__code__))
             _trace_entry(rewritten, arguments)
             identity.look()
-            require_no_traced_keys(arguments)
     finally:
         _callees.pop()
     _add_notes(func, specs)

@@ -23,7 +23,7 @@ from moye.tensor.context import builder
 from moye.tensor.expr import Expr, operand_of
 from moye.tensor.slices import wide
 from moye.tensor.space import common_space
-from moye.tensor.view import Coordinates, Origin, Pending, Track, View, along, judged_by_memory
+from moye.tensor.view import Coordinates, Origin, Pending, Track, View, along, apart, judged_by_memory
 
 
 def judge_element(tensor: View, coordinate: object, own: tuple[Pending, ...], write: bool) -> None:
@@ -134,7 +134,7 @@ def _spread(tensor: View, layouts: list[Layout], others: Sequence[Layout]) \
 def _scalars(tensor: View, pending: Sequence[Pending]) -> list[Index]:
     """The indices that the conditions around this access do not prove either; the launch checks what it can."""
     found = []
-    for each in dict.fromkeys(pending):
+    for each in apart(pending):
         if proven(each.index, each.extent):
             continue
         require_index_at_launch(tensor, each)

@@ -118,15 +118,21 @@ class Expr(DynInt):
     def __invert__(self) -> Any: return unary("not" if self.dtype.kind is Kind.BOOL else "invert", self)
 
     def __pow__(self, other: Any) -> Any:
-        """A small constant power multiplies.  Any other power is the float function, in float32 for integers."""
+        """A small constant power multiplies, and any of an integer.  Other powers are the float function; of integers
+        only where it is written: by a negative power, or by a float."""
         if isinstance(other, int) and not isinstance(other, bool) and 0 <= other <= 8:
             result: Scalar = self if other else wrap(operand_of(1, self.dtype), self)
             for _ in range(other - 1):
                 result = arithmetic("mul", result, self)
             return result
+        if self.dtype.is_integer and isinstance(other, int) and other > 8:
+            half = self ** (other // 2)
+            return half * half * self if other % 2 else half * half
+        _no_integer_power(self, other)
         return power(self, other)
 
     def __rpow__(self, other: Any) -> Any:
+        _no_integer_power(other, self)
         return power(other, self)
 
     # --- comparison ---
@@ -139,7 +145,10 @@ class Expr(DynInt):
     def __ge__(self, other: Any) -> Any: return _told(compare("ge", self, other))
 
     def __hash__(self) -> int:
-        return hash(ir_builder.key_of(self.operand))
+        # Equal numbers would have to hash alike: a dict or a set looked up by identity would miss in silence.
+        raise TraceError(f"the key {self} is known only when the kernel runs; dicts, sets and caches look it up "
+                         "while tracing", hint="compare the key in if and elif, or keep a table in an array",
+                         locs=(locate(),))
 
     # --- conversion ---
 
@@ -418,6 +427,15 @@ def power(a: Scalar, b: Scalar) -> Scalar:
     return arithmetic("pow", Expr(operand_of(a, dtype)), Expr(operand_of(b, dtype)))
 
 
+def _no_integer_power(base: Scalar, exponent: Any) -> None:
+    """TraceError for an integer to the power of one that is known only when the kernel runs."""
+    if isinstance(exponent, Expr) and exponent.dtype.is_integer and is_scalar(base) and \
+            (base.dtype.is_integer if isinstance(base, Expr) else isinstance(base, int)):
+        raise TraceError(f"{base} ** {exponent}: how often an integer is multiplied is known only when the kernel runs",
+                         hint="1 << n for 2 ** n; a loop that multiplies; x.to(mo.float32) ** n for the float",
+                         locs=(locate(),))
+
+
 def function_of_two(kind: str, a: Scalar, b: Scalar) -> Scalar:
     """A math function of two floats; integers are converted to float32."""
     dtype = together(a, b) if together(a, b).is_float else dt.float32
@@ -488,6 +506,9 @@ def _shifted(a: Scalar, b: Scalar) -> DType:
 def compare(kind: str, a: Scalar, b: Any) -> Scalar:
     """A comparison, as a bool; anything but a scalar is left to its own operator."""
     if not is_scalar(b):
+        if getattr(b, "__array_interface__", None) is not None:         # Python would ask whether they are one object
+            raise TraceError(f"an array of NumPy's is compared with {a}, which is known only when the kernel runs",
+                             hint="pass the array to the kernel, and compare its elements", locs=(locate(),))
         return NotImplemented  # type: ignore[no-any-return]
     if (decided := _beyond(kind, plain(a), plain(b))) is not None:
         return decided

@@ -109,6 +109,15 @@ class Tensor(Elementwise, WrappedLayout):
 
     def __array__(self, *_: object, **__: object) -> NoReturn: expr.no_numpy(None)
 
+    def __copy__(self) -> Tensor:
+        if self.space is Space.REGISTER:                # two names of one register tensor are no copy
+            raise TensorError(f"copy.copy({self.label}): it copies no registers", locs=(locate(),),
+                              hint="y = mo.make_fragment_like(x); mo.copyto(y, x)")
+        return self
+
+    def __deepcopy__(self, memo: object) -> Tensor:
+        return self.__copy__()
+
     def __len__(self) -> int:
         raise TensorError(f"len({self.label}): use mo.size(x, mode) or mo.rank(x)", locs=(locate(),))
 

@@ -11,12 +11,13 @@ CuTe's predicates, cute/tensor_impl.hpp, make_identity_tensor.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from moye.dtypes import DType, Space
 from moye.errors import LayoutError, MoyeError, TensorError
+from moye.ir.builder import key_of
 from moye.ir.nodes import Block, Buffer, TileRef
 from moye.layout import (
     ArithmeticTuple,
@@ -76,6 +77,20 @@ class Pending:
     extent: Int
     mode: int
     label: str
+
+    @property
+    def key(self) -> object:
+        """What makes two of them the same: the same values, for those that are known when the kernel runs."""
+        values = (key_of(x.operand) if hasattr(x, "operand") else x for x in (self.index, self.extent))
+        return *values, self.mode, self.label
+
+
+def apart(pending: Iterable[Pending]) -> list[Pending]:
+    """Each once, in their order."""
+    found: dict[object, Pending] = {}
+    for each in pending:
+        found.setdefault(each.key, each)
+    return list(found.values())
 
 
 @dataclass(frozen=True, slots=True)
