@@ -152,7 +152,7 @@ def test_no_queries():
     ({"v": lambda v: v[:, 1:]}, r"k is \(1, 20, 1, 64\) where the others ask for \(1, 19, 1, 64\)"),
     ({"out": lambda out: out[:, :, :1]}, r"out is \(1, 10, 1, 64\)"),
     ({"window": (-1, 0)}, r"window=\(-1, 0\) is no pair"),
-    ({"softcap": float("nan")}, "softcap=nan is no finite number"),
+    ({"softcap": float("nan")}, "softcap=nan is no number from 0 to 2"),
     ({"lse": np.zeros((1, 2, 9), np.float32)}, r"lse is \(1, 2, 9\) where the others ask for \(1, 2, 10\)"),
     ({"lse": np.zeros((1, 2, 10))}, "lse is float64, not float32"),
     ({"alibi": np.zeros(3, np.float32)}, r"alibi is \(3,\) where the others ask for \(2,\)"),
@@ -195,7 +195,7 @@ E4M3 = ml_dtypes.float8_e4m3fn
 @pytest.mark.parametrize(("options", "message"), [
     ({"q_scale": np.ones((1, 3), np.float32)}, r"q_scale is \(1, 3\), and not one of \(2,\), \(1, 2\)"),
     ({"k_scale": np.ones(2, np.float32)}, r"k_scale is \(2,\), and not one of \(1,\), \(1, 1\)"),
-    ({"v_scale": float("inf")}, "v_scale=inf is no finite number of at least 0"),
+    ({"v_scale": float("inf")}, "v_scale=inf is no number from 0 to 2"),
     ({"v_scale": np.ones(1)}, "v_scale is float64, not float32")])
 def test_factors_refused(options, message):
     with pytest.raises(mo.ArgumentError, match=message):
@@ -604,3 +604,14 @@ def test_stages_of_8_bits_fit(dims, balanced):
 def test_rules_say_what_is_masked():
     assert not Rules(ragged=False).masks and Rules(ragged=True).masks and not Rules(ragged=True).windowed
     assert Rules(left=True).windowed and Rules(right=True).masks
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+@pytest.mark.parametrize("sink", [-np.inf, 0.5])
+def test_a_sink_beside_a_row_in_which_nothing_counts(dtype, sink):
+    """The row is 0, and its lse that of the sink alone."""
+    rng = np.random.default_rng(3)
+    q, k, v = (rng.standard_normal((1, n, 1, 16)).astype(dtype) for n in (3, 2, 2))
+    out, lse = np.full_like(q, np.nan), np.full((1, 1, 3), np.nan, np.float32)
+    attention(out, q, k, v, causal=True, sinks=np.array([sink], np.float32), lse=lse)
+    assert (out[0, 0] == 0).all() and lse[0, 0, 0] == sink and np.isfinite(out).all()

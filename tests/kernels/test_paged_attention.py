@@ -125,7 +125,7 @@ def test_options_refused(options, message):
 
 
 @pytest.mark.parametrize(("factor", "message"), [
-    (-1.0, "v_scale=-1.0 is no finite number of at least 0"), ("a", "v_scale is a str, no number and no array"),
+    (-1.0, "v_scale=-1.0 is no number from 0 to 2"), ("a", "v_scale is a str, no number and no array"),
     (np.zeros(3, np.float32), r"v_scale is \(3,\), and not one of \(2,\), \(2, 2\), \(6, 16, 2\)"),
     (np.zeros(2), "v_scale is float64, not float32")])
 def test_factors_refused(factor, message):

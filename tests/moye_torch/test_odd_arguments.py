@@ -28,6 +28,14 @@ CALLS = {
     r"activation \[\]; there are": lambda: mt.linear(x, table, activation=[]),
     r"axes=\[2, 0\] are no order of the 2 axes": lambda: mt.permute(x, [2, 0]),
     r"table has shape \(\); it is \(rows, columns\)": lambda: mt.embedding(labels, flat),
+    "causal=True is no integer": lambda: mt.softmax(x, causal=True),
+    "dim=True is no integer": lambda: mt.log_softmax(x, True),
+    "axis=False is no integer": lambda: mt.cumsum(x, False),
+    r"axis=\[True\] is no integer": lambda: mt.reduce(x, "sum", [True]),
+    "k=True is no integer": lambda: mt.top_k(x, True),
+    "ignore_index=True is no integer": lambda: mt.cross_entropy(x, labels, ignore_index=True),
+    "causal=2 is no truth value": lambda: mt.attention(heads, heads, heads, causal=2),
+    "gate is one number": lambda: mt.swiglu(flat),
     "k is 1099511627776, which may be 0 to 2048": lambda: mt.top_k(x, 2**40),
 }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from pathlib import Path
 
 import pytest
@@ -38,3 +40,17 @@ def test_tensors_of_a_class_of_the_users(name):
 def test_each_has_a_row():
     page = (Path(__file__).parents[2] / "docs" / "pytorch.md").read_text()
     assert [name for name in SHIPPED if f"| `moye.torch.{name}(" not in page] == []
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_rows_show_the_parameters_that_there_are(name):
+    """In their order, with their defaults, and what is given by name alone behind the star."""
+    page = (Path(__file__).parents[2] / "docs" / "pytorch.md").read_text()
+    (shown,) = re.findall(rf"^\| `moye\.torch\.{name}\((.*?)\)` \|", page, re.MULTILINE)
+    given = inspect.signature(getattr(moye.torch, name)).parameters.values()
+    parts = [f"{p.name}={p.default!r}" if p.default is not p.empty else p.name for p in given]
+    star = next((i for i, p in enumerate(given) if p.kind is p.KEYWORD_ONLY), None)
+    if star is not None:
+        parts.insert(star, "*")
+    whole = ", ".join(parts).replace("'", '"').replace("1e-06", "1e-6").replace("1e-05", "1e-5")
+    assert whole.startswith(shown[:-3]) if shown.endswith("...") else whole == shown

@@ -140,3 +140,25 @@ def test_refused():
     first, = torch.autograd.grad(moye.torch.softmax(x).square().sum(), x, create_graph=True)
     with pytest.raises(UnsupportedError, match="the backward of moye::softmax is not differentiable"):
         first.sum().backward()
+
+
+def test_a_loss_scale_reaches_gradients_in_float16():
+    """Their parts, 1e-5 of the loss and less, would be lost if they were rounded before it."""
+    rows, columns, hidden, scale = 128, 3000, 8, 2.0**16
+    x, weight = torch.randn(rows, hidden).half(), (torch.randn(columns, hidden) * 0.05).half()
+    labels = torch.randint(0, 50, (rows,))
+    labels[::7] = -100
+
+    def gradients(loss, dtype, reduction):
+        given = [t.to(dtype).requires_grad_() for t in (x, weight)]
+        (loss(*given, labels, reduction=reduction) * scale).backward()
+        return [t.grad.double() for t in given]
+
+    def plain(x, weight, labels, reduction):
+        return torch.nn.functional.cross_entropy(x @ weight.T, labels, reduction=reduction)
+
+    for reduction in ("mean", "sum"):
+        wanted = gradients(plain, torch.float64, reduction)
+        found = gradients(moye.torch.linear_cross_entropy, torch.float16, reduction)
+        pairs = (found[1][50:], wanted[1][50:]), *(zip(found, wanted, strict=True) if reduction == "mean" else ())
+        assert all((a - b).norm() < 1e-3 * b.norm() for a, b in pairs)

@@ -44,6 +44,7 @@ def eager(operator: Any, node: Callable[..., Any] | None) -> Callable[..., Any]:
               "_dtype": torch.dtype, "_compiling": torch.compiler.is_compiling, "_refuse": _refusal(operator),
               "_grad_enabled": torch.is_grad_enabled, "_untransformed": operator.untransformed, "_dual": forward_ad,
               "_no_tangents": _no_tangents(operator.name), "_missing": _missing(operator),
+              "_confused": _confused(operator),
               **_watchers(operator.autocast is not None),
               **{f"_default_{name}": x for name, x in operator.defaults.items()}}
     lists = [a for a in (*arguments, *operator.overload._schema.returns) if str(a.type) == "List[Tensor]"]
@@ -82,6 +83,8 @@ def _lines(arguments: Any, values: dict[str, Any], refused: Sequence[str], watch
     yield f"            if _dual._current_level >= 0: _no_tangents({', '.join(a.name for a in arguments)})"
     if required := [a.name for a in arguments if str(a.type) == "Tensor"]:
         yield f"        if {' or '.join(f'{name} is None' for name in required)}: _missing({', '.join(required)})"
+    if checks := [check for a in arguments if (check := _confusion(a)) is not None]:
+        yield f"        if {' or '.join(checks)}: _confused({', '.join(a.name for a in arguments)})"
     yield f"        return _overload({given})"
     yield "    return call"
 
@@ -142,6 +145,28 @@ def _missing(operator: Any) -> Callable[..., None]:
         name = next(name for name, x in zip(names, tensors, strict=True) if x is None)
         raise ArgumentError(f"{operator.name}: {name} is None, and no tensor")
     return missing
+
+
+def _confusion(argument: Any) -> str | None:
+    """The expression that says that a truth value is given for an integer, or the other way round; None for others."""
+    kind = str(argument.real_type)
+    kind = kind[9:-1] if kind.startswith("Optional[") else kind
+    forms = {"int": "{0}.__class__ is bool", "bool": "{0}.__class__ is int",
+             "List[int]": "({0}.__class__ in (list, tuple) and any(i.__class__ is bool for i in {0}))"}
+    return forms[kind].format(argument.name) if kind in forms else None
+
+
+def _confused(operator: Any) -> Callable[..., None]:
+    """Raise for a truth value in the place of an integer, which torch takes for 0 or 1; or an integer in its place."""
+    arguments = operator.overload._schema.arguments
+
+    def confused(*given: Any) -> None:
+        for argument, x in zip(arguments, given, strict=True):
+            kind, parts = str(argument.real_type), x if isinstance(x, (list, tuple)) else (x,)
+            for word, name, other in (("int", "integer", bool), ("bool", "truth value", int)):
+                if word in kind and any(type(part) is other for part in parts):
+                    raise ArgumentError(f"{operator.name}: {argument.name}={x!r} is no {name}")
+    return confused
 
 
 def _no_tangents(name: str) -> Callable[..., None]:

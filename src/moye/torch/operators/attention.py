@@ -120,7 +120,8 @@ def _gradient_of_sinks(dout: Tensor, out: Tensor, lse: Tensor, sinks: Tensor | N
     if sinks is None:
         return None
     product = (dout.to(lse.dtype) * out.to(lse.dtype)).sum(-1).transpose(1, 2)          # (batch, heads, queries)
-    return -(torch.exp(sinks[:, None] - lse) * product).sum((0, 2))
+    shares = torch.exp(sinks[:, None] - lse).nan_to_num(0)              # where nothing counts, and the sink neither
+    return -(shares * product).sum((0, 2))
 
 
 # --- without gradients -----------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from moye import kernels
+from moye.errors import ArgumentError
 from moye.torch.declare import op
 
 
@@ -28,6 +29,8 @@ def _gated(gate: Tensor, up: Tensor | None, activation: str) -> Tensor:
 
 @_gated.fake
 def _like(gate: Tensor, up: Tensor | None, activation: str) -> Tensor:
+    if not gate.dim():
+        raise ArgumentError("swiglu and geglu: gate is one number, and they are of rows")
     last = gate.shape[-1:] if up is not None else [gate.shape[-1] // 2]
     return gate.new_empty((*gate.shape[:-1], *last))
 

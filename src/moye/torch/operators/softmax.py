@@ -158,16 +158,26 @@ def linear_cross_entropy(x: Tensor, weight: Tensor, labels: Tensor, *, reduction
     hidden), labels (tokens).
 
     Gradients of "mean" and "sum" are computed in the forward pass, chunk by chunk, and multiplied by that of the loss
-    in the backward pass; "none" computes the logits again there.  Inside of ``torch.autocast`` x and weight are cast to
+    in the backward pass.  "none" computes the logits again there, and so does float16, whose gradients would be too
+    small for it before a loss scale is known.  Inside of ``torch.autocast`` x and weight are cast to
     its dtype.  The rest is as in ``moye.kernels.linear_cross_entropy``.
     """
     require_tensors("linear_cross_entropy", x=x, weight=weight)
+    options = (ignore_index, number("linear_cross_entropy", "label_smoothing", label_smoothing),
+               number("linear_cross_entropy", "z_loss", z_loss), chunk)
     tracked = torch.is_grad_enabled() and not (isinstance(reduction, str) and reduction == "none")
-    found: Tensor = _linear_cross_entropy(
-        x, weight, labels, reduction, ignore_index, number("linear_cross_entropy", "label_smoothing", label_smoothing),
-        number("linear_cross_entropy", "z_loss", z_loss), chunk,
-        tracked and x.requires_grad, tracked and weight.requires_grad)[0]
+    if tracked and reduction in ("mean", "sum") and _computed_in(x) is torch.float16:
+        total = _linear_cross_entropy(x, weight, labels, "none", *options, False, False)[0].sum()
+        return total if reduction == "sum" else total / (labels != ignore_index).sum()
+    found: Tensor = _linear_cross_entropy(x, weight, labels, reduction, *options, tracked and x.requires_grad,
+                                          tracked and weight.requires_grad)[0]
     return found
+
+
+def _computed_in(x: Tensor) -> torch.dtype:
+    """The dtype of a product with x."""
+    kind = x.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
 
 
 @op("moye::linear_cross_entropy", autocast="region")

@@ -100,7 +100,7 @@ def factor(who: str, name: str, x: Any) -> float:
     """A number that float32 has, of at least 0; ArgumentError for anything else."""
     found = real(who, name, x)
     if not 0 <= found <= _MOST:
-        raise mo.ArgumentError(f"{who}: {name}={shown(x)} is no finite number of at least 0")
+        raise mo.ArgumentError(f"{who}: {name}={shown(x)} is no number from 0 to 2**126")
     return found
 
 

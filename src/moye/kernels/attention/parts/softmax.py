@@ -98,7 +98,8 @@ def finished(state, fold, sink, lift=0):
         if sink is not None:
             highest = mo.max(top, sink)
             own = mo.where(top == -math.inf, 0.0, mo.exp2(top - highest, fast=True))
-            total = total * own + mo.exp2(sink - highest, fast=True)
+            # Where nothing counts, and the sink neither, -inf less itself would be NaN.
+            total = total * own + mo.exp2(sink - mo.where(highest == -math.inf, 0.0, highest), fast=True)
             top = highest
         none = total == 0.0
         factor[i] = mo.where(none, 0.0, own / total)
