@@ -150,7 +150,7 @@ def test_a_loss_scale_reaches_gradients_in_float16():
     labels[::7] = -100
 
     def gradients(loss, dtype, reduction):
-        given = [t.to(dtype).requires_grad_() for t in (x, weight)]
+        given = [t.to(dtype, copy=True).requires_grad_() for t in (x, weight)]
         (loss(*given, labels, reduction=reduction) * scale).backward()
         return [t.grad.double() for t in given]
 
