@@ -241,3 +241,55 @@ def expects(out, A, by: mo.Constexpr):
 def test_bytes_are_expected_before_the_last_arrival(by, found):
     A = mo.make_tma_copy(mo.TmaLoad(), numbers(32, 32), TILE)
     assert codes(expects, (np.zeros(64, np.float32), A, by), 64) == found
+
+
+# --- numbers that an mbarrier does not have --------------------------------------------------------------------------
+
+
+@mo.kernel
+def counters(out, x, parities: mo.Constexpr):
+    """Two warps take turns; the parity of a wait is that of the phase, or its number."""
+    tid = mo.thread_idx().x
+    held, full, empty = mo.shared_array(mo.float32, (32, 2)), mo.mbarrier_array(2), mo.mbarrier_array(2)
+    if tid == 0:
+        for i in range(2):
+            mo.mbarrier_init(full, i, 32)
+            mo.mbarrier_init(empty, i, 32)
+    mo.sync_threads()
+    if tid < 32:
+        for k in range(8):
+            mo.mbarrier_wait(empty, k % 2, (k // 2 + 1) % 2)
+            held[tid, k % 2] = x[tid]
+            mo.mbarrier_arrive(full, k % 2)
+    else:
+        total = mo.float32(0)
+        for k in range(8):
+            if parities == "asks":
+                while not mo.mbarrier_try_wait(full, k % 2, k // 2):
+                    mo.nanosleep(20)
+            else:
+                mo.mbarrier_wait(full, k % 2, k // 2 % 2 if parities == "turns" else k // 2)
+            total += held[63 - tid, k % 2]
+            mo.mbarrier_arrive(empty, k % 2)
+        out[tid - 32] = total
+
+
+@pytest.mark.parametrize(("parities", "found"), [("turns", False), ("counts", True), ("asks", True)])
+def test_parities(parities, found):
+    assert ("D8" in codes(counters, (np.zeros(32, np.float32), numbers(32), parities), 64)) is found
+
+
+@mo.kernel
+def counted(out, n, bytes_):
+    bar = mo.mbarrier_array(1)
+    if mo.thread_idx().x == 0:
+        mo.mbarrier_init(bar, 0, n)
+        mo.mbarrier_arrive_expect_tx(bar, 0, bytes_)
+    out[mo.thread_idx().x] = 1
+
+
+@pytest.mark.parametrize(("n", "bytes_", "found"), [
+    (2, 16, None), (0, 16, "D9"), (1 << 20, 16, "D9"), ((1 << 20) - 1, 16, None), (2, 1 << 20, "D7"), (2, -16, "D7")])
+def test_counts_and_bytes(n, bytes_, found):
+    told = codes(counted, (np.zeros(32, np.float32), n, bytes_), 32)
+    assert found in told if found else not told

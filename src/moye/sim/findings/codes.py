@@ -276,6 +276,7 @@ D7   S     an mbarrier expects too few or too many bytes
   -          phase {phase} of {element} of block {block} is complete before the copy{op} has brought its {bytes}
         bytes: fewer were expected than copies bring
   > -          expect the bytes that the copies of one phase bring, no more and no less
+  range      {who} expects {value} bytes at {element}{op}, which counts {least} to {most} of a phase
   late       {who} expects bytes at {mbarrier}{op} for phase {phase}, and nothing orders that before the arrival of
         thread {rival}: the phase may be over before
   > early      expect the bytes of all copies that complete on the barrier in one phase
@@ -290,11 +291,14 @@ D8   S     wrong phase of an mbarrier
   > -          flip the parity each time the ring of stages wraps around
   mixed      {who} arrives at {mbarrier}{op} in phase {phase}, and nothing orders that after the end of phase {last}:
         it may count there{alone:|, in place of thread {rival}}
+  parity     {who} waits for parity {value} of {element}{op}: a phase has parity 0 or 1
   > deadlock   wait for the parity of each phase in turn, 0 first, or 1 where the first phase is free
+  > parity     the parity of phase n is n % 2
   > mixed      let it wait for a phase before it arrives in the next: mbarrier_wait(barrier, stage, parity)
 D9   S     wrong arrival count of an mbarrier
   -          {element} of block {block} counts {arrivals} arrival{arrivals:|s} a phase, but {came} come in phase
         {phase}, the last by {last}{op}
+  range      {who} initialises {element}{op} with {value} arrivals, and a phase counts {least} to {most}
   > -          initialise the mbarrier with the number of arrivals that come in each phase
   > many       initialise it with as many arrivals as threads arrive, or let one thread arrive
 D10  S     mbarrier initialisation not made visible before use

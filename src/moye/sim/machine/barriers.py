@@ -96,6 +96,7 @@ class Barriers:
         batch = self.batch
         shape = (batch.threads, batch.blocks)
         lanes = lanes_of(group.mask, *shape)
+        batch.mbarriers.parities(op, lanes, np.asarray(payload[0]), np.asarray(payload[1]))
         last = (op.ref.buffer.elements or 1) - 1
         element: Array = np.clip(np.broadcast_to(np.asarray(payload[0]), shape), 0, last)
         parity: Array = np.broadcast_to(np.asarray(payload[1]), shape)

@@ -21,6 +21,8 @@ from moye.sim.operations.batch_state import BatchState
 from moye.sim.values.masks import Mask, lanes_of
 from moye.sim.values.memory import Array
 
+_MOST = (1 << 20) - 1
+
 
 class Cells:
     """The lanes of a mask as a list: thread, block and barrier of each."""
@@ -79,6 +81,7 @@ class Mbarriers:
         phases = self.of(op.ref.buffer)
         cells = Cells(self.batch, mask, offset, len(phases.phase))
         where = cells.element, cells.block
+        self._within("D9", op, cells, cells.of(self.batch, count), 1)
         if self.batch.watch is not None and not self._in_use(op, phases, where):
             for element in np.unique(cells.element).tolist():
                 self.batch.watch.checker.engines.init(op, element, cells.lanes(self.batch, element))
@@ -110,6 +113,7 @@ class Mbarriers:
             for element in np.unique(cells.element).tolist():
                 batch.watch.checker.engines.arrive(op, element, cells.lanes(batch, element), phases.phase[element], to)
         if expected is not None:
+            self._within("D7", op, cells, cells.of(batch, expected), 0)
             np.add.at(phases.bytes, where, cells.of(batch, expected))
         if op.arrives:
             if rank is not None:
@@ -149,6 +153,7 @@ class Mbarriers:
         shape = self.batch.threads, self.batch.blocks
         if mask is False:
             return np.zeros(shape, np.bool_)
+        self.parities(op, lanes_of(mask, *shape), np.asarray(offset), np.asarray(parity))
         last = (op.ref.buffer.elements or 1) - 1
         element: Array = np.clip(np.broadcast_to(np.asarray(offset), shape), 0, last)
         found = self.passed(op, element, np.broadcast_to(np.asarray(parity), shape))
@@ -179,6 +184,29 @@ class Mbarriers:
             self.batch.watch.checker.engines.passed(op, op.ref, one, lanes & (element == one), phases.phase[one])
 
     # --- findings ----------------------------------------------------------------------------------------------------
+
+    def parities(self, op: ops.AnyPhase, lanes: Array, offset: Array, parity: Array) -> None:
+        """D8: lanes wait for a parity that is neither 0 nor 1."""
+        watch = self.batch.watch
+        if watch is None or not (bad := lanes & ((parity < 0) | (parity > 1))).any():
+            return
+        thread, block = (int(i) for i in np.argwhere(bad)[0])
+        element, value = (int(np.broadcast_to(x, lanes.shape)[thread, block]) for x in (offset, parity))
+        watch.tell("D8", "parity", op, (thread, block), int(bad.sum()), tensor=op.ref.buffer.name,
+                   coordinate=(element,), value=value)
+        watch.checker.engines.stages.tell(op.ref.buffer.id, "D8")
+
+    def _within(self, code: str, op: ops.MbarrierInit | ops.MbarrierArrive, cells: Cells, values: Array,
+                least: int) -> None:
+        """D9 of a count, D7 of bytes that an mbarrier does not count (PTX ISA, mbarrier: 2^20 - 1 at most)."""
+        watch = self.batch.watch
+        if watch is None or not (bad := (values < least) | (values > _MOST)).any():
+            return
+        i = int(np.argmax(bad))
+        watch.tell(code, "range", op, (int(cells.thread[i]), int(cells.block[i])), int(bad.sum()),
+                   tensor=op.ref.buffer.name, coordinate=(int(cells.element[i]),), value=int(values[i]), least=least,
+                   most=_MOST)
+        watch.checker.engines.stages.tell(op.ref.buffer.id, code)
 
     def _in_use(self, op: ops.MbarrierInit, phases: Phases, where: tuple[Array, Array]) -> bool:
         """D11: initialised again in the middle of a phase; whether it is told."""
