@@ -267,7 +267,7 @@ def test_outside(options, code, told):
     ((0, 93), (100, 100), ["A12", "B5"], r"begins at byte address 0x\w+ of x, which is no multiple of 16"),
     ((0, 100), (100, 102), ["A12", "B5"], "copies 408 bytes at line .*, which is no multiple of 16"),
     ((0, 100), (100, 1028), ["B2"], "copies 4112 bytes at line .* of a run of 4096"),
-    ((0, 20), (100, -4), ["B2"], "copies -16 bytes at line .* of a run of 4096"),
+    ((0, 20), (100, -4), ["D7", "B2"], "copies -16 bytes at line .* of a run of 4096"),
 ])
 def test_rules_that_only_a_launch_can_break(starts, sizes, codes, told):
     """Told where it was promised, and where it matters."""
