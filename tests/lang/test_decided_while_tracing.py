@@ -139,3 +139,22 @@ def test_recursion_that_nothing_ends():
     with pytest.raises(TraceError, match="factorial calls itself more than 128 times over"):
         launched(lambda i, n: factorial(n), 5)
     assert launched(lambda i: factorial(5)) == [120] * 4
+
+
+class Plain:
+    def __init__(self, v):
+        self.v = v
+
+
+def test_objects_of_plain_classes():
+    @mo.kernel
+    def kernel(out, x):
+        i = mo.thread_idx().x
+        a, b = Plain(x[i]), Plain(2 * x[i])
+        if i > 3:
+            a = b
+        out[i] = a.v
+
+    with pytest.raises(TraceError, match="is one Plain on one way to this point and another on another") as error:
+        kernel[1, 8](np.zeros(8, np.float32), np.ones(8, np.float32))
+    assert error.value.hint == "make Plain a dataclass: its fields are carried"

@@ -113,6 +113,14 @@ def is_carried(value: object) -> bool:
                (is_dataclass(part) and not isinstance(part, type) and is_carried(part)) for part in parts)
 
 
+def plain_class(a: object, b: object) -> str | None:
+    """The name of the class whose objects two structures are, where that is no dataclass; None for anything else."""
+    values = [x.value for x in (a, b) if isinstance(x, _Static)]
+    of = {type(value) for value in values}
+    return of.pop().__name__ if len(values) == 2 and len(of) == 1 and hasattr(values[0], "__dict__") and \
+        not callable(values[0]) else None
+
+
 class _Static:
     """A static value, compared by value where it can be and else by identity."""
 

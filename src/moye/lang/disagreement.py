@@ -15,7 +15,7 @@ from moye import dtypes as dt
 from moye.dtypes import Space
 from moye.errors import TraceError
 from moye.ir import constants
-from moye.lang.carry import carried_dtype, describe
+from moye.lang.carry import carried_dtype, describe, plain_class
 from moye.tensor.context import locate
 from moye.tensor.expr import Expr, Scalar
 from moye.tensor.known import Known
@@ -62,6 +62,10 @@ def _holds(dtype: dt.DType, have: dt.DType) -> bool:
 
 def changed_structure(name: str, before: object, after: object) -> TraceError:
     """The error of a variable whose static structure differs between two ways to one point."""
+    if (plain := plain_class(before, after)) is not None:
+        return TraceError(f"{name} is one {plain} on one way to this point and another on another, and what an object "
+                          "of a plain class holds is not carried", locs=(locate(),),
+                          hint=f"make {plain} a dataclass: its fields are carried")
     kinds = _kind(before), _kind(after)
     told = describe(before), describe(after)
     hint = "give it a value of one kind on every way to this point"
