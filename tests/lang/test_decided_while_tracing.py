@@ -116,7 +116,7 @@ def test_bounds_beyond_int64():
 
 @pytest.mark.parametrize(("dtype", "base", "power"), [
     (np.int32, 7, 9), (np.int32, -3, 19), (np.int64, 101, 9), (np.int64, 3, 39), (np.int32, 1, 1000),
-    (np.int32, -1, 77), (np.uint32, 3, 20), (np.int32, 0, 9)])
+    (np.int32, -1, 77), (np.uint32, 3, 20), (np.int32, 0, 9), (np.int32, 7, np.int64(9)), (np.int32, 7, np.uint8(10))])
 def test_powers_of_integers_are_exact(dtype, base, power):
     x, out = np.full(1, base, dtype), np.zeros(1, dtype)
 
@@ -125,7 +125,17 @@ def test_powers_of_integers_are_exact(dtype, base, power):
         out[0] = x[0] ** power
 
     kernel[1, 1](out, x)
-    assert int(out[0]) == base ** power
+    assert int(out[0]) == base ** int(power)
+
+    @mo.kernel
+    def of_registers(out, x):
+        t = mo.fragment((1,), x.dtype)
+        t[0] = x[0]
+        t[...] = t ** power
+        out[0] = t[0]
+
+    of_registers[1, 1](out, x)
+    assert int(out[0]) == base ** int(power)
 
 
 @mo.jit

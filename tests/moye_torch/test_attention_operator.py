@@ -195,3 +195,19 @@ def test_refused():
         moye.torch.attention(q, k[:, 1:], v)
     with pytest.raises(ArgumentError, match=r"are for float8_e4m3fn, and q is torch.float16"):
         moye.torch.attention(q, k, v, k_scale=torch.ones(1))
+
+
+def test_the_gradient_of_a_sink_that_does_not_count():
+    """Beside a query that sees no key either; the other sink's gradient is torch's."""
+    torch.manual_seed(3)
+    q, k, v = (torch.randn(1, n, 2, 8, dtype=torch.float64) for n in (3, 2, 2))
+    sinks = torch.tensor([-torch.inf, 0.25], dtype=torch.float64, requires_grad=True)
+    moye.torch.attention(q, k, v, causal=True, sinks=sinks).sum().backward()
+    assert sinks.grad[0] == 0 and torch.isfinite(sinks.grad).all()
+    scores = torch.einsum("bqhd,bkhd->bhqk", q, k) / 8 ** 0.5
+    hidden = torch.ones(3, 2).tril(-1).logical_not()
+    given = sinks.detach().requires_grad_()
+    column = given[None, :, None, None].expand(1, 2, 3, 1)
+    whole = torch.cat([scores.masked_fill(hidden, -torch.inf), column], -1)[:, 1:]
+    torch.einsum("bhqk,bkhd->bqhd", whole.softmax(-1)[..., :2], v[:, :, 1:]).sum().backward()
+    assert torch.allclose(sinks.grad[1], given.grad[1])

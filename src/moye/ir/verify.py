@@ -44,8 +44,8 @@ class _Verifier:
                 self.values.update(x.id for x in (*param.shape, *param.strides) if isinstance(x, Value))
         self.block(self.func.body)
 
-    def fail(self, op: ops.Op, rule: str) -> IRError:
-        return IRError(f"{self.func.name}: {type(op).__name__}: {rule}", locs=(op.loc,))
+    def fail(self, op: ops.Op, rule: str, hint: str | None = None) -> IRError:
+        return IRError(f"{self.func.name}: {type(op).__name__}: {rule}", hint=hint, locs=(op.loc,))
 
     def block(self, block: Block) -> None:
         """Ops in order; what is defined here is forgotten at the end."""
@@ -81,9 +81,8 @@ class _Verifier:
                 raise TraceError(f"this uses {operand.name or 'a value'} which was computed inside a loop or if of the "
                                  f"kernel that has ended", locs=(op.loc,),
                                  hint="assign it to a variable there: what a Python object holds is not carried")
-            error = self.fail(op, f"{operand} is used but not defined in an enclosing block before it")
-            error.hint = "if a cache or an object of Python's has kept it from another kernel, compute it anew here"
-            raise error
+            raise self.fail(op, f"{operand} is used but not defined in an enclosing block before it",
+                            "if a cache or an object of Python's has kept it from another kernel, compute it anew here")
 
     def reference(self, op: ops.Op, ref: Ref | TileRef) -> None:
         if ref.buffer.space is not Space.GLOBAL and ref.buffer.root.id not in self.buffers:

@@ -71,7 +71,7 @@ def _extremum(own: Callable[..., Any], traced: Callable[..., Any]) -> Callable[.
     def extremum(*args: Any, **options: Any) -> Any:
         items = args
         if len(args) == 1 and isinstance(args[0], Tensor):
-            raise TraceError(f"{own.__name__} of one tensor is not told by Python's function",
+            raise TraceError(f"{own.__name__} of one tensor: it takes numbers, and two or more tensors",
                              hint=f'x.reduce("{own.__name__}") of registers; mo.warp_reduce over threads',
                              locs=(locate(),))
         if len(args) == 1 and isinstance(args[0], Iterable) and not _traced(args[0]):

@@ -118,8 +118,9 @@ class Expr(DynInt):
     def __invert__(self) -> Any: return unary("not" if self.dtype.kind is Kind.BOOL else "invert", self)
 
     def __pow__(self, other: Any) -> Any:
-        """A small constant power multiplies, and any of an integer.  Other powers are the float function; of integers
-        only where it is written: by a negative power, or by a float."""
+        """A small constant power multiplies, and any of an integer; TraceError where an integer's is known only when
+        the kernel runs.  Others are the float function: negative powers and floats."""
+        other = plain(other)
         if isinstance(other, int) and not isinstance(other, bool) and 0 <= other <= 8:
             result: Scalar = self if other else wrap(operand_of(1, self.dtype), self)
             for _ in range(other - 1):
@@ -132,7 +133,7 @@ class Expr(DynInt):
         return power(self, other)
 
     def __rpow__(self, other: Any) -> Any:
-        _no_integer_power(other, self)
+        _no_integer_power(plain(other), self)
         return power(other, self)
 
     # --- comparison ---

@@ -165,7 +165,8 @@ def _confused(operator: Any) -> Callable[..., None]:
             kind, parts = str(argument.real_type), x if isinstance(x, (list, tuple)) else (x,)
             for word, name, other in (("int", "integer", bool), ("bool", "truth value", int)):
                 if word in kind and any(type(part) is other for part in parts):
-                    raise ArgumentError(f"{operator.name}: {argument.name}={x!r} is no {name}")
+                    raise ArgumentError(f"{operator.name}: {argument.name}={x!r} is no {name}",
+                                        hint=f"torch would convert it in silence; give the {name} that is meant")
     return confused
 
 

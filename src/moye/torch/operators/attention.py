@@ -120,7 +120,8 @@ def _gradient_of_sinks(dout: Tensor, out: Tensor, lse: Tensor, sinks: Tensor | N
     if sinks is None:
         return None
     product = (dout.to(lse.dtype) * out.to(lse.dtype)).sum(-1).transpose(1, 2)          # (batch, heads, queries)
-    shares = torch.exp(sinks[:, None] - lse).nan_to_num(0)              # where nothing counts, and the sink neither
+    # Where nothing counts, and the sink neither, its share is 0: -inf less itself would be NaN.
+    shares = torch.exp(sinks[:, None] - lse).masked_fill(lse == -torch.inf, 0)
     return -(shares * product).sum((0, 2))
 
 

@@ -30,7 +30,8 @@ def _gated(gate: Tensor, up: Tensor | None, activation: str) -> Tensor:
 @_gated.fake
 def _like(gate: Tensor, up: Tensor | None, activation: str) -> Tensor:
     if not gate.dim():
-        raise ArgumentError("swiglu and geglu: gate is one number, and they are of rows")
+        raise ArgumentError("swiglu and geglu: gate is one number, and must have a mode or more",
+                            hint="pass gate.reshape(1)")
     last = gate.shape[-1:] if up is not None else [gate.shape[-1] // 2]
     return gate.new_empty((*gate.shape[:-1], *last))
 
