@@ -8,9 +8,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import moye as mo
-import odd_calls
-from moye import kernels
+pytest.importorskip("torch")
+
+import moye as mo  # noqa: E402
+import odd_calls  # noqa: E402
+from moye import kernels  # noqa: E402
 
 
 @pytest.mark.parametrize("first", range(0, 120, 30))

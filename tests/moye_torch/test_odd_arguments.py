@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-import torch
 
-import moye.torch as mt
-from moye import ArgumentError
+torch = pytest.importorskip("torch")
+
+import moye.torch as mt  # noqa: E402
+from moye import ArgumentError  # noqa: E402
 
 x, table, heads = torch.ones(3, 8), torch.ones(5, 8), torch.ones(1, 3, 2, 16)
 labels, flat = torch.tensor([0, 1, 2]), torch.ones(())
