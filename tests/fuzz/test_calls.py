@@ -10,9 +10,9 @@ import pytest
 
 pytest.importorskip("torch")
 
-import moye as mo  # noqa: E402
-import odd_calls  # noqa: E402
-from moye import kernels  # noqa: E402
+import moye as mo
+import odd_calls
+from moye import kernels
 
 
 @pytest.mark.parametrize("first", range(0, 120, 30))

@@ -10,10 +10,10 @@ import pytest
 
 pytest.importorskip("torch")
 
-from drawn_calls import FAMILIES  # noqa: E402
-from drawn_memory import KINDS, TYPES, Memory, near, numbers, rounded  # noqa: E402
-from fuzz.drawn import failure  # noqa: E402
-from moye import kernels  # noqa: E402
+from drawn_calls import FAMILIES
+from drawn_memory import KINDS, TYPES, Memory, near, numbers, rounded
+from fuzz.drawn import failure
+from moye import kernels
 
 
 @pytest.mark.parametrize("family", FAMILIES)
