@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from moye.errors import TraceError
-from moye.lang.builtins import block_idx, grid_dim
 from moye.lang.scopes import called
 from moye.schedulers.arithmetic import bounded, count, divide, larger, smaller
 from moye.schedulers.persistent import PersistentTileScheduler
@@ -30,19 +29,20 @@ class StreamKScheduler:
     With ``hybrid`` the first tiles are split, and as many whole waves as possible follow, in which each block has a
     tile of its own.  What is split is then the last, incomplete wave and one complete one, so that every share is at
     least a tile long.  Nothing is split if no wave is incomplete.  Without ``hybrid`` all tiles are split.  ``blocks``
-    is the grid by default.  All blocks must be resident together, because some wait for others.
+    is the grid by default.  ``cluster`` neighbouring blocks count as one here, and work on a tile together.  All blocks
+    must be resident together, because some wait for others.
     """
 
     __slots__ = ("_long", "_share", "blocks", "k_tiles", "split", "tiles", "whole")
 
     def __init__(self, tiles_m: Any, tiles_n: Any, k_tiles: Any, batches: Any = 1, group: int = 8, along: str = "m", *,
-                 blocks: Any = None, hybrid: bool = True) -> None:
+                 blocks: Any = None, hybrid: bool = True, cluster: int = 1) -> None:
         if blocks is None and not tracing():
             raise TraceError("StreamKScheduler: outside of a kernel it must be told how many blocks there are",
                              hint="blocks=", locs=(locate(),))
-        self.whole = PersistentTileScheduler(tiles_m, tiles_n, batches, group, along)
+        self.whole = PersistentTileScheduler(tiles_m, tiles_n, batches, group, along, cluster=cluster)
         self.tiles, self.k_tiles = self.whole.tiles, count(k_tiles, 1)
-        self.blocks = grid_dim().x if blocks is None else count(blocks, 1)
+        self.blocks = self.whole.step if blocks is None else count(blocks, 1)
         self.split = self._tiles_to_split() if hybrid else self.tiles
         """How many tiles, from the first, are split."""
         share, long = divide(called("split_k_tiles", bounded(self.split * self.k_tiles)), self.blocks)
@@ -57,8 +57,8 @@ class StreamKScheduler:
         return self.whole.coordinates(tile)
 
     def start(self, block: Any = None) -> StreamKUnit:
-        """The first unit of a block; by default of the block that asks."""
-        block = block_idx().x if block is None else block
+        """The first unit of a block; by default of the block that asks, or of its cluster."""
+        block = self.whole.first if block is None else block
         left = called("share_left", bounded(self._share + where(block < self._long, 1, 0)))
         tile, k_first = divide(self.begin(block), self.k_tiles)
         none = left == 0                                # fewer k-tiles are split than there are blocks, or none

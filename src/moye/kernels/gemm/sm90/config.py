@@ -24,6 +24,9 @@ GATHERS = ("cluster", "memory")
 PROMOTIONS = ("between", "turns", "behind")
 STORES = ("warpgroup", "warp", "element")
 _PARTS = 256
+_IDLE = 8                           # k tiles that a block could multiply in the last wave, from which on it has some
+_FEWEST = 0.2                       # waves: of fewer tiles, sums of too many blocks would be added one after the other
+_LEAST_SHARE = 4                    # k tiles of a block at least, where it has a share of a tile
 MOST = 200
 """Registers of a thread that sums may take: two warpgroups with 128x192 tiles each, and what multicasts need."""
 
@@ -41,7 +44,8 @@ class WarpgroupConfig:
     computed, whose tiles leave L2 first.  ``store``: who stores through TMA together, a "warpgroup" or a "warp"; or
     each thread its "element"s.  ``static``: extents are constants of the kernel.  ``promotion``: when promoted sums are
     added up in registers, "between" the products of two k tiles, there in "turns" of two warpgroups, or "behind" the
-    products of the next half of a warpgroup's tile.
+    products of the next half of a warpgroup's tile.  ``stream_k``: where the last wave of tiles leaves blocks without
+    work, all blocks have equal shares of the k tiles of that wave and the one before, and hand sums over in memory.
     """
 
     bM: int
@@ -60,6 +64,7 @@ class WarpgroupConfig:
     store: str = "warpgroup"
     static: bool = False
     promotion: str = "between"
+    stream_k: bool = False
 
     @property
     def threads(self) -> int:
@@ -110,6 +115,7 @@ def require(config: WarpgroupConfig, dtype: Any, *, gated: bool = False, scaled:
             ("gather", config.gather in GATHERS, f"is none of {', '.join(GATHERS)}"),
             ("split_k", config.split_k in (1, 2, 4, 8) if config.gather == "cluster" else 1 <= config.split_k <= _PARTS,
              f"is none of 1, 2, 4 and 8, the blocks of a cluster, nor up to {_PARTS} that gather in memory"),
+            ("split_k", config.split_k == 1 or not config.stream_k, "splits tiles whose shares stream_k makes"),
             ("split_k", config.split_k == 1 or cooperative, "splits a tile of one warpgroup in a ping-pong schedule"),
             ("stages", config.split_k == 1 or config.gather == "memory" or 4 * config.bN <= stage * config.stages,
              "do not hold the sums of a tile, which are gathered there"),
@@ -145,23 +151,21 @@ def require(config: WarpgroupConfig, dtype: Any, *, gated: bool = False, scaled:
 # --- what there is to choose from ------------------------------------------------------------------------------------
 
 _MEMORY = mo.hardware.of("sm_90a").block_shared - 2048       # bytes of a block, less barriers and alignment
-TILES = {("cooperative", 64, 1): (64, 96, 128, 160, 192, 256),
-         ("cooperative", 128, 2): (64, 96, 128, 160, 192, 224, 256), ("cooperative", 192, 3): (96, 128, 160, 176, 192),
-         ("cooperative", 256, 2): (64, 96, 112, 128, 144, 160, 176, 192),
-         ("pingpong", 64, 2): (96, 128, 192, 256), ("pingpong", 128, 2): (64, 96, 128, 144, 160, 176, 192)}
+TILES = {("cooperative", 64, 1): range(64, 257, 16), ("cooperative", 128, 2): range(64, 257, 16),
+         ("cooperative", 192, 3): range(96, 193, 16), ("cooperative", 256, 2): range(64, 193, 16),
+         ("pingpong", 64, 2): range(96, 257, 16), ("pingpong", 128, 2): range(64, 193, 16)}
 """Widths of tiles by schedule, height and warpgroups."""
 CLUSTERS = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4), (4, 2), (2, 4))
 """Blocks that share tiles of A, and of B."""
 _SHARED = 128 * 96                  # elements of a tile from which on blocks may share operands; of 64 rows none do
-SPLIT = ((64, 64), (64, 128), (128, 64), (128, 128), (128, 192), (128, 256))
 MEETING_CLUSTERS = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4))
 PARTS = (2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 16, 18, 22, 26, 33, 44, 66, 132)
-"""Tiles whose k tiles several blocks may share, and how many blocks that are, if they meet in memory."""
+"""How many blocks may share the k tiles of a tile, if they meet in memory."""
 SKINNY = (8, 16, 32, 48, 64, 96, 128)
 """Widths of tiles for few rows or columns."""
 SCALED = {(64, 1): (32, 64, 96, 128, 192), (128, 2): (64, 96, 128, 192), (192, 3): (64, 96, 128)}
 """Widths of tiles whose blocks have factors, by height and warpgroups."""
-_MEETING = 24 << 10                 # bytes for each warpgroup to gather sums that meet in memory, and to store C
+_MEETING = 8 << 10                  # bytes for each warpgroup to store C, of which blocks that meet have few columns each
 _SQUARE = 1 << 20                   # rows and columns where neither are few
 _TURNED = 2048                      # rows or columns up to which the tiles of C^T are others than those of C
 
@@ -200,11 +204,6 @@ def deepest(bM: int, bN: int, groups: int, *, gathers: bool = False, meets: bool
     """As many stages as shared memory holds, up to 12, where sums are gathered in them, or meet in memory."""
     staged = 0 if gathers else _MEETING * groups if meets else 64 * groups * math.gcd(bN, 64 if groups < 3 else 32) * 4
     return min(12, (_MEMORY - staged) // (128 * (bM + bN) + 4 * bM * scaled))
-
-
-def left_over(config: WarpgroupConfig, columns: int) -> int:
-    """Bytes of shared memory beside the stages and C on its way out, ``columns`` at a time."""
-    return _MEMORY - 128 * (config.bM + config.bN) * config.stages - 64 * config.groups * columns * 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +247,9 @@ def candidates(problem: Problem, multiprocessors: int = 132) -> list[WarpgroupCo
     found = narrow(problem, few, multiprocessors) if few <= 128 else []
     if few > 64:
         found += wide(problem, few, multiprocessors)
+    if problem.workspace and few <= SKINNY[-1]:         # blocks of wider tiles would read operands at other times than
+        found += [replace(tile, stream_k=True) for tile in found        # their neighbours, and not from L2
+                  if tile.stream and shareable(tile, problem, multiprocessors)]
     return [config for config in dict.fromkeys(found) if fits(config, problem.promote, problem.most)]
 
 
@@ -276,10 +278,26 @@ def wide(problem: Problem, few: int, multiprocessors: int) -> list[WarpgroupConf
             continue                                    # begin anywhere, so that each takes two of them
         if min(tile.share_A, tile.share_B) > 1 and problem.most < MOST:
             continue                                    # ranks along both modes and what is fused would spill
+        if not narrowest(tile, problem):
+            continue
         found.append(tile)
-        if tile.schedule == "cooperative" and (tile.bM, tile.bN) in SPLIT and tile.cluster == 1:
+        if tile.schedule == "cooperative" and tile.bM <= 128 and tile.cluster == 1:
             found += splits(tile, problem, multiprocessors)
     return found
+
+
+def shareable(tile: WarpgroupConfig, problem: Problem, multiprocessors: int) -> bool:
+    """Whether blocks may have equal shares of these tiles: the last wave leaves some without work for long."""
+    m, n = _tiles(tile, problem)
+    waves = m * n * problem.batches / resident(tile, multiprocessors)
+    k_tiles = -(-problem.K * problem.dtype.bytes // 128)
+    return tile.split_k == 1 and (math.ceil(waves) - waves) * k_tiles > _IDLE and waves > _FEWEST
+
+
+def narrowest(tile: WarpgroupConfig, problem: Problem) -> bool:
+    """Whether narrower tiles would be more; pieces of 64 columns leave sooner than others."""
+    N = problem.M if tile.swap else problem.N
+    return tile.bN % 64 == 0 or -(-N // tile.bN) < -(-N // (tile.bN - 16))
 
 
 def scaled_tiles(problem: Problem, multiprocessors: int) -> list[WarpgroupConfig]:
@@ -374,6 +392,9 @@ class Costs:
     meet: float = 1.761         # and in memory
     meet_each: float = 0.04918  # for each block of a tile
     meet_sum: float = 0.0001316 # for each sum of a block
+    hand: float = 2.0           # handing sums over where blocks have shares of tiles
+    hand_each: float = 0.5      # for each block whose sums are added
+    hand_sum: float = 3e-05     # for each sum that leaves or is added
     sharp: float = 3.622        # how sharply the slowest of several things rules
     sharp_one: float = 8
     sharp_dram: float = 2.078
@@ -405,19 +426,22 @@ def estimate(config: WarpgroupConfig, problem: Problem, multiprocessors: int, co
     A launch, then waves of tiles.  Each k tile takes as long as its products or its loads, whatever is longer; DRAM
     runs beside them.
     """
-    M, N = (problem.N, problem.M) if config.swap else (problem.M, problem.N * (2 if problem.gated else 1))
-    m = -(-M // (config.bM * config.share_B)) * config.share_B
-    n = -(-N // (config.bN * config.share_A)) * config.share_A
+    m, n = _tiles(config, problem)
     units = m * n * problem.batches * config.split_k
     slots = resident(config, multiprocessors)
     waves, rest = divmod(units, slots)
     k_bytes = problem.K * problem.dtype.bytes
     depth = max(1, -(-k_bytes // (128 * config.split_k)))
-    busy = 0.0
-    if waves:
-        busy += waves * (depth * _step(config, problem, slots, costs) + _between(config, problem, costs))
-    if rest:
-        busy += depth * _step(config, problem, rest, costs) + _between(config, problem, costs)
+    if config.stream_k:
+        slots = shares(units // config.cluster, depth, slots // config.cluster) * config.cluster
+        busy = _shared(config, problem, units / slots, depth, slots, costs)
+        units = slots
+    else:
+        busy = 0.0
+        if waves:
+            busy += waves * (depth * _step(config, problem, slots, costs) + _between(config, problem, costs))
+        if rest:
+            busy += depth * _step(config, problem, rest, costs) + _between(config, problem, costs)
     busy += _last(config, costs)
     read = _traffic(config, problem, m, n, slots)
     read /= costs.stream if config.stream else 1.0
@@ -429,6 +453,26 @@ def estimate(config: WarpgroupConfig, problem: Problem, multiprocessors: int, co
     begin = costs.begin + costs.begin_byte * 128 * (config.bM + config.bN)
     copies = len(problem.copies) * costs.copy + sum(problem.copies) / costs.copied
     return costs.launch + copies + begin + _either(busy, dram, costs.sharp_dram) + gather
+
+
+def _tiles(config: WarpgroupConfig, problem: Problem) -> tuple[int, int]:
+    """Tiles along M and N of the product as it is computed, whole clusters of them."""
+    M, N = (problem.N, problem.M) if config.swap else (problem.M, problem.N * (2 if problem.gated else 1))
+    return -(-M // (config.bM * config.share_B)) * config.share_B, -(-N // (config.bN * config.share_A)) * config.share_A
+
+
+def _shared(config: WarpgroupConfig, problem: Problem, waves: float, depth: int, slots: int, costs: Costs) -> float:
+    """Microseconds of equal shares of so many waves: a sum is left in memory, and those of others are added."""
+    k_tiles = math.ceil(waves * depth)
+    peers = max(1.0, 1 / waves)
+    handed = costs.hand + costs.hand_each * peers + config.bM * config.bN * costs.hand_sum * (1 + peers)
+    stores = math.ceil(waves) * _between(config, problem, costs)
+    return k_tiles * _step(config, problem, slots, costs) + stores + handed
+
+
+def shares(tiles: int, k_tiles: int, at_once: int) -> int:
+    """How many blocks have a share of the tiles: all, but of few tiles with few k tiles each."""
+    return min(at_once, tiles * max(1, k_tiles // _LEAST_SHARE))
 
 
 def resident(config: WarpgroupConfig, multiprocessors: int) -> int:

@@ -18,7 +18,7 @@ from moye.kernels.gemm.parts.rows import Strip, leading, staging, store_strip
 from moye.kernels.gemm.sm90.config import GROUP
 from moye.kernels.gemm.sm90.fusion import finish
 
-_STORING, _GATHERING = 1, 6
+_STORING, GATHERING = 1, 6
 """Named barriers: of the warpgroup that stores (1 to 3), and of all that multiply.  0 is that of ``sync_threads``."""
 
 
@@ -96,7 +96,7 @@ def hand_round(plan, memory, acc, shape):
     """The sums of all threads in shared memory, four at a time next to those of other threads: no bank conflicts."""
     threads, tid, (each, columns, rows) = plan.config.groups * GROUP, mo.thread_idx().x, shape
     parts = mo.recast(memory[0], acc.dtype).with_layout(mo.make_layout((4, threads, each // 4, columns, rows)))
-    mo.barrier_sync(_GATHERING, threads)                                # the stages are read, by all of the block
+    mo.barrier_sync(GATHERING, threads)                                # the stages are read, by all of the block
     quads = acc.with_layout(mo.make_layout((4, each // 4, columns, rows)))          # (4, sums / 4, column, row)
     mo.copyto(parts[:, tid, :, :, :], quads)
     mo.cluster_sync()                                                   # the sums of every block are there
@@ -116,51 +116,84 @@ def rank_of(plan):
 def gather_in_memory(plan, out, memory, sC, acc, tile, number):
     """Each block leaves its sums in global memory, waits for the others', and stores the pieces that are its own.
 
-    What all blocks of a tile read is each piece once from each of them, so it takes as long for many as for few.
+    What all blocks of a tile read is each piece once from each of them, so it takes as long for many as for few.  The
+    sums themselves have left registers, which are there for many loads at a time: memory is waited for once.
     """
     sums, config, (bx, by, bz) = plan.pieces(acc), plan.config, tile   # (sums, column, row)
     each, columns, rows = mo.size(sums, 0), mo.size(sums, 1), mo.size(sums, 2)
     threads, tid, rank = config.groups * GROUP, mo.thread_idx().x, rank_of(plan)
-    quads = mo.make_layout((4, threads, each // 4, columns, rows, config.split_k))
-    parts = memory[0][:, number].with_layout(quads)
-    room = memory[2]                                                    # (4, threads, sums / 4, peers)
-    batch = mo.size(room, 3)
-    mo.copyto(parts[:, tid, :, :, :, rank], acc.with_layout(mo.make_layout((4, each // 4, columns, rows))))
-    wait_for_all(plan, memory[1], number)
-    for p in mo.static_range(rows * columns):
-        if rank == p % config.split_k:                                  # the blocks have pieces in turn
-            i, c = p // columns, p % columns
-            part = plan.C.piece.partition_fragment_C((64, plan.C.columns))          # (MMA, 1, 1)
-            part.fill(0)
-            for some in mo.range(mo.ceil_div(config.split_k, batch)):
-                for k in mo.static_range(batch):                            # many on their way at a time: registers
-                    peer = some * batch + k                                 # would be loaded a few at a time (ptxas)
-                    mo.copyto(mo.CpAsync(mo.uint128, cache="global"), room[:, tid, :, k], parts[:, tid, :, c, i, peer],
-                              pred=peer < config.split_k, zero_fill=True)
-                mo.cp_async_wait()
-                for k in mo.static_range(batch):                            # added in one order, so that results repeat
-                    theirs = mo.fragment((4, each // 4), mo.float32)
-                    mo.copyto(theirs, room[:, tid, :, k])
-                    part[...] = part + theirs.with_layout(part.layout)
-            place = (bx * (config.bM // 64) + mo.warpgroup_idx() + config.groups * i, by * columns + c)
-            # The first piece of a tile may have the buffer of the last one of the tile before: no store may be left.
-            put(plan, out, sC, finish(plan, out, [part], place, bz), place, bz, p // config.split_k % 2,
-                0 if p < config.split_k else 1)
-    mo.barrier_sync(_GATHERING, threads)                                # all of this block have read
-    if tid == 0 and mo.atomic_add(memory[1], number, 1, order="acq_rel") == 2 * config.split_k - 1:
-        memory[1][number] = 0                                           # for the next launch
+    parts, arrived, zero = memory                                       # (4, threads, sums / 4, piece, block)
+    parts = parts[:, number].with_layout(mo.make_layout((4, threads, each // 4, rows * columns, config.split_k)))
+    mo.copyto(parts[:, tid, :, :, rank], acc.with_layout(mo.make_layout((4, each // 4, (columns, rows)),
+                                                                        (1, 4, (each, each * columns)))))
+    wait_for_all(plan, arrived, number)
+    own = mo.ceil_div(rows * columns, config.split_k)                   # the blocks have pieces in turn
+    at_once = max(1, min(own, _AT_ONCE * 4 // (each * config.split_k)))
+    for q in mo.static_range(0, own, at_once):
+        pieces = [(q + i) * config.split_k + rank for i in range(min(at_once, own - q))]
+        found = [plan.C.piece.partition_fragment_C((64, plan.C.columns)) for _ in pieces]           # (MMA, 1, 1)
+        added(plan, parts, zero, found, pieces, (arrived, number) if q == 0 else None)
+        for i in mo.static_range(len(pieces)):
+            if pieces[i] < rows * columns:
+                row, c = pieces[i] // columns, pieces[i] % columns
+                place = (bx * (config.bM // 64) + mo.warpgroup_idx() + config.groups * row, by * columns + c)
+                # The first piece of a tile may have the buffer of the last one of the tile before: no store may be left.
+                put(plan, out, sC, finish(plan, out, [found[i]], place, bz), place, bz, (q + i) % 2,
+                    0 if q + i == 0 else 1)
+
+
+_AT_ONCE = 24
+"""Loads of 16 bytes that a thread has on their way at a time: 96 registers."""
+
+
+@mo.jit
+def added(plan, parts, zero, found, pieces, seen):
+    """The sums of all blocks of some pieces, added in one order, so that results repeat.
+
+    Many loads are to be on their way at a time, and ptxas would wait for each few of them to save registers.  It moves
+    no load down over a barrier, and no addition up over the barrier whose first number is read behind it.  ``seen``: the count of blocks that arrived, and
+    the tile's number, which goes on while they are on their way.
+    """
+    tid = mo.thread_idx().x
+    each, total, split = mo.size(parts, 2) * 4, mo.size(parts, 3), plan.config.split_k
+    batch = min(split, max(1, _AT_ONCE * 4 // (each * len(pieces))))
+    places = pieces if total % split == 0 else [mo.min(piece, total - 1) for piece in pieces]       # no predicates
+    for first in mo.static_range(0, split, batch):
+        some = min(batch, split - first)
+        theirs = mo.fragment((4, each // 4, len(pieces), some), mo.float32)
+        for i in mo.static_range(len(pieces)):
+            for k in mo.static_range(some):
+                mo.copyto(theirs[:, :, i, k], parts[:, tid, :, places[i], first + k])
+        if first == 0 and seen is not None and tid == 0:
+            leave(plan, *seen)
+        mo.barrier_sync(GATHERING, plan.config.groups * GROUP)
+        for i in mo.static_range(len(pieces)):
+            if first == 0:
+                found[i].fill(zero[0])
+            else:
+                found[i][...] = found[i] + zero[0]
+            for k in mo.static_range(some):
+                part = theirs[:, :, i, k].with_layout(found[i].layout)
+                found[i][...] = found[i] + part
 
 
 @mo.jit
 def wait_for_all(plan, arrived, number):
     """What every block of this tile wrote before is there for every thread that multiplies."""
     threads = plan.config.groups * GROUP
-    mo.barrier_sync(_GATHERING, threads)
+    mo.barrier_sync(GATHERING, threads)
     if mo.thread_idx().x == 0:
         mo.atomic_add(arrived, number, 1, order="release")
         while mo.load(arrived, number) < plan.config.split_k:
             pass
-    mo.barrier_sync(_GATHERING, threads)
+    mo.barrier_sync(GATHERING, threads)
+
+
+@mo.jit
+def leave(plan, arrived, number):
+    """This block has seen that all have arrived; the last one to see it ends the count, for the next launch."""
+    if mo.atomic_add(arrived, number, 1, order="acq_rel") == 2 * plan.config.split_k - 1:
+        arrived[number] = 0
 
 
 # --- one piece -------------------------------------------------------------------------------------------------------

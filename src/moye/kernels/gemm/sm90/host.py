@@ -27,7 +27,7 @@ from moye.kernels.gemm.parts.arguments import (
     scalar,
 )
 from moye.kernels.gemm.parts.epilogues import ACTIVATIONS
-from moye.kernels.gemm.sm90.config import MOST, Problem, WarpgroupConfig, choose, resident
+from moye.kernels.gemm.sm90.config import MOST, Problem, WarpgroupConfig, choose, resident, shares
 from moye.kernels.gemm.sm90.fusion import Fusion
 from moye.kernels.gemm.sm90.kernel import gemm_sm90_kernel
 from moye.kernels.gemm.sm90.plan import Plan, make_plan
@@ -95,7 +95,7 @@ class _Recipe:
     loads: tuple[mo.TmaLoad, mo.TmaLoad]
     boxes: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
     blocks: int
-    tiles: int
+    slots: int
 
 
 @functools.lru_cache(maxsize=4096)
@@ -125,9 +125,10 @@ def _recipe(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: Warpg
     clusters *= c.shape[2] if batched else 1
     at_once = mo.resident_clusters(c, config.cluster) if c.device is not None else \
         resident(config, multiprocessors) // config.cluster
-    blocks = _blocks(config, clusters, at_once)
-    tiles = clusters * config.share_A * config.share_B if plan.gathers and not plan.in_cluster else 0
-    return _Recipe(plan, (modes[0] is None, modes[1] is None), (load_A, load_B), boxes, blocks, tiles)
+    blocks = _blocks(config, clusters, at_once, -(-K // config.bK))
+    slots = blocks if config.stream_k else \
+        clusters * config.share_A * config.share_B if plan.gathers and not plan.in_cluster else 0
+    return _Recipe(plan, (modes[0] is None, modes[1] is None), (load_A, load_B), boxes, blocks, slots)
 
 
 def problem_of(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, scaled: bool = False) -> Problem:
@@ -166,8 +167,10 @@ def turned(info: Any) -> Any:
     return info._replace(shape=(N, M, *batches), strides=(n, m, *apart))
 
 
-def _blocks(config: WarpgroupConfig, clusters: int, at_once: int) -> int:
+def _blocks(config: WarpgroupConfig, clusters: int, at_once: int, k_tiles: int) -> int:
     """Blocks of the grid, for so many clusters of tiles, where the device holds ``at_once`` clusters of blocks."""
+    if config.stream_k:
+        return shares(clusters, k_tiles, at_once) * config.cluster
     if config.split_k == 1:
         return min(clusters, at_once) * config.cluster
     if config.gather == "cluster":                      # a cluster has one tile, and ends
@@ -207,10 +210,10 @@ def _launch(recipe: _Recipe, A: Any, B: Any, C: Any, residual: Any, vectors: tup
 def _meeting(recipe: _Recipe, C: Any) -> tuple[Any, Any]:
     """Where blocks that share a tile leave their sums, and where they count who has; None if they meet elsewhere."""
     config = recipe.plan.config
-    if not recipe.tiles:
+    if not recipe.slots:
         return None, None
-    return (empty(C, mo.float32, (config.bM * config.bN * config.split_k, recipe.tiles)),
-            counters(C, recipe.tiles))
+    return (empty(C, mo.float32, (config.bM * config.bN * config.split_k, recipe.slots)),
+            counters(C, recipe.slots))
 
 
 def multiplied(dtype: Any) -> Any:

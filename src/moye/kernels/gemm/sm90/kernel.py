@@ -23,6 +23,7 @@ from moye.kernels.gemm.sm90.epilogue import (
 )
 from moye.kernels.gemm.sm90.mainloop import TURN, first_turn, mainloop, promoted_mainloop, within
 from moye.kernels.gemm.sm90.scales import scales_of_tile, stages_of_scales
+from moye.kernels.gemm.sm90.shares import leave, take_up
 
 
 @mo.kernel
@@ -39,13 +40,17 @@ def gemm_sm90_kernel(A, B, B_up, C_tma, C, residual, bias, bias_up, rows, column
     sA, sB, memory = stages_of(plan)                                    # (bM, bK, stages), (bN, bK, stages)
     sS = stages_of_scales(plan)                                         # (bM, 1, stages)
     sC = mo.shared_array(plan.C.dtype, plan.C.staged) if plan.C.staged is not None and not plan.in_cluster else None
-    if parts is not None:
+    if config.stream_k:
+        memory = parts, arrived                                         # (bM * bN, blocks), (blocks)
+    elif parts is not None:
         each = config.bM * config.bN * config.split_k
-        room = mo.shared_array(mo.float32, plan.room)                               # (4, threads, sums / 4, peers)
-        memory = mo.tile(parts, (each, 1), (0, None))[:, 0, :], arrived, room       # (each, tiles), (tiles)
+        zero = mo.shared_array(mo.float32, 1)
+        memory = mo.tile(parts, (each, 1), (0, None))[:, 0, :], arrived, zero       # (each, tiles), (tiles)
     if tid == config.groups * GROUP:                                    # fetched while the barriers are initialised
         for X in (A, *Bs, *([out.tma] if plan.C.major else [])):
             mo.prefetch_tensormap(X)
+        if plan.gathers and not plan.in_cluster:
+            zero[0] = 0
     readers = (1 if plan.in_turns else config.groups) * config.peers * plan.product.readers
     in_stage = A.bytes + len(Bs) * Bs[0].bytes + (0 if sS is None else scale_A.bytes)
     pipe = mo.PipelineTma(config.stages, in_stage, consumers=readers)
@@ -100,7 +105,9 @@ def share_registers(plan, loads):
 
 @mo.jit
 def schedule(plan, A, Bs, out):
-    """The tiles of C in the order of the persistent grid, and how many k tiles each has."""
+    """The tiles of C in the order of the persistent grid, and how many k tiles each has; or what share of all these a
+    block has.
+    """
     config = plan.config
     M, N, K = plan.extents.constant or (out.M, out.N, mo.size(A.tensor, 1))
     m_tiles, n_tiles = mo.ceil_div(M, config.bM), mo.ceil_div(N, config.bN // len(Bs))
@@ -109,8 +116,10 @@ def schedule(plan, A, Bs, out):
     batches = mo.size(A.tensor, 2) if plan.extents.batched else 1
     if plan.gathers and not plan.in_cluster:
         mo.assume(mo.grid_dim().x >= config.sharing)    # no hardware says so, as it does of clusters
-    return mo.PersistentTileScheduler(m_tiles, n_tiles, batches, config.raster, cluster=config.sharing), \
-        mo.ceil_div(K, config.bK)
+    k_tiles, cluster = mo.ceil_div(K, config.bK), config.sharing
+    sched = mo.StreamKScheduler(m_tiles, n_tiles, k_tiles, batches, config.raster, cluster=cluster) \
+        if config.stream_k else mo.PersistentTileScheduler(m_tiles, n_tiles, batches, config.raster, cluster=cluster)
+    return sched, k_tiles
 
 
 @mo.jit
@@ -144,25 +153,38 @@ def k_range(plan, k_tiles):
 @mo.jit
 def produce(plan, A, Bs, sA, sB, pipe, sched, k_tiles, scales):
     """One thread fills the stages, tile after tile, as they become free: it runs ahead as far as there are stages."""
-    config = plan.config
-    hints = ["evict_first" if config.stream == side else None for side in "AB"]
     masks = readers_of(plan)
-    k_first, k_last = k_range(plan, k_tiles)
     state = pipe.producer_start()
-    for tile in range(sched.first, sched.tiles, sched.step):
-        bx, by, bz = coordinates(plan, sched, tile)
-        for k in range(k_first, k_last):
-            pipe.producer_acquire(state)                # and expect all bytes of the stage, before the first arrives
-            mo.copyto(A, sA[:, :, state.stage], tile_of(plan, A.tensor, (config.bM, config.bK), bx, k, bz),
-                      barrier=pipe.barrier(state), hint=hints[0], multicast=masks[0])           # (bM, bK[, 1])
-            for j in mo.static_range(len(Bs)):          # the factors of a gated product lie one below the other
-                half = mo.tile(sB, (config.bN // len(Bs), config.bK, 1), (j, 0, state.stage))[:, :, 0]
-                mo.copyto(Bs[j], half, tile_of(plan, Bs[j].tensor, (config.bN // len(Bs), config.bK), by, k, bz),
-                          barrier=pipe.barrier(state), hint=hints[1], multicast=masks[1])       # (bN, bK[, 1])
-            if scales[1] is not None:
-                mo.copyto(scales[0], scales[1][:, :, state.stage],
-                          tile_of(plan, scales[0].tensor, (config.bM, 1), bx, k, bz), barrier=pipe.barrier(state))
-            state = state.next()
+    if plan.config.stream_k:
+        unit = sched.start()
+        while unit.valid:
+            state = fill(plan, A, Bs, sA, sB, pipe, state, coordinates(plan, sched, unit.tile),
+                         (unit.k_first, unit.k_last), scales, masks)
+            unit = unit.next()
+    else:
+        ks = k_range(plan, k_tiles)
+        for tile in range(sched.first, sched.tiles, sched.step):
+            state = fill(plan, A, Bs, sA, sB, pipe, state, coordinates(plan, sched, tile), ks, scales, masks)
+
+
+@mo.jit
+def fill(plan, A, Bs, sA, sB, pipe, state, place, ks, scales, masks):
+    """The stages of these k tiles of a tile; the state after them."""
+    config, (bx, by, bz) = plan.config, place
+    hints = ["evict_first" if config.stream == side else None for side in "AB"]
+    for k in range(*ks):
+        pipe.producer_acquire(state)                    # and expect all bytes of the stage, before the first arrives
+        mo.copyto(A, sA[:, :, state.stage], tile_of(plan, A.tensor, (config.bM, config.bK), bx, k, bz),
+                  barrier=pipe.barrier(state), hint=hints[0], multicast=masks[0])               # (bM, bK[, 1])
+        for j in mo.static_range(len(Bs)):              # the factors of a gated product lie one below the other
+            half = mo.tile(sB, (config.bN // len(Bs), config.bK, 1), (j, 0, state.stage))[:, :, 0]
+            mo.copyto(Bs[j], half, tile_of(plan, Bs[j].tensor, (config.bN // len(Bs), config.bK), by, k, bz),
+                      barrier=pipe.barrier(state), hint=hints[1], multicast=masks[1])           # (bN, bK[, 1])
+        if scales[1] is not None:
+            mo.copyto(scales[0], scales[1][:, :, state.stage],
+                      tile_of(plan, scales[0].tensor, (config.bM, 1), bx, k, bz), barrier=pipe.barrier(state))
+        state = state.next()
+    return state
 
 
 @mo.jit
@@ -181,12 +203,22 @@ def readers_of(plan):
 @mo.jit
 def consume(plan, out, sA, sB, sC, memory, pipe, sched, k_tiles, scales):
     """A warpgroup's tiles: multiplied together with the others, or in turns, and stored."""
-    config, tid, group = plan.config, mo.thread_idx().x, mo.warpgroup_idx()
+    config, tid = plan.config, mo.thread_idx().x
     thr_mma = plan.product.mma.get_slice(tid % (GROUP if plan.in_turns else config.groups * GROUP))
     tCrA = thr_mma.partition_fragment_A(sA)             # (MMA, MMA_M, MMA_K, stages): descriptors of shared memory
     tCrB = thr_mma.partition_fragment_B(sB)             # (MMA, MMA_N, MMA_K, stages)
-    state = pipe.consumer_start()
-    ks = k_range(plan, k_tiles)
+    operands = thr_mma, tCrA, tCrB
+    if config.stream_k:
+        consume_shares(plan, out, operands, sC, memory, pipe, sched, scales)
+    else:
+        consume_tiles(plan, out, operands, sC, memory, pipe, sched, k_tiles, scales)
+    finish_stores(plan)
+
+
+@mo.jit
+def consume_tiles(plan, out, operands, sC, memory, pipe, sched, k_tiles, scales):
+    """Tiles of the block one after the other, all of their k tiles, or its part of these."""
+    state, ks, group = pipe.consumer_start(), k_range(plan, k_tiles), mo.warpgroup_idx()
     first, step = sched.first, sched.step
     if plan.in_turns:
         if group == 1:
@@ -196,14 +228,7 @@ def consume(plan, out, sA, sB, sC, memory, pipe, sched, k_tiles, scales):
     first_turn(plan)
     for tile in range(first, sched.tiles, step):
         place = coordinates(plan, sched, tile)
-        acc = plan.product.mma.partition_fragment_C((config.bM, config.bN))     # (MMA, MMA_M, MMA_N)
-        if plan.in_turns:
-            mo.barrier_sync(TURN + group, 2 * GROUP)    # the other has begun all of its products
-        if plan.product.promote:
-            factors = scales_of_tile(plan, scales, (out.M, place[0] * config.bM), place[1], place[2], thr_mma)
-            state = promoted_mainloop(plan, pipe, acc, tCrA, tCrB, state, ks, factors)
-        else:
-            state = mainloop(plan, pipe, acc, tCrA, tCrB, state, ks)
+        acc, state = multiply(plan, out, operands, pipe, state, ks, place, scales)
         if plan.in_turns:
             state = state.advance(k_tiles)              # past the tile that the other multiplies meanwhile
         if plan.in_cluster:
@@ -212,4 +237,38 @@ def consume(plan, out, sA, sB, sC, memory, pipe, sched, k_tiles, scales):
             gather_in_memory(plan, out, memory, sC, acc, place, number_of(plan, tile))
         else:
             store(plan, out, sC, acc, place)
-    finish_stores(plan)
+
+
+@mo.jit
+def consume_shares(plan, out, operands, sC, memory, pipe, sched, scales):
+    """The block's share of all k tiles: the end of a tile, whole ones, the beginning of one."""
+    state, unit = pipe.consumer_start(), sched.start()
+    if plan.in_turns and mo.warpgroup_idx() == 1:
+        mo.barrier_arrive(TURN, 2 * GROUP)
+        state, unit = state.advance(unit.k_last - unit.k_first), unit.next()
+    first_turn(plan)
+    while unit.valid:
+        place = coordinates(plan, sched, unit.tile)
+        acc, state = multiply(plan, out, operands, pipe, state, (unit.k_first, unit.k_last), place, scales)
+        after = unit.next()
+        if plan.in_turns:
+            state, after = state.advance(after.k_last - after.k_first), after.next()
+        if unit.finishes:
+            take_up(plan, memory, acc, unit)
+            store(plan, out, sC, acc, place)
+        else:
+            leave(plan, memory, acc, unit)
+        unit = after
+
+
+@mo.jit
+def multiply(plan, out, operands, pipe, state, ks, place, scales):
+    """The sums (MMA, MMA_M, MMA_N) of these k tiles of a tile, and the state of the pipeline after them."""
+    config, (thr_mma, tCrA, tCrB) = plan.config, operands
+    acc = plan.product.mma.partition_fragment_C((config.bM, config.bN))
+    if plan.in_turns:
+        mo.barrier_sync(TURN + mo.warpgroup_idx(), 2 * GROUP)           # the other has begun all of its products
+    if plan.product.promote:
+        factors = scales_of_tile(plan, scales, (out.M, place[0] * config.bM), place[1], place[2], thr_mma)
+        return acc, promoted_mainloop(plan, pipe, acc, tCrA, tCrB, state, ks, factors)
+    return acc, mainloop(plan, pipe, acc, tCrA, tCrB, state, ks)

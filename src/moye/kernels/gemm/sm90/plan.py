@@ -15,7 +15,7 @@ from math import gcd
 from typing import Any
 
 import moye as mo
-from moye.kernels.gemm.sm90.config import GROUP, WarpgroupConfig, left_over, require
+from moye.kernels.gemm.sm90.config import WarpgroupConfig, require
 from moye.kernels.gemm.sm90.fusion import Fusion
 
 _NOTHING = Fusion()
@@ -105,16 +105,6 @@ class Plan:
     def in_turns(self) -> bool:
         """Whether the warpgroups have a tile each and take turns to multiply."""
         return self.config.schedule == "pingpong"
-
-    @property
-    def room(self) -> Any:
-        """Shared memory (4, threads, sums / 4, peers) for the sums of a piece of as many peers as fit."""
-        threads, quads = GROUP * self.config.groups, self.C.columns // 8
-        left = left_over(self.config, self.C.columns)
-        if self.product.staged is not None:
-            left -= 4 * self.config.bM * self.config.stages
-        peers = max(1, left // (16 * threads * quads))
-        return mo.make_layout((4, threads, quads, min(self.config.split_k, peers)))
 
     # For the kernel; a launch does not compare methods again, as it does what a kernel reads from modules.
 
