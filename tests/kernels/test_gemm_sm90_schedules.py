@@ -54,6 +54,14 @@ SPLITS = {
     "split_5_in_memory_of_two_groups": tile("bf16", 128, 96, 3, groups=2, split_k=5, gather="memory"),
     "split_11_in_memory_turned": tile("bf16", 64, 16, 6, split_k=11, gather="memory", swap=True),
 }
+STREAM_K = {
+    "cooperative": tile("bf16", 64, 64, stream_k=True),
+    "of_two_groups": tile("bf16", 128, 64, 4, groups=2, stream_k=True),
+    "in_turns": tile("bf16", 64, 64, 4, "pingpong", 2, stream_k=True),
+    "turned": tile("bf16", 64, 32, 4, swap=True, stream_k=True),
+    "share_A": tile("bf16", 64, 64, 4, share_A=2, stream_k=True),
+    "clusters_2x2": tile("bf16", 64, 64, 4, share_A=2, share_B=2, stream_k=True),
+}
 
 
 # --- results ---------------------------------------------------------------------------------------------------------
@@ -80,6 +88,27 @@ def test_splits(name):
     held = config.sharing + (12 if config.cluster > 2 else 0)           # larger clusters leave multiprocessors out
     blocks = {"blocks": held} if config.gather == "memory" else {}
     clean("bf16", config.bM + 8, config.bN + 8, 64 * (2 * config.split_k + 1) - 7, config=config, **blocks)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", STREAM_K)
+def test_stream_k(name):
+    """Shares of tiles: of more tiles than blocks, of fewer, whose k tiles go to three and more blocks, and of ragged
+    ones under every check.
+    """
+    config = STREAM_K[name]
+    held = {1: 5, 2: 10, 4: 24}[config.cluster]                         # 5, 5 and 3 clusters of blocks
+    agree("bf16", 4 * config.bM, 2 * config.bN, 192, config=config, blocks=held)
+    agree("bf16", config.bM, 2 * config.bN, 64 * 21, config=config, blocks=held)
+    clean("bf16", 3 * config.bM + 8, 2 * config.bN + 8, 64 * 9 + 8, config=config, blocks=held)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["tf32", "e4m3"])
+def test_stream_k_of_other_dtypes(kind):
+    """Sums that are promoted, and results of 4 bytes."""
+    config = tile(kind, 64, 64, groups=1, stream_k=True)
+    clean(kind, 72, 72, 5 * config.bK + 16, config=config, blocks=3)
 
 
 @pytest.mark.slow

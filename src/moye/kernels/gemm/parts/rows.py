@@ -43,14 +43,9 @@ def width_of(C: Any) -> int:
     return 16 // int(C.dtype.bytes)
 
 
-def bits_of(dtype: Any, count: int) -> Any:
-    """The dtype of as many bits as some elements have."""
-    return {2: mo.uint16, 4: mo.uint32, 8: mo.uint64}[dtype.bytes * count]
-
-
 def staging(dtype: Any, grain: int) -> Any:
     """The copy of ``grain`` elements from registers to a strip: what divides the distance of all rows to 16 bytes."""
-    return mo.UniversalCopy(bits_of(dtype, grain))
+    return mo.UniversalCopy({2: mo.uint16, 4: mo.uint32, 8: mo.uint64}[dtype.bytes * grain])
 
 
 @mo.jit
@@ -92,47 +87,21 @@ def store_parts(strip, index, threads):
 
 @mo.jit
 def store_ends(strip, index, threads):
-    """What lies in front of the first whole 16 bytes of each row, and behind the last: a thread for each end.
+    """What lies in front of the first whole 16 bytes of each row and behind the last, an element a thread.
 
-    Both are less than 16 bytes, which are stored as 1, 2 and 4 elements: the smaller first in front, the larger behind.
-    All are loaded before the first is stored.
+    Both have as many as one part in a strip that is whole, and up to two where C ends.
     """
-    width, rows = width_of(strip.C), mo.size(strip.staged, 0)
-    count = mo.min(strip.columns, strip.N - strip.column)
-    for i in mo.static_range(mo.ceil_div(2 * rows, threads)):
-        at, behind = (i * threads + index) // 2, (i * threads + index) % 2 == 1
-        if (strip.row + at < strip.M) & (count > 0) & within(at, rows, 2, threads):
-            begin = begin_of(strip, at)
-            lead = begin % width
-            end, first = lead + count, begin - lead + strip.column      # in the strip; of C, where its row begins there
-            inner = end < width                                         # all are in one part
-            n = mo.where(behind, end % width, (width - lead) % width)
-            few = [2 ** bits for bits in range(width.bit_length() - 1)]
-            places = [mo.where(behind, end - (n & (2 * size - 1)), lead + (n & (size - 1))) for size in few]
-            wanted = [(n & size != 0) & ~inner for size in few]
-            held = [load_few(strip, at, *each) for each in zip(places, few, wanted, strict=True)]
-            for value, place, size, want in zip(held, places, few, wanted, strict=True):
-                store_few(strip, value, first + place, size, want)
-            if inner & behind:
-                for e in mo.range(lead, end, unroll=1):
-                    strip.C[strip.row + at, strip.column + e - lead] = strip.staged[at, e]
-
-
-@mo.jit
-def load_few(strip, at, place, size, wanted):
-    """Some elements of a row of the strip: one register."""
-    bits = bits_of(strip.C.dtype, size)
-    value = mo.fragment((1,), bits)
-    mo.copyto(value, mo.tile(mo.recast(strip.staged, bits), (1, 1), (at, place // size))[0, :], pred=wanted,
-              zero_fill=True)
-    return value
-
-
-@mo.jit
-def store_few(strip, value, to, size, wanted):
-    """The same in C."""
-    memory = mo.recast(strip.whole.with_layout(mo.make_layout(_ENDLESS, 1)), bits_of(strip.C.dtype, size))
-    mo.copyto(mo.tile(memory, (1,), (to // size,)), value, pred=wanted)
+    width = width_of(strip.C)
+    rows, count = mo.size(strip.staged, 0), mo.min(strip.columns, strip.N - strip.column)
+    for more in mo.range(mo.where(count < strip.columns, 2, 1), unroll=1):      # unrolled, it spills beside a GELU
+        for i in mo.static_range(mo.ceil_div(rows * width, threads)):
+            at, end = (i * threads + index) // width, (i * threads + index) % width + more * width
+            lead = begin_of(strip, at) % width
+            front = (width - lead) % width                              # elements in front of the first part
+            behind = mo.max((count + lead) // width * width - lead, front)                      # and those behind it
+            n = mo.where(end < front, end, behind + end - front)
+            if (strip.row + at < strip.M) & (n < count) & within(at, rows, width, threads):
+                strip.C[strip.row + at, strip.column + n] = strip.staged[at, n + lead]
 
 
 @mo.jit

@@ -366,45 +366,46 @@ class Costs:
     names say: a share above 1 means that what such tiles take is told by loads and latency.
     """
 
-    launch: float = 3.748
-    begin: float = 0.6298       # the first stages of a block's first tile
-    begin_byte: float = 1.206e-05 # and for each byte of one
+    launch: float = 3.744
+    begin: float = 0.6299       # the first stages of a block's first tile
+    begin_byte: float = 1.177e-05 # and for each byte of one
     flops: float = 8.1e+06      # of one multiprocessor, 16-bit operands, at 1980 MHz
-    share_64: float = 1.156     # of them, that tiles of 64 rows reach, and so on
-    share_128: float = 0.9285
-    share_192: float = 0.906
-    share_256: float = 0.8818
-    turns_64: float = 1.123     # where warpgroups take turns
-    turns_128: float = 0.9857
-    narrow: float = 0.000741    # columns that a tile's products cost beyond its own
-    latency: float = 1.074      # from asking for a stage to its arrival
-    loads: float = 3.047e+05    # bytes that one multiprocessor gets from L2
-    l2: float = 1.795e+07       # and all of them
-    dram: float = 4.301e+06
-    dram_one: float = 2.387e+05 # bytes from DRAM that one multiprocessor can wait for at a time
-    stream: float = 1.097       # as much faster where one operand leaves L2 first
-    store: float = 1.735e-05    # for an element of a tile, that nothing hides
-    turns_store: float = 1.177  # of it, that warpgroups which take turns do not hide either
-    tile: float = 0.2653        # for each further tile of a block
-    gather_2: float = 1.309     # handing sums round in a cluster
-    gather_4: float = 1.721
-    gather_8: float = 2.286
-    meet: float = 1.761         # and in memory
-    meet_each: float = 0.04918  # for each block of a tile
-    meet_sum: float = 0.0001316 # for each sum of a block
-    hand: float = 2.0           # handing sums over where blocks have shares of tiles
-    hand_each: float = 0.5      # for each block whose sums are added
-    hand_sum: float = 3e-05     # for each sum that leaves or is added
-    sharp: float = 3.622        # how sharply the slowest of several things rules
-    sharp_one: float = 8
-    sharp_dram: float = 2.078
-    rows: float = 1.021         # of the share, for an operand that is contiguous along its rows
-    rows_64: float = 0.8948     # where its tile lies in swizzled rows of 64 bytes
-    rows_32: float = 0.5283
-    pieces_32: float = 1.375    # of the store, where a tile leaves in pieces of 32 columns
-    pieces_16: float = 2.509
-    unaligned: float = 2.024    # of the loads, for lines that begin anywhere
-    pair: float = 0.9362        # of the share, of blocks that share operands
+    share_64: float = 1.111     # of them, that tiles of 64 rows reach, and so on
+    share_128: float = 0.9051
+    share_192: float = 0.892
+    share_256: float = 0.8674
+    turns_64: float = 1.059     # where warpgroups take turns
+    turns_128: float = 0.9499
+    narrow: float = 0.000247    # columns that a tile's products cost beyond its own
+    latency: float = 1.081      # from asking for a stage to its arrival
+    loads: float = 2.864e+05    # bytes that one multiprocessor gets from L2
+    arriving: float = 2.386e+05 # that arrive there, also those that another one asked for
+    l2: float = 1.747e+07       # and all of them
+    dram: float = 4.136e+06
+    dram_one: float = 2.07e+05  # bytes from DRAM that one multiprocessor can wait for at a time
+    stream: float = 1.091       # as much faster where one operand leaves L2 first
+    store: float = 1.756e-05    # for an element of a tile, that nothing hides
+    turns_store: float = 1.114  # of it, that warpgroups which take turns do not hide either
+    tile: float = 0.2595        # for each further tile of a block
+    gather_2: float = 1.287     # handing sums round in a cluster
+    gather_4: float = 1.716
+    gather_8: float = 2.27
+    meet: float = 1.569         # and in memory
+    meet_each: float = 0.03899  # for each block of a tile
+    meet_sum: float = 7.474e-05 # for each sum of a block
+    hand: float = 0.6667        # handing sums over where blocks have shares of tiles
+    hand_each: float = 1.062    # for each block whose sums are added
+    hand_sum: float = 7.514e-05 # for each sum that leaves or is added
+    sharp: float = 3.915        # how sharply the slowest of several things rules
+    sharp_one: float = 16
+    sharp_dram: float = 2.181
+    rows: float = 1.019         # of the share, for an operand that is contiguous along its rows
+    rows_64: float = 0.913      # where its tile lies in swizzled rows of 64 bytes
+    rows_32: float = 0.482
+    pieces_32: float = 1.359    # of the store, where a tile leaves in pieces of 32 columns
+    pieces_16: float = 2.552
+    unaligned: float = 1.947    # of the loads, for lines that begin anywhere
+    pair: float = 0.9421        # of the share, of blocks that share operands
     copy: float = 3.084         # copying an operand first
     copied: float = 1.932e+06   # bytes of it a microsecond
     by_rows: float = 0.0001754  # for an element of a tile that is stored by rows
@@ -497,7 +498,7 @@ def _step(config: WarpgroupConfig, problem: Problem, busy: int, costs: Costs) ->
     products = 128 * config.bM * (config.bN + costs.narrow) / (costs.flops * share)
     loaded = 128 * (1.0 if problem.aligned else costs.unaligned) * (
         config.bM / config.share_A + config.bN / config.share_B)
-    loads = loaded / min(costs.loads, costs.l2 / busy)
+    loads = max(loaded / min(costs.loads, costs.l2 / busy), 128 * (config.bM + config.bN) / costs.arriving)
     return _either(_either(products, loads, costs.sharp), costs.latency / config.stages, costs.sharp)
 
 
