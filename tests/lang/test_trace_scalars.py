@@ -437,6 +437,28 @@ def test_members_of_ranges():
     agree(fn, *INTS)
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.int32, np.uint32, np.int64])
+def test_members_of_ranges_that_narrow_dtypes_do_not_hold(dtype):
+    """Steps were counted from the start in the number's own dtype, where the difference wraps."""
+    ranges = (range(-100, 120, 3), range(120, -128, -7), range(-1000, 1000, 3), range(-100, 100, 200),
+              range(300, -300, -150), range(-2**31, 2**31 - 1, 5), range(0, 2**40, 2**33))
+
+    @mo.kernel
+    def finds(out, x, start: mo.int32):
+        i = mo.thread_idx().x
+        for j in mo.static_range(len(ranges)):
+            out[i, j] = x[i] in ranges[j]
+        out[i, len(ranges)] = x[i] in range(start, 110, 3)
+
+    info = np.iinfo(dtype)
+    x = np.unique(np.clip(np.arange(-128, 256), info.min, info.max)).astype(dtype)
+    x[0], x[-1] = info.min, info.max
+    out = np.zeros((x.size, len(ranges) + 1), np.bool_)
+    finds[1, x.size](out, x, -100)
+    for j, of in enumerate((*ranges, range(-100, 110, 3))):
+        assert out[:, j].tolist() == [int(v) in of for v in x]
+
+
 @pytest.mark.parametrize("ask", [lambda a: sorted([a, 3]), lambda a: (a, 1) < (2, 3), lambda a: [1, 2].index(a)])
 def test_tests_of_python_itself_are_told_from_statements(ask):
     """No decorator helps where it is no statement of the user's that tests."""

@@ -18,7 +18,7 @@ from typing import Any
 
 from moye import dtypes as dt
 from moye.errors import TraceError
-from moye.ir import ops
+from moye.ir import constants, ops
 from moye.ir.nodes import Block
 from moye.lang import branches, decided, functions, loops, python_builtins, texts
 from moye.lang.carry import Undefined
@@ -26,7 +26,7 @@ from moye.lang.host_objects import Snapshot
 from moye.lang.ranges import DynamicRange
 from moye.lang.scopes import naming, regions
 from moye.tensor.context import builder, locate
-from moye.tensor.expr import Expr, Scalar, beside, is_scalar, no_text, operand_of, together, truth, where, wrap
+from moye.tensor.expr import Expr, Scalar, beside, is_scalar, no_text, operand_of, together, truth, typed, where, wrap
 from moye.tensor.known import Known, KnownInt, known
 from moye.tensor.tensor import Tensor
 
@@ -268,8 +268,28 @@ def _counted(item: Expr, of: range | DynamicRange) -> object:
     first, last = (operator.le, operator.lt) if up else (operator.ge, operator.gt)
     tests: list[Callable[[], Any]] = [lambda: first(of.start, item), lambda: last(item, of.stop)]
     if of.step not in (1, -1):
-        tests.append(lambda: (item - of.start) % of.step == 0)
+        tests.append(lambda: _on_a_step(item, of))
     return CONTROL.and_(*tests)
+
+
+def _on_a_step(item: Expr, of: range | DynamicRange) -> object:
+    """Whether an integer is the start of a range plus steps of it.
+
+    Remainders are compared: a difference might leave the dtype.  They are taken in one that holds all numbers.
+    """
+    step: Any = abs(of.step) if isinstance(of.step, int) else of.step
+    start: Any = of.start % step if isinstance(of.start, int) and isinstance(step, int) else of.start
+    numbers = item, start, step
+    dtypes = [x.dtype for x in numbers if isinstance(x, (Expr, Known))]
+    least = min(0, *(x for x in numbers if isinstance(x, int)))
+    unsigned = least == 0 and all(dtype.kind is dt.Kind.UINT for dtype in dtypes)
+    words = (dt.uint32, dt.uint64) if unsigned else (dt.int32, dt.int64)
+    narrow = all(dt.promote(dtype, words[0]) is words[0] for dtype in dtypes) and \
+        all(constants.fits(x, words[0]) for x in numbers if isinstance(x, int))
+    if not unsigned and isinstance(of.stop, int):
+        operand_of(of.stop, dt.int64)                   # what lies below it fits too
+    value, begin, by = (typed(x, words[not narrow]) for x in numbers)
+    return value % by == begin % by
 
 
 def _items(value: object) -> tuple[object, ...]:
