@@ -282,8 +282,8 @@ def shuffle_kernel(out, x, widths: mo.Constexpr):
         found.append(mo.shuffle_down(value, tid % 4, width))
         found.append(mo.shuffle_xor(value, min(5, width - 1), width))
         found.append(mo.shuffle_xor(value, 21, width))  # (reads earlier segments, not later ones)
-        found.append(mo.shuffle_up(value, 33, width))   # (modulo 32)
-        found.append(mo.shuffle_down(value, -31, width))
+        found.append(mo.shuffle_up(value, 33 + tid % 2 * 32, width))   # (modulo 32)
+        found.append(mo.shuffle_down(value, -31 - tid % 2 * 32, width))
     if i < mo.size(x, 0):
         for j in mo.static_range(len(found)):
             out[i, j] = found[j]

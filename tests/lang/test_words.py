@@ -23,6 +23,13 @@ mo.sync_warp("a") | the mask 'a' is no static
 mo.sync_warp(x[0]) | is no static number
 x[0] = mo.shuffle_xor(x[0], 1, 32, 2**35) | shuffle: the mask
 x[0] = mo.shuffle_xor(x[0], 1, 0.5) | shuffle width 0.5 is no power of two
+x[0] = mo.shuffle_up(x[0], -1) | shuffle_up: the distance -1 is not from 0 to 31 (shfl.sync, PTX ISA)
+x[0] = mo.shuffle_down(x[0], mo.int32(32)) | shuffle_down: the distance 32 is not from 0 to 31
+x[0] = mo.shuffle_xor(x[0], 32) | shuffle_xor: the distance 32 is not
+x[0] = mo.shuffle_xor(x[0], 2**32 + 1) | shuffle_xor: the distance 4294967297 is not
+x[0] = mo.shuffle_idx(x[0], mo.int64(2**32)) | shuffle_idx: the lane 4294967296 is not from 0 to 31
+x[0] = mo.shuffle_idx(x[0], -1, 8) | shuffle_idx: the lane -1 is not from 0 to 31
+x[0] = mo.shuffle_idx(x[0], 1.0) | shuffle_idx: the lane or distance 1.0 is a float32, and no integer
 x[0] = mo.vote_any(x[0], -1) | vote_any: the mask -0x1
 mo.shared_array(mo.float32, 0) | has no elements
 mo.shared_array(mo.float32, (4, 0)) | has no elements

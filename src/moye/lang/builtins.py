@@ -264,6 +264,9 @@ def of_each(function: Callable[[Any], Any], registers: Tensor) -> Tensor:
     return found  # type: ignore[no-any-return]
 
 
+_OTHER_WAY = {"up": "shuffle_down(x, n) reads n lanes above", "down": "shuffle_up(x, n) reads n lanes below"}
+
+
 def _shuffle(kind: Any, value: Any, lane: Scalar, width: int, mask: int) -> Any:
     if isinstance(value, Tensor):
         return of_each(lambda x: _shuffle(kind, x, lane, width, mask), value)
@@ -271,37 +274,51 @@ def _shuffle(kind: Any, value: Any, lane: Scalar, width: int, mask: int) -> Any:
     if not isinstance(width, int) or width not in (1, 2, 4, 8, 16, 32):
         raise TraceError(f"shuffle width {width!r} is no power of two up to 32", locs=(locate(),))
     operand = operand_of(value)
-    dtype = operand.dtype
+    dtype, source = operand.dtype, _distance(kind, lane)
     if dtype.is_float and dtype.bits == 8:              # a conversion back would make infinity the largest number
         return _shuffle(kind, Expr(operand).bitcast(dt.uint8), lane, width, mask).bitcast(dtype)
     if dtype.bits < 32:
         operand = builder().cast(operand, dt.float32 if dtype.is_float else dt.int32)
     result = Value(operand.dtype)
-    builder().emit(ops.Shuffle(result=result, kind=kind, value=operand, lane=operand_of(lane, dt.int32), width=width,
-                               mask=mask))
+    builder().emit(ops.Shuffle(result=result, kind=kind, value=operand, lane=source, width=width, mask=mask))
     return wrap(builder().cast(result, dtype))
 
 
-def shuffle_idx(value: Any, lane: Scalar, width: int = WARP, mask: int = _FULL) -> Any:
-    """shfl.sync.idx: the value of lane ``lane`` of the segment.
+def _distance(kind: str, lane: Scalar) -> Operand:
+    """The lane or distance of a shuffle: five bits of the instruction, so a constant outside of them is a mistake."""
+    operand = operand_of(lane)
+    if not operand.dtype.is_integer:
+        raise DTypeError(f"shuffle_{kind}: the lane or distance {lane} is a {operand.dtype}, and no integer",
+                         locs=(locate(),))
+    if isinstance(operand, Literal) and not 0 <= operand.value < WARP:
+        raise TraceError(f"shuffle_{kind}: the {'lane' if kind == 'idx' else 'distance'} {operand.value} is not from 0 "
+                         f"to 31 (shfl.sync, PTX ISA)", hint=_OTHER_WAY.get(kind) if operand.value < 0 else None,
+                         locs=(locate(),))
+    return builder().cast(operand, dt.int32)
 
+
+def shuffle_idx(value: Any, lane: Scalar, width: int = WARP, mask: int = _FULL) -> Any:
+    """shfl.sync.idx: the value of lane ``lane`` of the segment, 0 to 31.
+
+    In all shuffles a lane or distance that is known only when the kernel runs counts modulo 32, as in PTX, and a lane
+    modulo ``width``.
     Of a register tensor, every element: as many instructions as it has, twice as many of 64 bits.
     """
     return _shuffle("idx", value, lane, width, mask)
 
 
 def shuffle_up(value: Any, delta: Scalar, width: int = WARP, mask: int = _FULL) -> Any:
-    """shfl.sync.up: the value ``delta`` lanes below, or the thread's own value if there is no such lane."""
+    """shfl.sync.up: the value ``delta`` lanes below, 0 to 31, or the thread's own value if there is no such lane."""
     return _shuffle("up", value, delta, width, mask)
 
 
 def shuffle_down(value: Any, delta: Scalar, width: int = WARP, mask: int = _FULL) -> Any:
-    """shfl.sync.down: the value ``delta`` lanes above, or the thread's own value if there is no such lane."""
+    """shfl.sync.down: the value ``delta`` lanes above, 0 to 31, or the thread's own value if there is no such lane."""
     return _shuffle("down", value, delta, width, mask)
 
 
 def shuffle_xor(value: Any, lanes: Scalar, width: int = WARP, mask: int = _FULL) -> Any:
-    """shfl.sync.bfly: the value of the lane whose index differs in the bits ``lanes``."""
+    """shfl.sync.bfly: the value of the lane whose index differs in the bits ``lanes``, 0 to 31."""
     return _shuffle("xor", value, lanes, width, mask)
 
 
