@@ -108,7 +108,8 @@ def test_programs(name):
     in_memory = config.gather == "memory"
     columns = 32 if options.get("gated") or "bias" in options or config.split_k == 8 or config.groups == 3 else 64
     columns = math.gcd(config.bN // halves, 16 if in_memory else columns)
-    assert count["UTMASTG"] == (config.rows // 64 * (config.bN // halves // columns) if by_tma else 0)
+    pieces = config.rows // 64 * (config.bN // halves // columns)
+    assert count["UTMASTG"] == (-(-pieces // (config.split_k if in_memory else 1)) if by_tma else 0)
     assert (count["STG"] == 0) == (by_tma and not in_memory)
     assert (count["LDG"] > 0) == ("bias" in options or in_memory)
     assert count["STL"] == count["LDL"] == 0

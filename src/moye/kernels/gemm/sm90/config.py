@@ -165,7 +165,7 @@ SKINNY = (8, 16, 32, 48, 64, 96, 128)
 """Widths of tiles for few rows or columns."""
 SCALED = {(64, 1): (32, 64, 96, 128, 192), (128, 2): (64, 96, 128, 192), (192, 3): (64, 96, 128)}
 """Widths of tiles whose blocks have factors, by height and warpgroups."""
-_MEETING = 8 << 10                  # bytes for each warpgroup to store C, of which blocks that meet have few columns each
+_MEETING = 8 << 10                  # bytes for each warpgroup to store C, few columns at a time
 _SQUARE = 1 << 20                   # rows and columns where neither are few
 _TURNED = 2048                      # rows or columns up to which the tiles of C^T are others than those of C
 
@@ -459,7 +459,8 @@ def estimate(config: WarpgroupConfig, problem: Problem, multiprocessors: int, co
 def _tiles(config: WarpgroupConfig, problem: Problem) -> tuple[int, int]:
     """Tiles along M and N of the product as it is computed, whole clusters of them."""
     M, N = (problem.N, problem.M) if config.swap else (problem.M, problem.N * (2 if problem.gated else 1))
-    return -(-M // (config.bM * config.share_B)) * config.share_B, -(-N // (config.bN * config.share_A)) * config.share_A
+    m, n = config.bM * config.share_B, config.bN * config.share_A
+    return -(-M // m) * config.share_B, -(-N // n) * config.share_A
 
 
 def _shared(config: WarpgroupConfig, problem: Problem, waves: float, depth: int, slots: int, costs: Costs) -> float:

@@ -137,7 +137,7 @@ def gather_in_memory(plan, out, memory, sC, acc, tile, number):
             if pieces[i] < rows * columns:
                 row, c = pieces[i] // columns, pieces[i] % columns
                 place = (bx * (config.bM // 64) + mo.warpgroup_idx() + config.groups * row, by * columns + c)
-                # The first piece of a tile may have the buffer of the last one of the tile before: no store may be left.
+                # The first piece may have the buffer of the last one of the tile before: no store may be left.
                 put(plan, out, sC, finish(plan, out, [found[i]], place, bz), place, bz, (q + i) % 2,
                     0 if q + i == 0 else 1)
 
@@ -151,8 +151,8 @@ def added(plan, parts, zero, found, pieces, seen):
     """The sums of all blocks of some pieces, added in one order, so that results repeat.
 
     Many loads are to be on their way at a time, and ptxas would wait for each few of them to save registers.  It moves
-    no load down over a barrier, and no addition up over the barrier whose first number is read behind it.  ``seen``: the count of blocks that arrived, and
-    the tile's number, which goes on while they are on their way.
+    no load down over a barrier, and no addition up over one behind which its first number, ``zero``, is read.
+    ``seen``: the counts of blocks that arrived and the tile's number; this one is counted while sums are on their way.
     """
     tid = mo.thread_idx().x
     each, total, split = mo.size(parts, 2) * 4, mo.size(parts, 3), plan.config.split_k

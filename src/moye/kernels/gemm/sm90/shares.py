@@ -1,6 +1,6 @@
-"""Tiles that several blocks have shares of (stream-K): who ends a tile leaves its sums in memory, who began it adds them.
+"""Tiles that several blocks have shares of (stream-K): who ends one leaves its sums in memory, who began it adds them.
 
-In: the sums of a share of a tile's k tiles, a unit of ``mo.StreamKScheduler``.  Out: they lie in memory, or all are there.
+In: the sums of a share of a tile's k tiles, a unit of ``mo.StreamKScheduler``.  Out: these in memory, or those of all.
 
     if unit.finishes: take_up(plan, memory, acc, unit)      # and store
     else: leave(plan, memory, acc, unit)
