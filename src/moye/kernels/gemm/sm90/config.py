@@ -366,46 +366,47 @@ class Costs:
     names say: a share above 1 means that what such tiles take is told by loads and latency.
     """
 
-    launch: float = 3.744
-    begin: float = 0.6299       # the first stages of a block's first tile
-    begin_byte: float = 1.177e-05 # and for each byte of one
+    launch: float = 3.758
+    begin: float = 0.6317       # the first stages of a block's first tile
+    begin_byte: float = 1.167e-05 # and for each byte of one
     flops: float = 8.1e+06      # of one multiprocessor, 16-bit operands, at 1980 MHz
-    share_64: float = 1.111     # of them, that tiles of 64 rows reach, and so on
-    share_128: float = 0.9051
-    share_192: float = 0.892
-    share_256: float = 0.8674
-    turns_64: float = 1.059     # where warpgroups take turns
-    turns_128: float = 0.9499
-    narrow: float = 0.000247    # columns that a tile's products cost beyond its own
-    latency: float = 1.081      # from asking for a stage to its arrival
-    loads: float = 2.864e+05    # bytes that one multiprocessor gets from L2
-    arriving: float = 2.386e+05 # that arrive there, also those that another one asked for
+    share_64: float = 1.049     # of them, that tiles of 64 rows reach, and so on
+    share_128: float = 0.8939
+    share_192: float = 0.882
+    share_256: float = 0.8586
+    turns_64: float = 1.031     # where warpgroups take turns
+    turns_128: float = 0.9349
+    narrow: float = 0.001921    # columns that a tile's products cost beyond its own
+    latency: float = 1.111      # from asking for a stage to its arrival
+    loads: float = 2.862e+05    # bytes that one multiprocessor gets from L2
+    arriving: float = 2.862e+05 # that arrive there, also those that another one asked for
     l2: float = 1.747e+07       # and all of them
-    dram: float = 4.136e+06
-    dram_one: float = 2.07e+05  # bytes from DRAM that one multiprocessor can wait for at a time
-    stream: float = 1.091       # as much faster where one operand leaves L2 first
-    store: float = 1.756e-05    # for an element of a tile, that nothing hides
-    turns_store: float = 1.114  # of it, that warpgroups which take turns do not hide either
-    tile: float = 0.2595        # for each further tile of a block
-    gather_2: float = 1.287     # handing sums round in a cluster
-    gather_4: float = 1.716
-    gather_8: float = 2.27
-    meet: float = 1.569         # and in memory
-    meet_each: float = 0.03899  # for each block of a tile
-    meet_sum: float = 7.474e-05 # for each sum of a block
-    hand: float = 0.6667        # handing sums over where blocks have shares of tiles
-    hand_each: float = 1.062    # for each block whose sums are added
-    hand_sum: float = 7.514e-05 # for each sum that leaves or is added
-    sharp: float = 3.915        # how sharply the slowest of several things rules
-    sharp_one: float = 16
-    sharp_dram: float = 2.181
-    rows: float = 1.019         # of the share, for an operand that is contiguous along its rows
-    rows_64: float = 0.913      # where its tile lies in swizzled rows of 64 bytes
-    rows_32: float = 0.482
-    pieces_32: float = 1.359    # of the store, where a tile leaves in pieces of 32 columns
-    pieces_16: float = 2.552
-    unaligned: float = 1.947    # of the loads, for lines that begin anywhere
-    pair: float = 0.9421        # of the share, of blocks that share operands
+    dram: float = 4.102e+06
+    dram_one: float = 1.725e+05 # bytes from DRAM that one multiprocessor can wait for at a time
+    stream: float = 1.086       # as much faster where one operand leaves L2 first
+    store: float = 1.681e-05    # for an element of a tile, that nothing hides
+    turns_store: float = 1.02   # of it, that warpgroups which take turns do not hide either
+    tile: float = 0.2517        # for each further tile of a block
+    gather_2: float = 1.296     # handing sums round in a cluster
+    gather_4: float = 1.753
+    gather_8: float = 2.322
+    meet: float = 1.572         # and in memory
+    meet_each: float = 0.03327  # for each block of a tile
+    meet_sum: float = 8.739e-05 # for each sum of a block
+    hand: float = 0.4301        # handing sums over where blocks have shares of tiles
+    hand_each: float = 1.17     # for each block whose sums are added
+    hand_sum: float = 9.259e-05 # for each sum that leaves or is added
+    sharp: float = 3.971        # how sharply the slowest of several things rules
+    sharp_one: float = 17.28
+    sharp_dram: float = 2.359
+    rows: float = 1.023         # of the share, for an operand that is contiguous along its rows
+    rows_64: float = 0.9012     # where its tile lies in swizzled rows of 64 bytes
+    rows_32: float = 0.4711
+    pieces_32: float = 1.445    # of the store, where a tile leaves in pieces of 32 columns
+    pieces_16: float = 2.799
+    unaligned: float = 1.969    # of the loads, for lines that begin anywhere
+    ragged: float = 1.412       # of the bytes of C, whose rows begin inside of 128 bytes
+    pair: float = 0.9411        # of the share, of blocks that share operands
     copy: float = 3.084         # copying an operand first
     copied: float = 1.932e+06   # bytes of it a microsecond
     by_rows: float = 0.0001754  # for an element of a tile that is stored by rows
@@ -444,7 +445,7 @@ def estimate(config: WarpgroupConfig, problem: Problem, multiprocessors: int, co
         if rest:
             busy += depth * _step(config, problem, rest, costs) + _between(config, problem, costs)
     busy += _last(config, costs)
-    read = _traffic(config, problem, m, n, slots)
+    read = _traffic(config, problem, m, n, slots, costs)
     read /= costs.stream if config.stream else 1.0
     dram = _either(read / costs.dram, read / (costs.dram_one * min(units, slots)), costs.sharp_one)
     meet = (waves + (rest > 0)) * (costs.meet + costs.meet_each * config.split_k
@@ -543,7 +544,7 @@ def _last(config: WarpgroupConfig, costs: Costs) -> float:
     return _stored(config, costs) if config.schedule == "pingpong" else 0.0
 
 
-def _traffic(config: WarpgroupConfig, problem: Problem, m: int, n: int, slots: int) -> float:
+def _traffic(config: WarpgroupConfig, problem: Problem, m: int, n: int, slots: int, costs: Costs) -> float:
     """Bytes from and to DRAM: a strip of A stays in L2 while it meets all of B, if there is room."""
     M, N = (problem.N, problem.M) if config.swap else (problem.M, problem.N * (2 if problem.gated else 1))
     k_bytes = problem.K * problem.dtype.bytes
@@ -553,7 +554,8 @@ def _traffic(config: WarpgroupConfig, problem: Problem, m: int, n: int, slots: i
     A = M * k_bytes
     if across * config.bM * k_bytes > _L2:
         A *= max(1, n * across / slots)
-    return float((A + B + 2 * M * N) * problem.batches)
+    C = 2 * M * N * (costs.ragged if problem.N % 64 and not problem.plain else 1)
+    return float((A + B + C) * problem.batches)
 
 
 @functools.lru_cache(maxsize=4096)
