@@ -58,6 +58,7 @@ ALONE = {
         "runtime.check.needless_barriers", "sim.checks.barrier_reuse",
         "sim.checks.unwritten_global", "sim.costs.mixed_swizzles", "sim.costs.wgmma_waits",
         "sim.machine.register_budgets"),
+    "one way to share the work of a kernel": ("kernels.gemm.sm90.shares",),
     "one family of instructions each": (
         "cuda.printing.async_stores", "cuda.printing.atomics", "cuda.printing.bulk_copies",
         "cuda.printing.device_maps", "cuda.printing.inline", "cuda.printing.matrix_copies", "cuda.printing.pins",
