@@ -120,6 +120,7 @@ PRODUCTS = {
     "gemm_sm90_of_no_stages": configured(stages=0),
     "gemm_sm90_of_one_stage": configured(stages=1),
     "gemm_sm90_of_no_such_schedule": configured(schedule="stream_k"),
+    "gemm_sm90_stream_k_of_a_split": configured(stream_k=True, split_k=2),
     "gemm_sm90_of_four_groups": configured(bM=256, groups=4),
     "gemm_sm90_in_turns_of_one_group": configured(schedule="pingpong", groups=1),
     "gemm_sm90_of_64_rows_for_two_groups": configured(bM=64),
