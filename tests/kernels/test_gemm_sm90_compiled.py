@@ -115,6 +115,18 @@ def test_programs(name):
     assert count["STL"] == count["LDL"] == 0
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("config", [tile("bf16", 128, 16, 12, groups=2, stream="A", stream_k=True),
+                                    tile("bf16", 128, 256, 4, groups=2, stream_k=True),
+                                    tile("bf16", 128, 192, 4, "pingpong", 2, stream_k=True),
+                                    tile("bf16", 128, 256, 4, groups=2, split_k=4, gather="memory"),
+                                    tile("bf16", 64, 128, 8, split_k=132, gather="memory")], ids=str)
+def test_sums_that_are_handed_over_do_not_spill(config):
+    program = compiled("bf16", "CC", config, M=3000, N=3000, K=16384)[-1]
+    assert program.spills == program.stack == 0
+    assert not re.findall(r"\(C\d+\).*", program.compiled.log)
+
+
 PROBLEMS = {                            # kind, orders of A, B and C, M, N, K, batches, what is fused
     "one_row": ("bf16", "CCC", 1, 4098, 4096, 0, {}),
     "eight_rows": ("f16", "CCC", 8, 4098, 4097, 0, {}),

@@ -111,6 +111,17 @@ def test_stream_k_of_other_dtypes(kind):
     clean(kind, 72, 72, 5 * config.bK + 16, config=config, blocks=3)
 
 
+@pytest.mark.parametrize("options", [{"split_k": 3, "gather": "memory"}, {"split_k": 2}, {"stream_k": True}, {}],
+                         ids=str)
+def test_sums_of_integers_stay_exact(options):
+    """Beyond 2^24, where float32 leaves out every other integer, also while they are handed over."""
+    rng = np.random.default_rng(7)
+    A, B = (rng.integers(90, 127, (64, 16384)).astype(np.int8) for _ in "AB")
+    C = np.full((64, 64), -1, np.int32)
+    gemm_sm90(A, B, C, config=WarpgroupConfig(64, 64, 128, 4, groups=1, **options))
+    assert np.array_equal(C, A.astype(np.int64) @ B.astype(np.int64).T)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("bN", "split_k"), [(32, 3), (64, 5), (16, 2), (96, 4), (48, 7)])
 def test_few_pieces_of_several_tiles(bN, split_k):

@@ -138,6 +138,7 @@ def test_as_deep_as_memory_holds():
     ((9, 8192, 8192), {"bN": 16, "swap": True}),
     ((256, 256, 4096), {"split_k": 8}),
     ((129, 8192, 8192), {"stream": ""}),
+    ((14, 11776, 39296), {"stream_k": True, "swap": True}),         # 92 tiles for 132 multiprocessors
 ], ids=str)
 def test_anchored(problem, expected):
     config = choose(Problem(*problem, 1, mo.bfloat16, aligned=problem[2] % 64 == 0), H200)

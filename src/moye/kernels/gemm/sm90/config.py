@@ -296,7 +296,7 @@ def shareable(tile: WarpgroupConfig, problem: Problem, multiprocessors: int) -> 
 
 def narrowest(tile: WarpgroupConfig, problem: Problem) -> bool:
     """Whether narrower tiles would be more; pieces of 64 columns leave sooner than others."""
-    N = problem.M if tile.swap else problem.N
+    N = problem.M if tile.swap else problem.N * (2 if problem.gated else 1)
     return tile.bN % 64 == 0 or -(-N // tile.bN) < -(-N // (tile.bN - 16))
 
 

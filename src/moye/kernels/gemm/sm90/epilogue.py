@@ -18,6 +18,8 @@ from moye.kernels.gemm.parts.rows import Strip, leading, staging, store_strip
 from moye.kernels.gemm.sm90.config import GROUP
 from moye.kernels.gemm.sm90.fusion import finish
 
+_AT_ONCE = 24
+"""Loads of 16 bytes that a thread has on their way at a time: 96 registers."""
 _STORING, GATHERING = 1, 6
 """Named barriers: of the warpgroup that stores (1 to 3), and of all that multiply.  0 is that of ``sync_threads``."""
 
@@ -96,7 +98,7 @@ def hand_round(plan, memory, acc, shape):
     """The sums of all threads in shared memory, four at a time next to those of other threads: no bank conflicts."""
     threads, tid, (each, columns, rows) = plan.config.groups * GROUP, mo.thread_idx().x, shape
     parts = mo.recast(memory[0], acc.dtype).with_layout(mo.make_layout((4, threads, each // 4, columns, rows)))
-    mo.barrier_sync(GATHERING, threads)                                # the stages are read, by all of the block
+    mo.barrier_sync(GATHERING, threads)                                 # the stages are read, by all of the block
     quads = acc.with_layout(mo.make_layout((4, each // 4, columns, rows)))          # (4, sums / 4, column, row)
     mo.copyto(parts[:, tid, :, :, :], quads)
     mo.cluster_sync()                                                   # the sums of every block are there
@@ -142,10 +144,6 @@ def gather_in_memory(plan, out, memory, sC, acc, tile, number):
                     0 if q + i == 0 else 1)
 
 
-_AT_ONCE = 24
-"""Loads of 16 bytes that a thread has on their way at a time: 96 registers."""
-
-
 @mo.jit
 def added(plan, parts, zero, found, pieces, seen):
     """The sums of all blocks of some pieces, added in one order, so that results repeat.
@@ -160,12 +158,12 @@ def added(plan, parts, zero, found, pieces, seen):
     places = pieces if total % split == 0 else [mo.min(piece, total - 1) for piece in pieces]       # no predicates
     for first in mo.static_range(0, split, batch):
         some = min(batch, split - first)
-        theirs = mo.fragment((4, each // 4, len(pieces), some), mo.float32)
+        theirs = mo.fragment((4, each // 4, len(pieces), some), parts.dtype)
         for i in mo.static_range(len(pieces)):
             for k in mo.static_range(some):
                 mo.copyto(theirs[:, :, i, k], parts[:, tid, :, places[i], first + k])
         if first == 0 and seen is not None and tid == 0:
-            leave(plan, *seen)
+            end_count(plan, *seen)
         mo.barrier_sync(GATHERING, plan.config.groups * GROUP)
         for i in mo.static_range(len(pieces)):
             if first == 0:
@@ -190,7 +188,7 @@ def wait_for_all(plan, arrived, number):
 
 
 @mo.jit
-def leave(plan, arrived, number):
+def end_count(plan, arrived, number):
     """This block has seen that all have arrived; the last one to see it ends the count, for the next launch."""
     if mo.atomic_add(arrived, number, 1, order="acq_rel") == 2 * plan.config.split_k - 1:
         arrived[number] = 0

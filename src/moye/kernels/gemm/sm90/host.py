@@ -212,7 +212,8 @@ def _meeting(recipe: _Recipe, C: Any) -> tuple[Any, Any]:
     config = recipe.plan.config
     if not recipe.slots:
         return None, None
-    return (empty(C, mo.float32, (config.bM * config.bN * config.split_k, recipe.slots)),
+    sums = mo.int32 if recipe.plan.C.dtype == mo.int32 else mo.float32          # exact, as in registers
+    return (empty(C, sums, (config.bM * config.bN * config.split_k, recipe.slots)),
             counters(C, recipe.slots))
 
 

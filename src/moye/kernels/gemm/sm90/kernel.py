@@ -44,7 +44,7 @@ def gemm_sm90_kernel(A, B, B_up, C_tma, C, residual, bias, bias_up, rows, column
         memory = parts, arrived                                         # (bM * bN, blocks), (blocks)
     elif parts is not None:
         each = config.bM * config.bN * config.split_k
-        zero = mo.shared_array(mo.float32, 1)
+        zero = mo.shared_array(parts.dtype, 1)
         memory = mo.tile(parts, (each, 1), (0, None))[:, 0, :], arrived, zero       # (each, tiles), (tiles)
     if tid == config.groups * GROUP:                                    # fetched while the barriers are initialised
         for X in (A, *Bs, *([out.tma] if plan.C.major else [])):

@@ -46,7 +46,7 @@ def take_up(plan, memory, acc, unit):
         theirs = quads(plan, parts, acc, slot)
         for begin in mo.static_range(0, count, _AT_ONCE):
             some = min(_AT_ONCE, count - begin)
-            part = mo.fragment((4, some), mo.float32)
+            part = mo.fragment((4, some), parts.dtype)
             for i in mo.static_range(some):
                 mo.copyto(part[:, i], theirs[:, tid, begin + i])
             for i in mo.static_range(some):
