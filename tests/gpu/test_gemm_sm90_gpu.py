@@ -437,3 +437,12 @@ def test_a_refused_launch_writes_nothing():
         gemm_sm90(A, B, C)
     torch.cuda.synchronize()
     assert bool((C == 1).all())
+
+
+@pytest.mark.parametrize("options", [{"split_k": 3, "gather": "memory"}, {"split_k": 4}, {"stream_k": True}], ids=str)
+def test_sums_of_integers_stay_exact(options):
+    """Beyond 2^24, where float32 leaves out every other integer, also while they are handed over."""
+    A, B = (torch.randint(90, 127, (rows, 16384), device="cuda", dtype=torch.int8) for rows in (200, 136))
+    C = torch.full((200, 136), -1, device="cuda", dtype=torch.int32)
+    gemm_sm90(A, B, C, config=WarpgroupConfig(64, 64, 128, 8, groups=1, **options))
+    assert torch.equal(C.double(), A.double() @ B.double().T)

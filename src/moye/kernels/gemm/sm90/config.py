@@ -280,6 +280,9 @@ def wide(problem: Problem, few: int, multiprocessors: int) -> list[WarpgroupConf
             continue                                    # ranks along both modes and what is fused would spill
         if not narrowest(tile, problem):
             continue
+        if problem.plain and tile.swap and tile.schedule == "pingpong" and problem.rows != "M" and tile.bM * tile.bN \
+                > 120 * GROUP:                          # addresses of elements that threads store one by one spill
+            continue
         found.append(tile)
         if tile.schedule == "cooperative" and tile.bM <= 128 and tile.cluster == 1:
             found += splits(tile, problem, multiprocessors)
