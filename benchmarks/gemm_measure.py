@@ -37,10 +37,23 @@ HEAD = ["kind", "orders", "M", "N", "K", *FIELDS, "us"]
 
 
 @contextlib.contextmanager
+def _locked(name, how):
+    with open(Path(tempfile.gettempdir()) / f"gemm_{name}.lock", "w") as lock:
+        fcntl.flock(lock, how)
+        yield
+
+
+def preparing():
+    """This process traces and compiles: nobody measures meanwhile, for launches would wait for the host."""
+    return _locked("prepare", fcntl.LOCK_SH)
+
+
+@contextlib.contextmanager
 def turn():
-    """The GPU for this process alone, among those that ask for it."""
-    with open(Path(tempfile.gettempdir()) / "gemm_measure.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    """The GPU for this process alone, among those that ask for it, once none of them compiles any more."""
+    with _locked("prepare", fcntl.LOCK_EX):
+        pass
+    with _locked("measure", fcntl.LOCK_EX):
         yield
 
 
@@ -137,8 +150,9 @@ def main():
         draw(options.seed, options.count, options.kind)
     rows = [row for row in drawn if row.tma and options.orders in ("", row.orders)]
     multiprocessors = torch.cuda.get_device_properties(0).multi_processor_count
-    chosen = {row: candidates(row, options.near, options.most, multiprocessors) for row in rows}
-    ready = prepare(chosen)
+    with preparing():
+        chosen = {row: candidates(row, options.near, options.most, multiprocessors) for row in rows}
+        ready = prepare(chosen)
     with turn(), gzip.open(options.out, "wt", newline="") as out:
         writer = csv.writer(out)
         writer.writerow(HEAD)

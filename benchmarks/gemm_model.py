@@ -29,9 +29,9 @@ def problem_of(row):
     return model.Problem(row.M, row.N, row.K, 1, DTYPES[row.kind], promote=row.kind == "e4m3 promoted",
                          aligned=all(line * size % 128 == 0 or copy for line, copy in zip(lines, copied, strict=True)),
                          rows_A=row.orders[0] == "M" and not copied[0], rows_B=row.orders[1] == "M" and not copied[1],
-                         plain=row.N % 8 != 0, rows="N" if RESULT_BYTES[KINDS[row.kind].result] == 2 else "",
+                         plain=row.N * RESULT_BYTES[KINDS[row.kind].result] % 16 != 0, rows="N" if RESULT_BYTES[KINDS[row.kind].result] == 2 else "",
                          copies=tuple(rows * row.K * size for rows, copy in zip((row.M, row.N), copied, strict=True)
-                                      if copy))
+                                      if copy), out=RESULT_BYTES[KINDS[row.kind].result])
 
 
 def short(config):
@@ -46,6 +46,8 @@ def read(paths):
     for path in paths:
         with gzip.open(path, "rt", newline="") as file:
             for row in csv.DictReader(file):
+                if not row["bM"] and row.get("way", "cuBLAS") != "cuBLAS":      # of another kernel
+                    continue
                 M, N, K = (int(row[name]) for name in "MNK")
                 drawn = Row("", row["kind"], M, N, K, row["orders"])
                 found.setdefault((problem_of(drawn), drawn.orders), {})[config_of(row)] = float(row["us"])

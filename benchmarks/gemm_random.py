@@ -7,7 +7,7 @@ Measured as in ``gemm.py``: interleaved, L2 flushed, random-normal data, compare
 Apart for products that tensor maps describe, and the others.  ``--regret N`` also measures every configuration that
 the model of costs finds near its best, for the first N products of tensor maps: the time of the choice over the best.
 Seeds below 1000 are for work on the kernels; figures that are told come from seeds from 1000 on, run once.  Several
-processes may run at a time: they compile beside each other, and take turns on the GPU.
+processes may run at a time: they compile beside each other, and take turns on the GPU when all have compiled.
 """
 
 import argparse
@@ -27,21 +27,29 @@ from gemm_random_plot import distributions, kind_of, refused
 from moye.kernels.gemm.sm90 import config as model
 from moye.testing import interleave
 
+AGAIN = 6
+
 
 def regrets(rows, near, rounds):
-    """Of each product: the choice's time over the least of all configurations near it, and both configurations."""
+    """Of each product: the choice's time over that of the best configuration near it, and both configurations.
+
+    The best of many short measurements owes some of its rank to chance, so both are measured again, AGAIN times as
+    often.
+    """
     multiprocessors = torch.cuda.get_device_properties(0).multi_processor_count
     chosen = {row: gemm_measure.candidates(row, near, 60, multiprocessors) for row in rows}
-    ready = gemm_measure.prepare(chosen)
+    with gemm_measure.preparing():
+        ready = gemm_measure.prepare(chosen)
     found = []
     for row, configs in chosen.items():
         problem = gemm.Problem(row)
         works = {config: gemm_measure.call(problem, config) for config in configs if (row, config) in ready}
+        costs = {config: model.estimate(config, problem_of(row), multiprocessors) for config in works}
         with gemm_measure.turn():
             times = interleave(works, rounds, warmup=1)
-        costs = {config: model.estimate(config, problem_of(row), multiprocessors) for config in times}
-        choice, best = min(costs, key=costs.get), min(times, key=times.get)
-        found.append((times[choice] / times[best], row, choice, best, times[choice], times[best]))
+            choice, best = min(costs, key=costs.get), min(times, key=times.get)
+            again = interleave({config: works[config] for config in (choice, best)}, AGAIN * rounds, warmup=1)
+        found.append((again[choice] / again[best], row, choice, best, again[choice], again[best]))
     return found
 
 
@@ -60,7 +68,8 @@ def main():
     if options.regret and options.dtype == "f32":
         parser.error("--regret asks for configurations of tensor cores, and float32 has none")
     rows = draw(options.seed, options.count, options.dtype)
-    kernels = gemm.prepare(rows)
+    with gemm_measure.preparing():
+        kernels = gemm.prepare(rows)
     with gemm_measure.turn():
         results = [gemm.measured(row, kernels[row], options.seconds / len(rows), options.rounds) for row in rows]
     options.out.mkdir(parents=True, exist_ok=True)

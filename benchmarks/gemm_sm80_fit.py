@@ -19,7 +19,7 @@ import statistics
 
 from gemm_fitting import fitted, write
 from gemm_model import DTYPES, config_of, problem_of
-from gemm_rows import KINDS, Row, geometric_mean
+from gemm_rows import KINDS, RESULT_BYTES, Row, geometric_mean
 from gemm_unaligned import modelled, stored, ways_of
 from moye.kernels.gemm.sm80 import config as sm80
 from moye.kernels.gemm.sm90 import config as sm90
@@ -32,9 +32,10 @@ def read(paths):
     """{row: {option of gemm_sm80, or configuration of gemm_sm90: microseconds}}; those of the peers by their names."""
     found = {}
     for path in paths:
+        card = "H100" if "h100" in path else ""
         with gzip.open(path, "rt", newline="") as file:
             for line in csv.DictReader(file):
-                row = Row("", line["kind"], *(int(line[name]) for name in "MNK"), line["orders"])
+                row = Row(card, line["kind"], *(int(line[name]) for name in "MNK"), line["orders"])
                 if chosen := line["way"] if line["way"] in ("cuBLAS", "rule") else \
                         config_of(line) or option_of(row, line["way"]):
                     found.setdefault(row, {})[chosen] = float(line["us"])
@@ -50,8 +51,20 @@ def option_of(row, way):
 
 
 def cost(row, option, costs):
+    costs = dataclasses.replace(costs, bandwidth=costs.bandwidth * memory_of(row))
     return sm80.modelled(*option, row.M, row.N, row.K, 1, KINDS[row.kind].bytes, MULTIPROCESSORS, ways_of(row),
-                         stored(row), costs)
+                         stored(row), RESULT_BYTES[KINDS[row.kind].result], costs)
+
+
+def memory_of(row):
+    """The share of an H200's memory bandwidth that the card has on which a product was measured."""
+    return 0.7 if row.set == "H100" else 1.0
+
+
+def warpgroups(row, config, costs=sm90.COSTS):
+    """What ``gemm_sm90`` should take."""
+    costs = dataclasses.replace(costs, dram=costs.dram * memory_of(row))
+    return sm90.estimate(config, problem_of(row), MULTIPROCESSORS, costs)
 
 
 def fit(samples):
@@ -67,10 +80,10 @@ def copies(products):
         problem = problem_of(row)
         ours = [key for key in times if not isinstance(key, (str, tuple))]
         if (problem.copies or problem.plain) and ours:
-            chosen = min(ours, key=lambda key, of=problem: sm90.estimate(key, of, MULTIPROCESSORS))
-            samples.append((problem, chosen, times[chosen]))
+            chosen = min(ours, key=lambda key, of=row: warpgroups(of, key))
+            samples.append((row, chosen, times[chosen]))
     return fitted(samples, sm90.COSTS, {"copy": 3.0, "copied": 3.0, "by_rows": 3.0},
-                  lambda sample, costs: sm90.estimate(sample[1], sample[0], MULTIPROCESSORS, costs), shared=0.0)
+                  lambda sample, costs: warpgroups(sample[0], sample[1], costs), shared=0.0)
 
 
 def told(name, products, costs, other=sm90.COSTS):
@@ -78,9 +91,9 @@ def told(name, products, costs, other=sm90.COSTS):
     regrets, ratios = [], []
     for row, times in products.items():
         ours = {key: us for key, us in times.items() if not isinstance(key, str)}
-        options = modelled(row, MULTIPROCESSORS, costs)
-        expected = {key: options.get(key, math.inf) if isinstance(key, tuple) else
-                    sm90.estimate(key, problem_of(row), MULTIPROCESSORS, other) for key in ours}
+        known = modelled(row, MULTIPROCESSORS, costs)
+        expected = {key: (cost(row, key, costs) if key in known else math.inf) if isinstance(key, tuple) else
+                    warpgroups(row, key, other) for key in ours}
         chosen = min(ours, key=expected.get)
         regrets.append(ours[chosen] / min(ours.values()))
         ratios.append(times["cuBLAS"] / ours[chosen])
@@ -101,8 +114,8 @@ def main():
     told("before", products, sm80.COSTS)
     costs = fit(samples)
     for row, times in products.items():
-        expected = {key: cost(row, key, costs) if isinstance(key, tuple) else
-                    sm90.estimate(key, problem_of(row), MULTIPROCESSORS) for key in times if not isinstance(key, str)}
+        expected = {key: cost(row, key, costs) if isinstance(key, tuple) else warpgroups(row, key)
+                    for key in times if not isinstance(key, str)}
         for key, us in expected.items():
             if times[key] > max(DISTURBED * us, DISTURBED * min(times.values())):
                 print(f"left out: {row.label}, {times.pop(key):.1f} us, by the model {us:.1f}")

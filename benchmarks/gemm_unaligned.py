@@ -3,7 +3,7 @@
     python benchmarks/gemm_unaligned.py SEED COUNT [--kind bf16] [--only small] [--most 4] [--rounds 7] [--seconds 60]
 
 Those are operands that tensor maps do not describe, and of tf32 all that are not contiguous along K; or with ``--only``
-small products that they do describe, or large results of few k whose rows begin anywhere.  The ways: copied,
+small products that they do describe, those of few k, or large results of few k whose rows begin anywhere.  The ways: copied,
 and then ``gemm_sm90``; as they are, by ``gemm_sm80``, which shifts rows of 16 bits on their way to shared memory; what
 ``gemm`` takes ("rule").  Of each way the configurations that its model finds best are measured, interleaved, L2
 flushed.  One line for each product, the distributions at the end, and a CSV line for each product and configuration.
@@ -12,7 +12,6 @@ Several processes may run at a time: they compile beside each other, and take tu
 
 import argparse
 import csv
-import fcntl
 import gzip
 import math
 import sys
@@ -23,7 +22,7 @@ import torch
 
 from gemm import Problem
 from gemm_draws import draw
-from gemm_measure import HEAD, call, check, prepare
+from gemm_measure import HEAD, call, check, prepare, preparing, turn
 from gemm_model import FIELDS, problem_of, short
 from gemm_random_plot import distribution
 from gemm_rows import KINDS, RESULT_BYTES
@@ -33,6 +32,7 @@ from moye.testing import interleave
 
 SHALLOW = 256                                           # K up to which gemm_sm80 takes 16 bits one by one
 WIDE = 1 << 23                                          # elements of a large result
+SOME = 1 << 18                                          # and of one that is not small
 SMALL = 8.0                                             # microseconds that a small product takes gemm_sm90
 
 
@@ -53,7 +53,12 @@ def wide(row, multiprocessors):
     return row.K <= SHALLOW and row.M * row.N >= WIDE and stored(row) != "vector"
 
 
-CLASSES = {"unaligned": unaligned, "small": small, "wide": wide}
+def few(row, multiprocessors):
+    """Whether tensor maps describe a product of few k that has some result."""
+    return row.tma and row.K <= SHALLOW and row.M * row.N >= SOME
+
+
+CLASSES = {"unaligned": unaligned, "small": small, "wide": wide, "few": few}
 
 
 def drawn(wanted, seed, count, kind, multiprocessors):
@@ -80,7 +85,8 @@ def modelled(row, multiprocessors, costs=sm80.COSTS):
     if size == 2 and any(way.startswith("element") for way in ways) and row.K > SHALLOW:
         return {}
     options = sm80.options(row.K, problem_of(row).dtype, 90, shifted=sm80.shifts(ways))
-    return {option: sm80.modelled(*option, row.M, row.N, row.K, 1, size, multiprocessors, ways, stored(row), costs)
+    return {option: sm80.modelled(*option, row.M, row.N, row.K, 1, size, multiprocessors, ways, stored(row),
+                                   RESULT_BYTES[KINDS[row.kind].result], costs)
             for option in options}
 
 
@@ -173,10 +179,10 @@ def main():
     options = parser.parse_args()
     multiprocessors = torch.cuda.get_device_properties(0).multi_processor_count
     rows = drawn(CLASSES[options.only], options.seed, options.count, options.kind, multiprocessors)
-    found = {row: ways(row, options.most, multiprocessors) for row in rows}
-    ready = prepare({row: configs_of(some) for row, some in found.items()})
-    with open(Path("/tmp") / "gemm_measure.lock", "w") as lock, gzip.open(options.out, "wt", newline="") as out:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with preparing():
+        found = {row: ways(row, options.most, multiprocessors) for row in rows}
+        ready = prepare({row: configs_of(some) for row, some in found.items()})
+    with turn(), gzip.open(options.out, "wt", newline="") as out:
         writer = csv.writer(out)
         writer.writerow([*HEAD, "way"])
         results = measured(rows, found, ready, options, writer)

@@ -84,8 +84,7 @@ def compiled(*args, **options):
 def test_programs(name):
     """No spills, no stack, none of ptxas's notes of lost performance (C7510 and its like).
 
-    An instruction for each 32 bytes of a k tile and 64 rows; operands by TMA, contiguous rows in boxes of 64; C by TMA
-    where its elements have 16 bits.
+    An instruction for each 32 bytes of a k tile and 64 rows; operands and C by TMA, contiguous rows in boxes of 64.
     """
     kind, orders, config, options = PROGRAMS[name]
     program = compiled(kind, orders, config, **options)[-1]
@@ -104,13 +103,13 @@ def test_programs(name):
     turned = orders[::-1] if config.swap else orders
     boxes = [1 if order == "C" else rows // 64 for rows, order in zip((config.bM, config.bN), turned, strict=True)]
     assert count["UTMALDG"] == boxes[0] + halves * boxes[1]
-    by_tma = np.dtype(DTYPES[options.get("out", KINDS[kind][2])]).itemsize == 2
+    size = np.dtype(DTYPES[options.get("out", KINDS[kind][2])]).itemsize
     in_memory = config.gather == "memory"
     columns = 32 if options.get("gated") or "bias" in options or config.split_k == 8 or config.groups == 3 else 64
-    columns = math.gcd(config.bN // halves, 16 if in_memory else columns)
+    columns = math.gcd(config.bN // halves, 16 if in_memory else columns, 128 // size)
     pieces = config.rows // 64 * (config.bN // halves // columns)
-    assert count["UTMASTG"] == (-(-pieces // (config.split_k if in_memory else 1)) if by_tma else 0)
-    assert (count["STG"] == 0) == (by_tma and not in_memory)
+    assert count["UTMASTG"] == -(-pieces // (config.split_k if in_memory else 1)) * (size // 2 if config.swap else 1)
+    assert (count["STG"] == 0) == (not in_memory)
     assert (count["LDG"] > 0) == ("bias" in options or in_memory)
     assert count["STL"] == count["LDL"] == 0
 

@@ -131,11 +131,26 @@ def test_few_pieces_of_several_tiles(bN, split_k):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("order", "CF")
+@pytest.mark.parametrize("name", ["cooperative_128", "pingpong_128_by_192", "stores_of_warps", "three_groups", "turned",
+                                  "pieces_of_16_columns", "turned_in_turns", "clusters_2x2", "split_2_of_two_groups",
+                                  "split_8", "split_8_of_rows", "split_5_in_memory_of_two_groups", "split_4_turned",
+                                  "split_11_in_memory_turned"])
+def test_results_of_32_bits(name, order):
+    """They leave by TMA, in boxes of 32 columns or of 32 rows; whole ones, and ragged ones under every check."""
+    config = {**SCHEDULES, **SPLITS}[name]
+    k_tiles = 2 * config.split_k + 1
+    held = {"blocks": config.split_k} if config.gather == "memory" else {}
+    agree("bf16", config.bM, 2 * config.bN, 64 * k_tiles, "CC" + order, config=config, out="f32")
+    clean("bf16", config.bM + 4, config.bN + 12, 64 * k_tiles - 8, "CC" + order, config=config, out="f32", **held)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("config", [SCHEDULES["pingpong_64_by_256"], SCHEDULES["cooperative_256"], SPLITS["split_4"]],
                          ids=["pingpong", "cooperative", "split"])
 @pytest.mark.parametrize("kind", ["tf32", "e4m3", "s8"])
 def test_other_dtypes(kind, config):
-    """Elements of C of 4 bytes take plain stores; sums of float8 are promoted."""
+    """Elements of C of 4 bytes; sums of float8 are promoted."""
     config = tile(kind, config.bM, config.bN, config.stages, config.schedule, config.groups, split_k=config.split_k)
     agree(kind, config.bM + 8, config.bN + 8, 5 * config.bK, config=config, blocks=2)
 

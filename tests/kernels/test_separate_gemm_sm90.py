@@ -59,10 +59,14 @@ def test_orders(orders):
     assert len(agree(*matrices(SHAPES[:3], orders=orders), config=SMALL)) == 1
 
 
-@pytest.mark.parametrize(("out", "odd"), [("f32", ""), ("bf16", "C"), ("bf16", "AB")])
-def test_what_tma_cannot_take_is_alone(out, odd):
+@pytest.mark.parametrize("odd", ["C", "AB"])
+def test_what_tma_cannot_take_is_alone(odd):
     """A launch for each product, and copies of operands before it."""
-    assert len(agree(*matrices(SHAPES[1:3], out=out, odd=odd))) >= 2
+    assert len(agree(*matrices(SHAPES[1:3], odd=odd))) >= 2
+
+
+def test_float32_results():
+    assert len(agree(*matrices(SHAPES[1:3], out="f32"), config=SMALL)) == 1
 
 
 def test_integers():

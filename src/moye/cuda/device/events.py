@@ -22,6 +22,7 @@ from typing import Any
 from moye.cuda.device.driver import _check, _driver, current_device, current_stream, synchronize
 
 FLUSH_BYTES = 256 << 20                                 # Triton's size: more than any L2
+_LEAST_LEAD = 3                         # one is some 60 microseconds, and a host that others use stops for as long
 _MOST_LEAD = 64
 _CAPTURE_IMPLICIT = 906
 _Work = Callable[[], object]
@@ -163,7 +164,7 @@ class Stopwatch:
         if self._memory is None:
             return 0
         host_ms = max(self._queueing(work) for _ in range(3))
-        return max(1, min(_MOST_LEAD, 1 + int(2 * host_ms / max(self._flush_ms, 1e-3))))
+        return max(_LEAST_LEAD, min(_MOST_LEAD, 1 + int(2 * host_ms / max(self._flush_ms, 1e-3))))
 
     def _queueing(self, work: _Work) -> float:
         """Milliseconds that the host takes to queue some work."""

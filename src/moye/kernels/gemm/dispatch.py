@@ -122,8 +122,8 @@ def _soonest(a: Any, b: Any, c: Any, multiprocessors: int, plain: bool) -> str:
         a, b, c = b, a, turned(c)
     (M, N), K, store = c.shape[:2], a.shape[1], stored(c)
     ways, extents = (major_of(a, M, K), major_of(b, N, K)), (M, N, K, problem.batches)
-    option = sm80.choose(*extents, a.dtype, multiprocessors, 90, ways=ways, store=store)
-    times["sm80"] = sm80.modelled(*option, *extents, a.dtype.bytes, multiprocessors, ways, store)
+    option = sm80.choose(*extents, a.dtype, multiprocessors, 90, ways=ways, store=store, out=c.dtype.bytes)
+    times["sm80"] = sm80.modelled(*option, *extents, a.dtype.bytes, multiprocessors, ways, store, c.dtype.bytes)
     return min(times, key=lambda name: times[name])
 
 

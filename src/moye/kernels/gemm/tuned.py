@@ -57,12 +57,15 @@ _ALSO_WIDE = 32                         # and above which wide ones are tried be
 
 
 @functools.lru_cache(maxsize=4096)
-def _worth_trying(dtype: Any, M: int, N: int, gated: bool) -> tuple[WarpgroupConfig, ...]:
-    """Wide tiles; for few rows or columns of C narrow ones, with that mode along their columns."""
-    wide, few = warpgroup_config.configs(dtype, gated=gated), min(M, N)
+def _worth_trying(dtype: Any, M: int, N: int, gated: bool, out: int) -> tuple[WarpgroupConfig, ...]:
+    """Wide tiles; for few rows or columns of C narrow ones, with that mode along their columns.
+
+    ``out``: bytes of an element of C.
+    """
+    wide, few = warpgroup_config.configs(dtype, gated=gated, out=out), min(M, N)
     if gated or few > max(_FEW):
         return wide
-    narrow = tuple(replace(config, swap=M < N) for config in warpgroup_config.configs(dtype, skinny=few))
+    narrow = tuple(replace(config, swap=M < N) for config in warpgroup_config.configs(dtype, skinny=few, out=out))
     return (*narrow, *wide) if few > _ALSO_WIDE else narrow
 
 
@@ -70,7 +73,8 @@ def _of_any_problem() -> list[WarpgroupConfig]:
     """What is worth trying for some shape and dtype, each once; of a dtype only the width matters."""
     shapes = [(4096, 4096), *((few, 4096) for few in _FEW), *((4096, few) for few in _FEW)]
     return list(dict.fromkeys(config for dtype in (mo.int8, mo.float16, mo.float32) for gated in (False, True)
-                              for M, N in shapes for config in _worth_trying(dtype, M, N, gated)))
+                              for out in (2, 4) for M, N in shapes
+                              for config in _worth_trying(dtype, M, N, gated, out)))
 
 
 def _unfit_sm90(config: mo.Config, *, A: Any, C: Any, fast_accum: bool, fusion: dict[str, Any],
@@ -82,7 +86,7 @@ def _unfit_sm90(config: mo.Config, *, A: Any, C: Any, fast_accum: bool, fusion: 
     (M, N), K = c.shape[:2], a.shape[1]
     if tile is None:                    # the rule's choice, so that no search ends with less
         return False
-    if tile not in _worth_trying(a.dtype, M, N, bool(fusion.get("gated"))):
+    if tile not in _worth_trying(a.dtype, M, N, bool(fusion.get("gated")), c.dtype.bytes):
         return f"not for {a.dtype} and {M} x {N}"
     if not warpgroup_config.fits(tile, a.dtype.is_float and a.dtype.bits == 8 and not fast_accum):
         return "float32 sums of float8 products take twice the registers"

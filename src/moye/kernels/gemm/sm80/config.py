@@ -151,23 +151,25 @@ class Costs:
     ``benchmarks/gemm_sm80_fit.py`` fits them to products whose operands ``gemm_sm90`` would copy first, or with few k.
     """
 
-    launch: float = 3.733
+    launch: float = 3.736
     reduction: float = 1.841    # a second launch
-    bandwidth: float = 4.041e+06
-    single: float = 0.9447      # of the rate of 32-bit operands
-    shifted: float = 1.479      # of those whose lines begin anywhere
-    element: float = 9865       # elements that a multiprocessor copies one by one
-    shift: float = 2.053e+04    # and of lines that it shifts
-    turn: float = 0.01935       # of a block's loop, whatever its tile
-    latency: float = 0.2953     # of memory, shared by the k tiles that are on their way
-    chunk: float = 0.2612       # for each 16 bytes of a k tile that a thread shifts
-    store: float = 9.373e-05    # for each element of a tile, stored 16 bytes at a time
-    store_row: float = 7.691e-05 # the same of rows that begin anywhere
-    store_end: float = 0.007661 # and for each of these rows
+    bandwidth: float = 4.034e+06
+    single: float = 0.9441      # of the rate of 32-bit operands
+    shifted: float = 1.478      # of those whose lines begin anywhere
+    element: float = 9858       # elements that a multiprocessor copies one by one
+    shift: float = 2.049e+04    # and of lines that it shifts
+    turn: float = 0.01887       # of a block's loop, whatever its tile
+    latency: float = 0.2951     # of memory, shared by the k tiles that are on their way
+    chunk: float = 0.2611       # for each 16 bytes of a k tile that a thread shifts
+    store: float = 9.357e-05    # for each element of a tile, stored 16 bytes at a time
+    store_row: float = 7.738e-05 # the same of rows that begin anywhere
+    store_end: float = 0.00761  # and for each of these rows
     store_element: float = 0.0001443 # or one by one
+    halves: float = 0.4         # of the bytes of C, if rows begin inside of 32 bytes that memory writes at once
 
 
 COSTS = Costs()
+_HELD = 2e7                         # bytes of C that L2 holds in the end
 _PEAK = 3.7e6                       # operations per microsecond of one multiprocessor at rate 1, 16-bit operands
 Ways = tuple[str, str]
 """How each operand is copied: as in ``plan.major_of``, and C as in ``plan.stored``."""
@@ -181,11 +183,11 @@ def shifts(ways: Ways) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def choose(M: int, N: int, K: int, batches: int, dtype: Any, multiprocessors: int,
-           arch: int = 80, *, ways: Ways = WIDE, store: str = "vector") -> tuple[TensorConfig, int]:
+           arch: int = 80, *, ways: Ways = WIDE, store: str = "vector", out: int = 2) -> tuple[TensorConfig, int]:
     """The configuration and the number of K splits with the least modelled time."""
     return min(options(K, dtype, arch, shifted=shifts(ways)),
                key=lambda option: modelled(option[0], option[1], M, N, K, batches, dtype.bytes, multiprocessors, ways,
-                                           store))
+                                           store, out))
 
 
 def options(K: int, dtype: Any, arch: int, *, shifted: bool) -> list[tuple[TensorConfig, int]]:
@@ -198,10 +200,11 @@ def options(K: int, dtype: Any, arch: int, *, shifted: bool) -> list[tuple[Tenso
 
 
 def modelled(config: TensorConfig, splits: int, M: int, N: int, K: int, batches: int, width: int,
-             multiprocessors: int, ways: Ways = WIDE, store: str = "vector", costs: Costs = COSTS) -> float:
+             multiprocessors: int, ways: Ways = WIDE, store: str = "vector", out: int = 2,
+             costs: Costs = COSTS) -> float:
     """Microseconds that this configuration should take on operands of ``width`` bytes an element.
 
-    ``ways``: how each of them is copied.  ``store``: how C is stored.
+    ``ways``: how each of them is copied.  ``store``: how C is stored.  ``out``: bytes of an element of C.
     """
     tiles = -(-M // config.bM) * -(-N // config.bN) * batches * splits
     k_tiles = -(-max(1, -(-K // config.bK)) // splits)
@@ -212,12 +215,21 @@ def modelled(config: TensorConfig, splits: int, M: int, N: int, K: int, batches:
     busy = waves * (_tiles(config, k_tiles, config.blocks, width, ways, costs) + config.blocks * stored)
     if rest:
         busy += _tiles(config, k_tiles, rest, width, ways, costs) + rest * stored
-    # However fast the products are, each operand comes from memory at least once.
-    time = costs.launch + math.hypot(busy, (M + N) * K * batches * width / costs.bandwidth)
+    # However fast the products are, each operand comes from memory at least once, and C goes there.
+    moved = (M + N) * K * batches * width + _written(M * N * batches * out, N * out, costs)
+    time = costs.launch + math.hypot(busy, moved / costs.bandwidth)
     # Every split is written and read once as fp32, and the sum is written once.
     if splits > 1:
         time += costs.reduction + 4.0 * M * N * batches * (2 * splits + 1) / costs.bandwidth
     return time
+
+
+def _written(size: int, row: int, costs: Costs) -> float:
+    """Bytes that memory writes for C, more than ``size`` if its rows share the 32 bytes that are written at once.
+
+    What L2 holds in the end is no such write.
+    """
+    return size + (costs.halves * max(0, size - _HELD) if row % 32 else 0.0)
 
 
 def _tiles(config: TensorConfig, k_tiles: int, held: int, width: int, ways: Ways, costs: Costs) -> float:

@@ -162,7 +162,7 @@ def gemm_sm80(A: Any, B: Any, C: Any, *, bias: Any = None, residual: Any = None,
                    for x, part, major in zip((a, b), parts, majors, strict=True))
     how = stored(c)
     chosen, several = choose(M, N, K, batches, a.dtype, mo.multiprocessors(a), architecture(C),
-                             ways=(majors[0], majors[1]), store=how)
+                             ways=(majors[0], majors[1]), store=how, out=c.dtype.bytes)
     config = config or chosen
     if splits is None:                                  # sums of several blocks meet in an array that C's library makes
         splits = several if config == chosen and c.kind in MAKES_ARRAYS else 1

@@ -27,6 +27,8 @@ _PARTS = 256
 _IDLE = 8                           # k tiles that a block could multiply in the last wave, from which on it has some
 _FEWEST = 0.2                       # waves: of fewer tiles, sums of too many blocks would be added one after the other
 _LEAST_SHARE = 4                    # k tiles of a block at least, where it has a share of a tile
+MEETING = 8 << 10
+"""Bytes for each warpgroup to store C where blocks meet in memory, few columns at a time, through two buffers."""
 MOST = 200
 """Registers of a thread that sums may take: two warpgroups with 128x192 tiles each, and what multicasts need."""
 
@@ -165,18 +167,17 @@ SKINNY = (8, 16, 32, 48, 64, 96, 128)
 """Widths of tiles for few rows or columns."""
 SCALED = {(64, 1): (32, 64, 96, 128, 192), (128, 2): (64, 96, 128, 192), (192, 3): (64, 96, 128)}
 """Widths of tiles whose blocks have factors, by height and warpgroups."""
-_MEETING = 8 << 10                  # bytes for each warpgroup to store C, few columns at a time
 _SQUARE = 1 << 20                   # rows and columns where neither are few
 _TURNED = 2048                      # rows or columns up to which the tiles of C^T are others than those of C
 
 
 @functools.lru_cache(maxsize=64)
-def tiles(bytes_: int, swap: bool) -> tuple[WarpgroupConfig, ...]:
-    """The tiles for wide products."""
+def tiles(bytes_: int, swap: bool, out: int = 2) -> tuple[WarpgroupConfig, ...]:
+    """The tiles for wide products, of operands of ``bytes_`` and results of ``out`` bytes an element."""
     found: list[WarpgroupConfig] = []
     for (schedule, bM, groups), widths in TILES.items():
         for bN in widths:
-            tile = WarpgroupConfig(bM, bN, 128 // bytes_, deepest(bM, bN, groups), schedule, groups, swap=swap,
+            tile = WarpgroupConfig(bM, bN, 128 // bytes_, deepest(bM, bN, groups, out=out), schedule, groups, swap=swap,
                                    raster=16 if bN > bM else 8,
                                    store="warp" if (schedule, bM, swap) == ("pingpong", 64, False) else "warpgroup")
             found += [replace(tile, share_A=a, share_B=b) for a, b in CLUSTERS
@@ -184,25 +185,33 @@ def tiles(bytes_: int, swap: bool) -> tuple[WarpgroupConfig, ...]:
     return tuple(found)
 
 
-def configs(dtype: Any, *, skinny: int = 0, gated: bool = False) -> tuple[WarpgroupConfig, ...]:
-    """The configurations that a search tries: for products with up to ``skinny`` rows or columns, or for wide ones."""
+def configs(dtype: Any, *, skinny: int = 0, gated: bool = False, out: int = 2) -> tuple[WarpgroupConfig, ...]:
+    """The configurations that a search tries: for products with up to ``skinny`` rows or columns, or for wide ones.
+
+    ``out``: bytes of an element of C.
+    """
     bK = 128 // dtype.bytes
     if skinny and not gated:
         bN = next(n for n in SKINNY if n >= skinny)
-        return tuple(WarpgroupConfig(bM, bN, bK, deepest(bM, bN, bM // 64, gathers=split > 1), groups=bM // 64,
-                                     split_k=split, stream="A")
+        return tuple(WarpgroupConfig(bM, bN, bK, deepest(bM, bN, bM // 64, gathers=split > 1, out=out),
+                                     groups=bM // 64, split_k=split, stream="A")
                      for bM in (64, 128) for split in (1, 2, 4, 8)
                      if split == 1 or 4 * bN <= 128 * deepest(bM, bN, bM // 64, gathers=True))
     split = [WarpgroupConfig(bM, bN, bK, deepest(bM, bN, bM // 64, gathers=True), groups=bM // 64, split_k=parts)
              for bM, bN in ((128, 128), (64, 128), (64, 64), (128, 64)) for parts in (2, 4)]
-    wide = tuple(tile for tile in tiles(dtype.bytes, False)            # pairs alone: larger clusters would be many
+    wide = tuple(tile for tile in tiles(dtype.bytes, False, out)       # pairs alone: larger clusters would be many
                  if tile.cluster <= 2 and (not gated or tile.bN % (16 * max(2, tile.share_B)) == 0))
     return wide if gated else (*wide, *split)
 
 
-def deepest(bM: int, bN: int, groups: int, *, gathers: bool = False, meets: bool = False, scaled: bool = False) -> int:
-    """As many stages as shared memory holds, up to 12, where sums are gathered in them, or meet in memory."""
-    staged = 0 if gathers else _MEETING * groups if meets else 64 * groups * math.gcd(bN, 64 if groups < 3 else 32) * 4
+def deepest(bM: int, bN: int, groups: int, *, gathers: bool = False, meets: bool = False, scaled: bool = False,
+            out: int = 2) -> int:
+    """As many stages as shared memory holds, up to 12, where sums are gathered in them, or meet in memory.
+
+    ``out``: bytes of an element of C, whose pieces have two buffers of a warpgroup.
+    """
+    columns = math.gcd(bN, 64 if groups < 3 else 32, 128 // out)
+    staged = 0 if gathers else MEETING * groups if meets else 2 * 64 * groups * columns * out
     return min(12, (_MEMORY - staged) // (128 * (bM + bN) + 4 * bM * scaled))
 
 
@@ -215,7 +224,7 @@ class Problem:
     ``plain``: C is not stored by TMA.  ``rows``: but row by row, along "N" or "M".  ``most``: sums of a thread that
     leave registers for what is done to them on their way to C.  ``workspace``: the library of C can make the arrays in
     which sums of several blocks meet.  ``scaled``: blocks of A and B have factors.  ``copies``: bytes of each operand
-    that is copied first.
+    that is copied first.  ``out``: bytes of an element of C.
     """
 
     M: int
@@ -234,6 +243,7 @@ class Problem:
     scaled: bool = False
     rows: str = ""
     copies: tuple[int, ...] = ()
+    out: int = 2
 
 
 def candidates(problem: Problem, multiprocessors: int = 132) -> list[WarpgroupConfig]:
@@ -258,7 +268,8 @@ def narrow(problem: Problem, few: int, multiprocessors: int) -> list[WarpgroupCo
     found: list[WarpgroupConfig] = []
     for bN in (width for width in SKINNY if few <= width < 2 * few + 32 or width == SKINNY[-1]):
         for bM, groups in ((64, 1), (128, 2), (192, 3), (256, 2)):
-            tile = WarpgroupConfig(bM, bN, 128 // problem.dtype.bytes, deepest(bM, bN, groups), groups=groups,
+            deep = deepest(bM, bN, groups, out=problem.out)
+            tile = WarpgroupConfig(bM, bN, 128 // problem.dtype.bytes, deep, groups=groups,
                                    stream="A", swap=problem.M < problem.N)
             found += [tile, *(splits(tile, problem, multiprocessors) if bM <= 128 else ())]
     return found
@@ -269,7 +280,7 @@ def wide(problem: Problem, few: int, multiprocessors: int) -> list[WarpgroupConf
     turned = problem.M < problem.N
     sides = (False,) if problem.gated else (False, True) if few <= _TURNED or problem.plain else (turned,)
     found: list[WarpgroupConfig] = []
-    for tile in (tile for swap in sides for tile in tiles(problem.dtype.bytes, swap)):
+    for tile in (tile for swap in sides for tile in tiles(problem.dtype.bytes, swap, problem.out)):
         if problem.promote and tile.bM != 128:          # the others' sums are in each other's way: measured
             continue
         if problem.gated and tile.bN % (16 * max(2, tile.share_B)):     # its halves are wide as well
@@ -280,6 +291,8 @@ def wide(problem: Problem, few: int, multiprocessors: int) -> list[WarpgroupConf
             continue                                    # ranks along both modes and what is fused would spill
         if not narrowest(tile, problem):
             continue
+        if cuts_sectors(problem) and not tile.swap and problem.N * problem.K * problem.dtype.bytes < _L2 / 2:
+            tile = replace(tile, raster=1)              # neighbours in a row are written at one time
         if problem.plain and tile.swap and tile.schedule == "pingpong" and problem.rows != "M" and tile.bM * tile.bN \
                 > 120 * GROUP:                          # addresses of elements that threads store one by one spill
             continue
@@ -287,6 +300,11 @@ def wide(problem: Problem, few: int, multiprocessors: int) -> list[WarpgroupConf
         if tile.schedule == "cooperative" and tile.bM <= 128 and tile.cluster == 1:
             found += splits(tile, problem, multiprocessors)
     return found
+
+
+def cuts_sectors(problem: Problem) -> bool:
+    """Whether rows of C begin inside of the 32 bytes that memory writes at once."""
+    return not problem.plain and problem.N * problem.out % 32 != 0
 
 
 def shareable(tile: WarpgroupConfig, problem: Problem, multiprocessors: int) -> bool:
@@ -308,7 +326,7 @@ def scaled_tiles(problem: Problem, multiprocessors: int) -> list[WarpgroupConfig
     found: list[WarpgroupConfig] = []
     for (bM, groups), widths in SCALED.items():
         for bN in widths:
-            tile = WarpgroupConfig(bM, bN, 128, deepest(bM, bN, groups, scaled=True), groups=groups,
+            tile = WarpgroupConfig(bM, bN, 128, deepest(bM, bN, groups, scaled=True, out=problem.out), groups=groups,
                                    raster=16 if bN > bM else 8)
             found += [tile, *splits(tile, problem, multiprocessors)]
     return found
@@ -369,50 +387,53 @@ class Costs:
     names say: a share above 1 means that what such tiles take is told by loads and latency.
     """
 
-    launch: float = 3.758
-    begin: float = 0.6317       # the first stages of a block's first tile
-    begin_byte: float = 1.167e-05 # and for each byte of one
+    launch: float = 3.334
+    begin: float = 0.5603       # the first stages of a block's first tile
+    begin_byte: float = 1.917e-05 # and for each byte of one
+    crowd: float = 1.105        # where all multiprocessors ask memory at once for theirs; of fewer, by the square root
     flops: float = 8.1e+06      # of one multiprocessor, 16-bit operands, at 1980 MHz
-    share_64: float = 1.049     # of them, that tiles of 64 rows reach, and so on
-    share_128: float = 0.8939
-    share_192: float = 0.882
-    share_256: float = 0.8586
-    turns_64: float = 1.031     # where warpgroups take turns
-    turns_128: float = 0.9349
-    narrow: float = 0.001921    # columns that a tile's products cost beyond its own
-    latency: float = 1.111      # from asking for a stage to its arrival
-    loads: float = 2.862e+05    # bytes that one multiprocessor gets from L2
-    arriving: float = 2.862e+05 # that arrive there, also those that another one asked for
-    l2: float = 1.747e+07       # and all of them
-    dram: float = 4.102e+06
-    dram_one: float = 1.725e+05 # bytes from DRAM that one multiprocessor can wait for at a time
-    stream: float = 1.086       # as much faster where one operand leaves L2 first
-    store: float = 1.681e-05    # for an element of a tile, that nothing hides
-    turns_store: float = 1.02   # of it, that warpgroups which take turns do not hide either
-    tile: float = 0.2517        # for each further tile of a block
-    gather_2: float = 1.296     # handing sums round in a cluster
-    gather_4: float = 1.753
-    gather_8: float = 2.322
-    meet: float = 1.572         # and in memory
-    meet_each: float = 0.03327  # for each block of a tile
-    meet_sum: float = 8.739e-05 # for each sum of a block
-    hand: float = 0.4301        # handing sums over where blocks have shares of tiles
-    hand_each: float = 1.17     # for each block whose sums are added
-    hand_sum: float = 9.259e-05 # for each sum that leaves or is added
-    sharp: float = 3.971        # how sharply the slowest of several things rules
-    sharp_one: float = 17.28
-    sharp_dram: float = 2.359
-    rows: float = 1.023         # of the share, for an operand that is contiguous along its rows
-    rows_64: float = 0.9012     # where its tile lies in swizzled rows of 64 bytes
-    rows_32: float = 0.4711
-    pieces_32: float = 1.445    # of the store, where a tile leaves in pieces of 32 columns
-    pieces_16: float = 2.799
-    unaligned: float = 1.969    # of the loads, for lines that begin anywhere
-    ragged: float = 1.412       # of the bytes of C, whose rows begin inside of 128 bytes
-    pair: float = 0.9411        # of the share, of blocks that share operands
-    copy: float = 3.084         # copying an operand first
-    copied: float = 1.932e+06   # bytes of it a microsecond
-    by_rows: float = 0.0001754  # for an element of a tile that is stored by rows
+    share_64: float = 1.399     # of them, that tiles of 64 rows reach, and so on
+    share_128: float = 0.8534
+    share_192: float = 0.8378
+    share_256: float = 0.8183
+    turns_64: float = 9.273     # where warpgroups take turns
+    turns_128: float = 0.8909
+    narrow: float = 0.0002153   # columns that a tile's products cost beyond its own
+    latency: float = 1.368      # from asking for a stage to its arrival
+    loads: float = 2.261e+05    # bytes that one multiprocessor gets from L2
+    arriving: float = 2.025e+05 # that arrive there, also those that another one asked for
+    l2: float = 1.701e+07       # and all of them
+    dram: float = 3.648e+06
+    dram_one: float = 1.134e+05 # bytes from DRAM that one multiprocessor can wait for at a time
+    stream: float = 1.054       # as much faster where one operand leaves L2 first
+    store: float = 1.181e-05    # for an element of a tile, that nothing hides
+    turns_store: float = 0.7433 # of it, that warpgroups which take turns do not hide either
+    tile: float = 0.2028        # for each further tile of a block
+    gather_2: float = 1.036     # handing sums round in a cluster
+    gather_4: float = 1.463
+    gather_8: float = 1.995
+    gather_sum: float = 0.0001155 # for each sum of a block
+    meet: float = 1.525         # and in memory
+    meet_each: float = 0.02621  # for each block of a tile
+    meet_sum: float = 0.0001353 # for each sum of a block
+    hand: float = 3.066         # handing sums over where blocks have shares of tiles
+    hand_each: float = 0.7999   # for each block whose sums are added
+    hand_sum: float = 0.0001239 # for each sum that leaves or is added
+    sharp: float = 4.345        # how sharply the slowest of several things rules
+    sharp_one: float = 16.01
+    sharp_dram: float = 2.906
+    rows: float = 1.014         # of the share, for an operand that is contiguous along its rows
+    rows_64: float = 1.624      # of its loads, where its tile lies in swizzled rows of 64 bytes
+    rows_32: float = 2.817
+    pieces_32: float = 1.777    # of the store, where a tile leaves in pieces of 32 columns
+    pieces_16: float = 4.078
+    unaligned: float = 1.942    # of the loads, for lines that begin anywhere
+    ragged: float = 1.143       # of the bytes of C, whose rows begin inside of 128 bytes
+    halves: float = 0.6978      # and more of them, where rows begin inside of the 32 bytes that memory writes at once
+    pair: float = 0.9593        # of the share, of blocks that share operands
+    copy: float = 3.023         # copying an operand first
+    copied: float = 2.061e+06   # bytes of it a microsecond
+    by_rows: float = 0.0001826  # for an element of a tile that is stored by rows
     single: float = 0.0007      # or, of 32 bits, by itself
     single_turned: float = 0.0003 # where neighbours in a tile's columns are neighbours in memory
 
@@ -447,17 +468,24 @@ def estimate(config: WarpgroupConfig, problem: Problem, multiprocessors: int, co
             busy += waves * (depth * _step(config, problem, slots, costs) + _between(config, problem, costs))
         if rest:
             busy += depth * _step(config, problem, rest, costs) + _between(config, problem, costs)
-    busy += _last(config, costs)
+    busy += _last(config, problem, costs)
     read = _traffic(config, problem, m, n, slots, costs)
     read /= costs.stream if config.stream else 1.0
     dram = _either(read / costs.dram, read / (costs.dram_one * min(units, slots)), costs.sharp_one)
-    meet = (waves + (rest > 0)) * (costs.meet + costs.meet_each * config.split_k
-                                   + config.bM * config.bN * costs.meet_sum)
-    gather = 0.0 if config.split_k == 1 else meet if config.gather == "memory" else \
-        (costs.gather_2, costs.gather_4, costs.gather_8)[config.split_k.bit_length() - 2]
-    begin = costs.begin + costs.begin_byte * 128 * (config.bM + config.bN)
+    gather = (waves + (rest > 0)) * _gathered(config, costs)
+    begin = costs.begin + costs.begin_byte * 128 * (config.bM + config.bN) + costs.crowd * min(1, units / slots)**0.5
     copies = len(problem.copies) * costs.copy + sum(problem.copies) / costs.copied
     return costs.launch + copies + begin + _either(busy, dram, costs.sharp_dram) + gather
+
+
+def _gathered(config: WarpgroupConfig, costs: Costs) -> float:
+    """Microseconds that blocks of a tile take to hand their sums round."""
+    if config.split_k == 1:
+        return 0.0
+    sums = config.bM * config.bN
+    if config.gather == "memory":
+        return costs.meet + costs.meet_each * config.split_k + sums * costs.meet_sum
+    return (costs.gather_2, costs.gather_4, costs.gather_8)[config.split_k.bit_length() - 2] + sums * costs.gather_sum
 
 
 def _tiles(config: WarpgroupConfig, problem: Problem) -> tuple[int, int]:
@@ -499,38 +527,36 @@ def _step(config: WarpgroupConfig, problem: Problem, busy: int, costs: Costs) ->
     share = (turns if config.schedule == "pingpong" else alone)[config.bM]
     share *= _SCALED.get((config.bM, config.bN), 1.0) if problem.scaled else 1.0
     share *= (costs.pair if config.peers > 1 else 1.0) * (_PROMOTED if problem.promote else 1.0)
-    share *= _lying(config, problem, costs)
+    share *= costs.rows**(problem.rows_A + problem.rows_B)
     products = 128 * config.bM * (config.bN + costs.narrow) / (costs.flops * share)
+    lines_A, lines_B = _lines(config, problem, costs)
     loaded = 128 * (1.0 if problem.aligned else costs.unaligned) * (
-        config.bM / config.share_A + config.bN / config.share_B)
+        config.bM * lines_A / config.share_A + config.bN * lines_B / config.share_B)
     loads = max(loaded / min(costs.loads, costs.l2 / busy), 128 * (config.bM + config.bN) / costs.arriving)
     return _either(_either(products, loads, costs.sharp), costs.latency / config.stages, costs.sharp)
 
 
-def _lying(config: WarpgroupConfig, problem: Problem, costs: Costs) -> float:
-    """Of the share that is left where operands are contiguous along their rows, in narrow swizzles if these are few."""
+def _lines(config: WarpgroupConfig, problem: Problem, costs: Costs) -> list[float]:
+    """What loads of A and B cost, in those of whole lines: few rows lie in narrower swizzles, if along their rows."""
     by_rows = (problem.rows_B, problem.rows_A) if config.swap else (problem.rows_A, problem.rows_B)
-    left = 1.0
-    for rows, along_rows in zip((config.bM, config.bN), by_rows, strict=True):
-        if along_rows:
-            swizzle = math.gcd(128, rows * problem.dtype.bytes)
-            left *= costs.rows * (1.0 if swizzle == 128 else costs.rows_64 if swizzle == 64 else costs.rows_32)
-    return left
+    of = {128: 1.0, 64: costs.rows_64, 32: costs.rows_32, 16: costs.rows_32}
+    return [of[math.gcd(128, rows * problem.dtype.bytes)] if along_rows else 1.0
+            for rows, along_rows in zip((config.bM, config.bN), by_rows, strict=True)]
 
 
-def _stored(config: WarpgroupConfig, costs: Costs) -> float:
+def _stored(config: WarpgroupConfig, problem: Problem, costs: Costs) -> float:
     """Microseconds that a tile takes to be stored."""
     columns = math.gcd(config.bN, 32 if config.groups == 3 else 64)
     narrow = 1.0 if columns == 64 or config.bN < 64 else costs.pieces_32 if columns == 32 else costs.pieces_16
-    return costs.store * narrow * config.bM * config.bN
+    return costs.store * narrow * config.bM * config.bN * problem.out / 2
 
 
 def _between(config: WarpgroupConfig, problem: Problem, costs: Costs) -> float:
     """Microseconds from a tile of a block to its next; warpgroups that take turns hide most of it."""
     plain = problem.plain * _stored_plainly(config, problem, costs) * config.bM * config.bN
     if config.schedule == "pingpong":
-        return costs.turns_store * _stored(config, costs) + plain
-    return costs.tile + _stored(config, costs) + plain
+        return costs.turns_store * _stored(config, problem, costs) + plain
+    return costs.tile + _stored(config, problem, costs) + plain
 
 
 def _stored_plainly(config: WarpgroupConfig, problem: Problem, costs: Costs) -> float:
@@ -542,9 +568,9 @@ def _stored_plainly(config: WarpgroupConfig, problem: Problem, costs: Costs) -> 
     return _PLAIN_STORE[config.schedule] / config.split_k
 
 
-def _last(config: WarpgroupConfig, costs: Costs) -> float:
+def _last(config: WarpgroupConfig, problem: Problem, costs: Costs) -> float:
     """The store of the last tile, which nothing hides."""
-    return _stored(config, costs) if config.schedule == "pingpong" else 0.0
+    return _stored(config, problem, costs) if config.schedule == "pingpong" else 0.0
 
 
 def _traffic(config: WarpgroupConfig, problem: Problem, m: int, n: int, slots: int, costs: Costs) -> float:
@@ -557,8 +583,20 @@ def _traffic(config: WarpgroupConfig, problem: Problem, m: int, n: int, slots: i
     A = M * k_bytes
     if across * config.bM * k_bytes > _L2:
         A *= max(1, n * across / slots)
-    C = 2 * M * N * (costs.ragged if problem.N % 64 and not problem.plain else 1)
-    return float((A + B + C) * problem.batches)
+    C = problem.out * M * N
+    return float((A + B + C + (_written(config, problem, costs) - 1) * max(0, C - _L2 / 2)) * problem.batches)
+
+
+def _written(config: WarpgroupConfig, problem: Problem, costs: Costs) -> float:
+    """Bytes that are written for each of C: rows that begin inside of lines or sectors of memory cost more."""
+    if problem.N * problem.out % 128 == 0 or problem.plain:
+        return 1.0
+    return costs.ragged + (costs.halves * 64 / _columns(config) if cuts_sectors(problem) else 0.0)
+
+
+def _columns(config: WarpgroupConfig) -> int:
+    """Columns of C that a piece of a tile has on its way out."""
+    return 64 if config.swap else math.gcd(config.bN, 32 if config.groups == 3 else 64)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -137,7 +137,8 @@ def problem_of(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, scaled: bo
     batches = c.shape[2] if len(c.shape) == 3 else 1
     return Problem(a.shape[0], c.shape[1], a.shape[1], batches, a.dtype, promote, fusion.gated,
                    _aligned(a) and _aligned(b), loaded(a) == 0, loaded(b) == 0, plain, _most(c, fusion, plain),
-                   c.kind in MAKES_ARRAYS, scaled, _rows(c, fusion) if plain else "", _copies(a, b, fusion))
+                   c.kind in MAKES_ARRAYS, scaled, _rows(c, fusion) if plain else "", _copies(a, b, fusion),
+                   c.dtype.bytes)
 
 
 def _most(c: Any, fusion: Fusion, plain: bool) -> int:
@@ -239,7 +240,7 @@ def _aligned(info: Any) -> bool:
 
 def stored(c: Any, store: str) -> str:
     """How TMA stores C: along N, "k", or along M, "mn"; "" for plain stores."""
-    mode = contiguous_mode(c, (1, 0)) if c.dtype.bits == 16 else None
+    mode = contiguous_mode(c, (1, 0)) if c.dtype.bits in (16, 32) else None
     if mode is None or c.shape[mode] * c.dtype.bytes % 16 or (mode == 0 and store == "warp") or store == "element":
         return ""
     return ("mn", "k")[mode]

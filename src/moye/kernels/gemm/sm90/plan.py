@@ -15,7 +15,7 @@ from math import gcd
 from typing import Any
 
 import moye as mo
-from moye.kernels.gemm.sm90.config import WarpgroupConfig, require
+from moye.kernels.gemm.sm90.config import MEETING, WarpgroupConfig, require
 from moye.kernels.gemm.sm90.fusion import Fusion
 
 _NOTHING = Fusion()
@@ -137,10 +137,15 @@ def make_plan(config: WarpgroupConfig, dtypes: tuple[Any, Any], out: Any, major_
     mma = mo.make_tiled_mma(mo.mma.wgmma(a, b, sums, columns, a_major=major_A, b_major=major_B),
                             mo.make_layout((shared, 1)))
     staged = mo.make_layout((config.bM, 1, config.stages)) if scaled == "tma" else None
-    columns = gcd(config.bN // halves, _widest(config, fusion, major_C, width, by_rows))
+    columns = gcd(config.bN // halves, min(_widest(config, fusion, major_C, width, by_rows),
+                                           _boxed(config, out) if major_C else 64))
     piece = mo.make_tiled_mma(mo.mma.wgmma(a, b, sums, columns), mo.make_layout((1, 1)))
     C = Output(out, major_C, columns, piece, _copy(out, major_C, columns, width, piece),
                *_staged(config, out, major_C, columns, by_rows), width)
+    if config.split_k > 1 and config.gather == "cluster" and major_C and \
+            mo.cosize(C.staged) * out.bytes > mo.cosize(B.stages) * b.bytes:
+        raise mo.ArgumentError(f"gemm_sm90: stages={config.stages} of {config} do not hold C of {out} on its way out, "
+                               "which lies where tiles of B were")
     return Plan(config, A, B, Product(mma, promote, scaled != "", staged), fusion, C, Extents(batched, extents))
 
 
@@ -155,6 +160,12 @@ def _widest(config: WarpgroupConfig, fusion: Fusion, major_C: str, width: int, b
     if config.split_k > 1 and config.gather == "memory":                # a piece for each block, if there are so many
         return 16 if config.split_k <= config.bM // 64 * (config.bN // 16) else 8
     return 32 if config.split_k == 8 or config.groups == 3 or (not major_C and width == 1) else 64
+
+
+def _boxed(config: WarpgroupConfig, out: Any) -> int:
+    """Columns of C in a box of TMA: rows of 128 bytes at most, and two buffers that are small where blocks meet."""
+    meets = config.split_k > 1 and config.gather == "memory"
+    return min(128, MEETING // 128 if meets else 128) // out.bytes
 
 
 def _operand(dtype: Any, major: str, rows: int, config: WarpgroupConfig, halves: int = 1) -> Operand:
@@ -181,9 +192,11 @@ def _tiles(atom: Any, major: str, shape: tuple[int, ...]) -> Any:
 
 
 def _copy(out: Any, major: str, columns: int, width: int, piece: mo.TiledMMA) -> mo.TiledCopy:
-    """Registers to shared memory, matrices of 8x8 at a time, or to global memory, ``width`` elements."""
-    if major:
+    """Registers to shared memory, matrices of 8x8 at a time if of 16 bits, or to global memory, ``width`` elements."""
+    if major and out.bits == 16:
         return mo.make_tiled_copy_C(mo.CopyAtom(mo.StMatrix(4 if columns > 8 else 2, transpose=major == "mn"), out),
                                     piece)
+    if major:
+        width = 2 if major == "k" else 1
     words = {1: mo.uint8, 2: mo.uint16, 4: mo.uint32, 8: mo.uint64}
     return mo.make_tiled_copy_C(mo.CopyAtom(mo.UniversalCopy(words[out.bytes * width]), out), piece)
