@@ -431,9 +431,9 @@ class Costs:
     ragged: float = 1.143       # of the bytes of C, whose rows begin inside of 128 bytes
     halves: float = 0.6978      # and more of them, where rows begin inside of the 32 bytes that memory writes at once
     pair: float = 0.9593        # of the share, of blocks that share operands
-    copy: float = 3.023         # copying an operand first
-    copied: float = 2.061e+06   # bytes of it a microsecond
-    by_rows: float = 0.0001826  # for an element of a tile that is stored by rows
+    copy: float = 3.111         # copying an operand first
+    copied: float = 1.958e+06   # bytes of it a microsecond
+    by_rows: float = 0.0001814  # for an element of a tile that is stored by rows
     single: float = 0.0007      # or, of 32 bits, by itself
     single_turned: float = 0.0003 # where neighbours in a tile's columns are neighbours in memory
 
