@@ -264,7 +264,8 @@ def known():
     """All for bf16, tf32, float8 and int8; every third for the dtypes that differ in a name alone."""
     for name in ("bf16", "tf32", "e4m3", "e5m2", "s8", "f16", "u8", "mixed"):
         kind, step = KINDS[name], 3 if name in ("f16", "u8", "mixed") else 1
-        found = [config for config in configs(CHOSEN[kind.a]) if fits(config, kind.promoted)]
+        found = [config for config in configs(CHOSEN[kind.a], out=DTYPES[kind.c].itemsize)
+                 if fits(config, kind.promoted)]
         yield from ((name, config) for config in found[::step])
 
 
@@ -290,7 +291,7 @@ SKINNY = [(name, rows, i) for name, step in (("bf16", 1), ("e4m3", 3), ("tf32", 
 @pytest.mark.parametrize(("name", "rows", "i"), SKINNY)
 def test_configurations_for_few_rows(name, rows, i):
     """Turned for few rows of A, as they are for few of B; whole and ragged, split over clusters of up to eight."""
-    found = configs(CHOSEN[KINDS[name].a], skinny=rows)
+    found = configs(CHOSEN[KINDS[name].a], skinny=rows, out=DTYPES[KINDS[name].c].itemsize)
     config = found[i % len(found)]
     agree(name, 4096, rows, 4096, config=config)
     agree(name, 1001, rows - 3, 2056, "CCF", config=config)
