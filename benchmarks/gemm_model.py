@@ -20,7 +20,7 @@ DTYPES = {"bf16": mo.bfloat16, "f16": mo.float16, "e4m3 fast": mo.float8_e4m3fn,
 
 def problem_of(row):
     """The product as the model of costs sees it."""
-    size = KINDS[row.kind].bytes
+    size, out = KINDS[row.kind].bytes, RESULT_BYTES[KINDS[row.kind].result]
     lines = (row.K if row.orders[0] == "K" else row.M), (row.K if row.orders[1] == "K" else row.N)
     counts = (row.M if row.orders[0] == "K" else row.K), (row.N if row.orders[1] == "K" else row.K)
     turned = size != 2                                  # wgmma takes others than 16 bits along K alone
@@ -29,9 +29,9 @@ def problem_of(row):
     return model.Problem(row.M, row.N, row.K, 1, DTYPES[row.kind], promote=row.kind == "e4m3 promoted",
                          aligned=all(line * size % 128 == 0 or copy for line, copy in zip(lines, copied, strict=True)),
                          rows_A=row.orders[0] == "M" and not copied[0], rows_B=row.orders[1] == "M" and not copied[1],
-                         plain=row.N * RESULT_BYTES[KINDS[row.kind].result] % 16 != 0, rows="N" if RESULT_BYTES[KINDS[row.kind].result] == 2 else "",
+                         plain=row.N * out % 16 != 0, rows="N" if out == 2 else "", out=out,
                          copies=tuple(rows * row.K * size for rows, copy in zip((row.M, row.N), copied, strict=True)
-                                      if copy), out=RESULT_BYTES[KINDS[row.kind].result])
+                                      if copy))
 
 
 def short(config):

@@ -3,11 +3,11 @@
     python benchmarks/gemm_unaligned.py SEED COUNT [--kind bf16] [--only small] [--most 4] [--rounds 7] [--seconds 60]
 
 Those are operands that tensor maps do not describe, and of tf32 all that are not contiguous along K; or with ``--only``
-small products that they do describe, those of few k, or large results of few k whose rows begin anywhere.  The ways: copied,
-and then ``gemm_sm90``; as they are, by ``gemm_sm80``, which shifts rows of 16 bits on their way to shared memory; what
-``gemm`` takes ("rule").  Of each way the configurations that its model finds best are measured, interleaved, L2
-flushed.  One line for each product, the distributions at the end, and a CSV line for each product and configuration.
-Several processes may run at a time: they compile beside each other, and take turns on the GPU.
+small products that they do describe, those of few k, or large results of few k whose rows begin anywhere.  The ways:
+copied, and then ``gemm_sm90``; as they are, by ``gemm_sm80``, which shifts rows of 16 bits on their way to shared
+memory; what ``gemm`` takes ("rule").  Of each way the configurations that its model finds best are measured,
+interleaved, L2 flushed.  One line for each product, the distributions at the end, and a CSV line for each product and
+configuration.  Several processes may run at a time: they compile beside each other, and take turns on the GPU.
 """
 
 import argparse

@@ -18,16 +18,19 @@ import moye as mo
 _LONGEST = 60
 
 
-def real(who: str, name: str, x: Any) -> float:
-    """The float that a real number is; bools are none."""
+def real(who: str, name: str, x: Any, least: float | None = None) -> float:
+    """The float that a real number is, of at least ``least``; bools are none."""
     try:
         if isinstance(x, (bool, str, bytes, bytearray)):
             raise TypeError
-        return float(x)
+        found = float(x)
     except OverflowError:
         raise mo.ArgumentError(f"{who}: {name} is larger than a float can be") from None
     except (TypeError, ValueError):
         raise mo.ArgumentError(f"{who}: {name}={shown(x)} is no number") from None
+    if least is not None and not found >= least:        # NaN is not
+        raise mo.ArgumentError(f"{who}: {name}={shown(x)} is no number of at least {least:g}")
+    return found
 
 
 def integer(who: str, name: str, x: Any, what: str = "no integer", least: int | None = None) -> int:

@@ -32,7 +32,7 @@ def norm(what: str, out: Any, x: Any, weight: Any, bias: Any, eps: float, offset
         raise mo.ArgumentError(f"{what}: summed is x + residual, and there is no residual")
     weight, bias = (given.of_columns(name, t) for name, t in (("weight", weight), ("bias", bias)))
     rstd, mean = (given.of_rows(name, t) for name, t in (("rstd", rstd), ("mean", mean)))
-    eps, offset = real(what, "eps", eps), real(what, "offset", offset)
+    eps, offset = real(what, "eps", eps, 0.0), real(what, "offset", offset)
     check_plan(what, plan)
     factor, by_row = _factor(given, out, scale)
     in_memory(what, {"out": out, "summed": summed, "rstd": rstd, "mean": mean, "scale": scale},

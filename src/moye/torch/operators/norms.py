@@ -17,6 +17,7 @@ from torch import Tensor
 
 from moye import kernels
 from moye.torch.declare import op
+from moye.torch.operators.arguments import number
 
 
 def rms_norm(x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-6, *,
@@ -28,7 +29,7 @@ def rms_norm(x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None
     With a ``residual``, like x, it returns the pair (result, h), and h is rounded to x's dtype.  ArgumentError for
     tensors that do not fit.
     """
-    out, summed, _, _ = _norm(x, weight, bias, residual, eps, offset, False)
+    out, summed, _, _ = _norm(x, weight, bias, residual, *_numbers("rms_norm", eps, offset), False)
     return out if residual is None else (out, summed)
 
 
@@ -38,8 +39,12 @@ def layer_norm(x: Tensor, weight: Tensor | None = None, bias: Tensor | None = No
 
     It is ``torch.nn.functional.layer_norm`` over the last mode.
     """
-    out, summed, _, _ = _norm(x, weight, bias, residual, eps, offset, True)
+    out, summed, _, _ = _norm(x, weight, bias, residual, *_numbers("layer_norm", eps, offset), True)
     return out if residual is None else (out, summed)
+
+
+def _numbers(who: str, eps: float, offset: float) -> tuple[float, float]:
+    return number(who, "eps", eps), number(who, "offset", offset)
 
 
 @op("moye::norm")

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from moye import kernels
+from moye.errors import ArgumentError
 from moye.torch.declare import op
 from moye.torch.operators.arguments import number, require_tensors
 
@@ -92,8 +93,12 @@ def cross_entropy(logits: Tensor, labels: Tensor, weight: Tensor | None = None, 
 
     As ``torch.nn.functional.cross_entropy`` has it, with the columns last; the loss is float32, of float64 logits
     float64.  ``z_loss`` is the factor of lse ** 2.  Labels beyond the columns give NaN, or with MOYE_ASSERT=1 an error.
-    Logits are differentiated.  ArgumentError as ``moye.kernels.cross_entropy`` has it.
+    Logits alone are differentiated; a ``weight`` that requires a gradient is an ArgumentError.  The others are as
+    ``moye.kernels.cross_entropy`` has them.
     """
+    if weight is not None and weight.requires_grad and torch.is_grad_enabled():
+        raise ArgumentError("cross_entropy: weight requires a gradient, and only that of logits is computed",
+                            hint="weight.detach()")
     loss: Tensor = _cross_entropy(logits, labels, weight, reduction, ignore_index,
                                   number("cross_entropy", "label_smoothing", label_smoothing),
                                   number("cross_entropy", "z_loss", z_loss))[0]

@@ -289,7 +289,7 @@ def wide(problem: Problem, few: int, multiprocessors: int) -> list[WarpgroupConf
             continue                                    # begin anywhere, so that each takes two of them
         if min(tile.share_A, tile.share_B) > 1 and problem.most < MOST:
             continue                                    # ranks along both modes and what is fused would spill
-        if not narrowest(tile, problem):
+        if not narrowest(tile, problem, multiprocessors):
             continue
         if cuts_sectors(problem) and not tile.swap and problem.N * problem.K * problem.dtype.bytes < _L2 / 2:
             tile = replace(tile, raster=1)              # neighbours in a row are written at one time
@@ -315,10 +315,24 @@ def shareable(tile: WarpgroupConfig, problem: Problem, multiprocessors: int) -> 
     return tile.split_k == 1 and (math.ceil(waves) - waves) * k_tiles > _IDLE and waves > _FEWEST
 
 
-def narrowest(tile: WarpgroupConfig, problem: Problem) -> bool:
-    """Whether narrower tiles would be more; pieces of 64 columns leave sooner than others."""
+def narrowest(tile: WarpgroupConfig, problem: Problem, multiprocessors: int) -> bool:
+    """Whether narrower tiles would be more, and whole pieces of 64 columns, which leave sooner, more columns in all
+    waves.
+    """
     N = problem.M if tile.swap else problem.N * (2 if problem.gated else 1)
-    return tile.bN % 64 == 0 or -(-N // tile.bN) < -(-N // (tile.bN - 16))
+    if tile.bN % 64 == 0:
+        return True
+    if -(-N // tile.bN) == -(-N // (tile.bN - 16)):
+        return False
+    whole = replace(tile, bN=-(-tile.bN // 64) * 64)
+    return whole.bN not in TILES[tile.schedule, tile.bM, tile.groups] or \
+        _width_of_all(tile, problem, multiprocessors) < _width_of_all(whole, problem, multiprocessors)
+
+
+def _width_of_all(tile: WarpgroupConfig, problem: Problem, multiprocessors: int) -> int:
+    """Columns that a block multiplies, one tile after the other."""
+    m, n = _tiles(tile, problem)
+    return -(-m * n * problem.batches // resident(tile, multiprocessors)) * tile.bN
 
 
 def scaled_tiles(problem: Problem, multiprocessors: int) -> list[WarpgroupConfig]:
@@ -387,54 +401,54 @@ class Costs:
     names say: a share above 1 means that what such tiles take is told by loads and latency.
     """
 
-    launch: float = 3.33
-    begin: float = 0.5597       # the first stages of a block's first tile
-    begin_byte: float = 1.935e-05 # and for each byte of one
-    crowd: float = 1.104        # where all multiprocessors ask memory at once for theirs; of fewer, by the square root
+    launch: float = 3.366
+    begin: float = 0.5701       # the first stages of a block's first tile
+    begin_byte: float = 1.753e-05 # and for each byte of one
+    crowd: float = 1.166        # where all multiprocessors ask memory at once for theirs; of fewer, by the square root
     flops: float = 8.1e+06      # of one multiprocessor, 16-bit operands, at 1980 MHz
-    share_64: float = 1.848     # of them, that tiles of 64 rows reach, and so on
-    share_128: float = 0.9
-    share_192: float = 0.8646
-    share_256: float = 0.8381
-    turns_64: float = 27.82     # where warpgroups take turns
-    turns_128: float = 0.9364
-    wide: float = 0.0574        # the power of their width by which wider tiles reach less
-    narrow: float = 0.0006437   # columns that a tile's products cost beyond its own
-    latency: float = 1.345      # from asking for a stage to its arrival
-    loads: float = 2.301e+05    # bytes that one multiprocessor gets from L2
-    arriving: float = 1.966e+05 # that arrive there, also those that another one asked for
-    l2: float = 1.73e+07        # and all of them
-    dram: float = 3.652e+06
-    dram_one: float = 1.149e+05 # bytes from DRAM that one multiprocessor can wait for at a time
-    stream: float = 1.053       # as much faster where one operand leaves L2 first
-    store: float = 1.133e-05    # for an element of a tile, that nothing hides
-    turns_store: float = 0.7635 # of it, that warpgroups which take turns do not hide either
-    tile: float = 0.2088        # for each further tile of a block
-    gather_2: float = 1.03      # handing sums round in a cluster
-    gather_4: float = 1.456
-    gather_8: float = 1.989
-    gather_sum: float = 0.000118 # for each sum of a block
-    meet: float = 1.525         # and in memory
-    meet_each: float = 0.02627  # for each block of a tile
-    meet_sum: float = 0.0001354 # for each sum of a block
-    hand: float = 3.118         # handing sums over where blocks have shares of tiles
-    hand_each: float = 0.7877   # for each block whose sums are added
-    hand_sum: float = 0.0001247 # for each sum that leaves or is added
-    sharp: float = 3.819        # how sharply the slowest of several things rules
-    sharp_one: float = 17.28
-    sharp_dram: float = 2.885
-    rows: float = 1.016         # of the share, for an operand that is contiguous along its rows
-    rows_64: float = 1.637      # of its loads, where its tile lies in swizzled rows of 64 bytes
-    rows_32: float = 2.875
-    pieces_32: float = 1.832    # of the store, where a tile leaves in pieces of 32 columns
-    pieces_16: float = 4.232
-    unaligned: float = 1.928    # of the loads, for lines that begin anywhere
-    ragged: float = 1.143       # of the bytes of C, whose rows begin inside of 128 bytes
-    halves: float = 0.6977      # and more of them, where rows begin inside of the 32 bytes that memory writes at once
-    pair: float = 0.9577        # of the share, of blocks that share operands
-    copy: float = 3.111         # copying an operand first
-    copied: float = 1.958e+06   # bytes of it a microsecond
-    by_rows: float = 0.0001814  # for an element of a tile that is stored by rows
+    share_64: float = 5.544     # of them, that tiles of 64 rows reach, and so on
+    share_128: float = 0.9007
+    share_192: float = 0.8606
+    share_256: float = 0.8382
+    turns_64: float = 83.46     # where warpgroups take turns
+    turns_128: float = 0.9361
+    wide: float = 0.06655       # the power of their width by which wider tiles reach less
+    narrow: float = 0.001931    # columns that a tile's products cost beyond its own
+    latency: float = 1.24       # from asking for a stage to its arrival
+    loads: float = 2.106e+05    # bytes that one multiprocessor gets from L2
+    arriving: float = 1.623e+05 # that arrive there, also those that another one asked for
+    l2: float = 1.663e+07       # and all of them
+    dram: float = 3.641e+06
+    dram_one: float = 1.147e+05 # bytes from DRAM that one multiprocessor can wait for at a time
+    stream: float = 1.075       # as much faster where one operand leaves L2 first
+    store: float = 1.294e-05    # for an element of a tile, that nothing hides
+    turns_store: float = 0.5331 # of it, that warpgroups which take turns do not hide either
+    tile: float = 0.178         # for each further tile of a block
+    gather_2: float = 1.106     # handing sums round in a cluster
+    gather_4: float = 1.55
+    gather_8: float = 2.114
+    gather_sum: float = 0.0001207 # for each sum of a block
+    meet: float = 1.602         # and in memory
+    meet_each: float = 0.02725  # for each block of a tile
+    meet_sum: float = 0.0001376 # for each sum of a block
+    hand: float = 3.052         # handing sums over where blocks have shares of tiles
+    hand_each: float = 0.9535   # for each block whose sums are added
+    hand_sum: float = 0.0001322 # for each sum that leaves or is added
+    sharp: float = 3.542        # how sharply the slowest of several things rules
+    sharp_one: float = 20.45
+    sharp_dram: float = 3.079
+    rows: float = 1.015         # of the share, for an operand that is contiguous along its rows
+    rows_64: float = 1.678      # of its loads, where its tile lies in swizzled rows of 64 bytes
+    rows_32: float = 3.043
+    pieces_32: float = 1.64     # of the store, where a tile leaves in pieces of 32 columns
+    pieces_16: float = 3.661
+    unaligned: float = 1.777    # of the loads, for lines that begin anywhere
+    ragged: float = 1.169       # of the bytes of C, whose rows begin inside of 128 bytes
+    halves: float = 0.7131      # and more of them, where rows begin inside of the 32 bytes that memory writes at once
+    pair: float = 0.9753        # of the share, of blocks that share operands
+    copy: float = 3.087         # copying an operand first
+    copied: float = 1.923e+06   # bytes of it a microsecond
+    by_rows: float = 0.0001894  # for an element of a tile that is stored by rows
     single: float = 0.0007      # or, of 32 bits, by itself
     single_turned: float = 0.0003 # where neighbours in a tile's columns are neighbours in memory
 
@@ -474,7 +488,8 @@ def estimate(config: WarpgroupConfig, problem: Problem, multiprocessors: int, co
     read /= costs.stream if config.stream else 1.0
     dram = _either(read / costs.dram, read / (costs.dram_one * min(units, slots)), costs.sharp_one)
     gather = (waves + (rest > 0)) * _gathered(config, costs)
-    begin = costs.begin + costs.begin_byte * 128 * (config.bM + config.bN) + costs.crowd * min(1, units / slots)**0.5
+    begin = costs.begin + costs.begin_byte * 128 * (config.bM + config.bN) \
+        + costs.crowd * math.sqrt(min(1.0, units / slots))
     copies = len(problem.copies) * costs.copy + sum(problem.copies) / costs.copied
     return costs.launch + copies + begin + _either(busy, dram, costs.sharp_dram) + gather
 

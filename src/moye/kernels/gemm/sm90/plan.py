@@ -165,7 +165,7 @@ def _widest(config: WarpgroupConfig, fusion: Fusion, major_C: str, width: int, b
 def _boxed(config: WarpgroupConfig, out: Any) -> int:
     """Columns of C in a box of TMA: rows of 128 bytes at most, and two buffers that are small where blocks meet."""
     meets = config.split_k > 1 and config.gather == "memory"
-    return min(128, MEETING // 128 if meets else 128) // out.bytes
+    return min(128, MEETING // 128 if meets else 128) // int(out.bytes)
 
 
 def _operand(dtype: Any, major: str, rows: int, config: WarpgroupConfig, halves: int = 1) -> Operand:
