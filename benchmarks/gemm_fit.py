@@ -26,7 +26,7 @@ def fit(samples, start):
     """The costs that fit (problem, configuration, microseconds) best."""
     wide = {f.name: 2.0 if f.name in SHARP else 3.0 for f in dataclasses.fields(start) if f.name not in FIXED}
     return fitted(samples, start, wide, lambda sample, costs: model.estimate(sample[1], sample[0], MULTIPROCESSORS,
-                                                                             costs))
+                                                                             costs), surer=1.0)
 
 
 def alike(config):

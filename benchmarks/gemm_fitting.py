@@ -15,15 +15,14 @@ import numpy as np
 from scipy.optimize import least_squares
 
 SHARED = 0.5                                    # of what a product's configurations have in common: no error
-
 SHORT = 20.0                                    # microseconds
 
 
-def fitted(samples, start, wide, estimate, shared=SHARED):
+def fitted(samples, start, wide, estimate, shared=SHARED, surer=0.0):
     """The costs that make the least error of the logarithm, large errors counting less than their squares.
 
     What all configurations of a product have in common changes no choice among them, and so the ``shared`` part of it
-    does not count; slow ones count less, and long products, which are measured more surely, more than short ones.
+    does not count; slow ones count less, and with ``surer`` long products, which are measured more surely, count more.
     ``wide`` has the costs that are fitted, and by which factor each may move.
     """
     numbers = {problem: i for i, problem in enumerate(dict.fromkeys(problem for problem, *_ in samples))}
@@ -31,7 +30,7 @@ def fitted(samples, start, wide, estimate, shared=SHARED):
     count, times = np.bincount(of), np.array([us for *_, us in samples])
     least = np.full(len(numbers), np.inf)
     np.minimum.at(least, of, times)
-    weight, logs = (least[of] / times)**2 * (1 + np.log(1 + least[of] / SHORT)), np.log(times)
+    weight, logs = (least[of] / times)**2 * (1 + surer * np.log(1 + least[of] / SHORT)), np.log(times)
 
     def at(x):
         return dataclasses.replace(start, **dict(zip(wide, map(math.exp, x), strict=True)))
