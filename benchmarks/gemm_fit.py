@@ -1,6 +1,6 @@
 """Fit the costs of ``moye.kernels.gemm.sm90.config`` to what ``gemm_measure.py`` measured.
 
-    python benchmarks/gemm_fit.py benchmarks/data/gemm_sm90.csv.gz [--keep 0.2] [--write]     # needs SciPy; no GPU
+    cd benchmarks/data; python ../gemm_fit.py gemm_sm90.csv.gz gemm_few.csv.gz [--keep 0.2] [--write]   # SciPy; no GPU
 
 In: CSVs of measured products and configurations.  Out: the fitted ``Costs``, the error of the model, and the regret of
 its choice: the time of what it chooses, among what was measured, over the best, on products kept back from the fit.
