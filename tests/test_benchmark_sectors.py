@@ -10,7 +10,7 @@ import moye as mo
 
 pytest.importorskip("torch")
 
-import sectors  # noqa: E402
+import sectors
 
 
 @pytest.mark.parametrize("tile", [(128, 128), (128, 192)], ids=str)
