@@ -3,10 +3,10 @@
     cd benchmarks/data                                                                       # needs SciPy; no GPU
     python ../gemm_sm80_fit.py gemm_sm80.csv.gz gemm_few.csv.gz gemm_tf32_h100.csv.gz [--keep 0.2] [--write]
 
-In: CSVs of products, each by both kernels; of an H100, whose memory is slower, if their names say so.  Out: the fitted ``Costs``, what copies of operands cost ``gemm_sm90``, the
-error of the models, and what choosing a way by both takes over the best of what was measured, on products kept back
-from the fit.  Times of ``DISTURBED`` times what a first fit says are none of the kernel's and do not count: others
-loaded modules meanwhile.
+In: CSVs of products, each by both kernels; of an H100, whose memory is slower, if their names say so.  Out: the fitted
+``Costs``, what copies of operands cost ``gemm_sm90``, the error of the models, and what choosing a way by both takes
+over the best of what was measured, on products kept back from the fit.  Times of ``DISTURBED`` times what a first fit
+says are none of the kernel's and do not count: others loaded modules meanwhile.
 """
 
 import argparse
