@@ -185,6 +185,7 @@ def tiles(bytes_: int, swap: bool, out: int = 2) -> tuple[WarpgroupConfig, ...]:
     return tuple(found)
 
 
+@functools.lru_cache(maxsize=64)
 def configs(dtype: Any, *, skinny: int = 0, gated: bool = False, out: int = 2) -> tuple[WarpgroupConfig, ...]:
     """The configurations that a search tries: for products with up to ``skinny`` rows or columns, or for wide ones.
 
