@@ -166,6 +166,17 @@ class Builder:
             value.lower, value.upper, value.divisor = before
         return self._blocks.pop()
 
+    def join(self) -> None:
+        """Close the innermost block, whose ops all run, as the end of the one around it: what was learned stays."""
+        known, learned, left = self._known[-1], self._learned[-1], self._left[-1]
+        self._learned[-1] = []
+        block = self.pop()
+        if not self.terminated():
+            self._known[-1].update(known)
+        self._learned[-1] += learned
+        self._left[-1] |= left
+        self.splice(block)
+
     def learn(self, value: Value, lower: int | None = None, upper: int | None = None, divisor: int = 1) -> None:
         """Refine the facts of a value until the innermost open block ends."""
         self._learned[-1].append((value, (value.lower, value.upper, value.divisor)))

@@ -174,10 +174,10 @@ class Returns:
         del stack[stack.index(self):]
         if self.kernel:
             return
-        b.pop()
         if not self.left:
-            b.splice(self.scope.body)
+            b.join()
             return
+        b.pop()
         for var in self.variables:
             b.declare(var, operand_of(NONE) if var.judged else None)
         self._declare_parts()

@@ -1,0 +1,91 @@
+"""What ``mo.assume`` says holds to the end of the block that it stands in, and of a function to the caller's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import moye as mo
+from moye.errors import AlignmentError
+
+
+@mo.jit
+def at_once(n, flag):
+    mo.assume(n % 4 == 0)
+    return n
+
+
+@mo.jit
+def before_a_return(n, flag):
+    if flag:
+        mo.assume(n % 4 == 0)
+        return n
+    return n + 1
+
+
+@mo.jit
+def behind_a_return(n, flag):
+    if not flag:
+        return n + 1
+    mo.assume(n % 4 == 0)
+    return n
+
+
+@mo.jit
+def behind_a_return_of_a_function(n, flag):
+    if not flag:
+        return n
+    return behind_a_return(n, flag)
+
+
+@mo.jit
+def in_a_loop_that_is_left(n, flag):
+    for i in mo.static_range(3):
+        if i == 1:
+            mo.assume(n % 4 == 0)
+            return n
+    return n
+
+
+@mo.jit
+def in_a_branch(n, flag):
+    if mo.thread_idx().x == 0:
+        mo.assume(n % 4 == 0)
+        return n
+    return n
+
+
+def sends(f):
+    """A kernel that copies the first f(n) elements of shared memory, whose number must be a multiple of 4."""
+    @mo.kernel
+    def kernel(out, n, flag: mo.Constexpr):
+        smem = mo.shared_array(mo.float32, 64)
+        for i in range(mo.thread_idx().x, 64, 32):
+            smem[i] = i
+        mo.fence_proxy_async()
+        mo.sync_threads()
+        count = f(n, flag)
+        if mo.thread_idx().x == 0:
+            mo.copyto(mo.BulkCopy(), mo.tile(out, (64,), (0,), ragged=True), smem, size=count)
+            mo.tma_store_arrive()
+            mo.tma_store_wait(0)
+    return kernel
+
+
+@pytest.mark.parametrize("f", [at_once, before_a_return, behind_a_return, behind_a_return_of_a_function,
+                               in_a_loop_that_is_left], ids=lambda f: f.__name__)
+def test_known_in_the_caller(f):
+    out = np.full(64, -1, np.float32)
+    assert mo.check(sends(f))[1, 32](out, 24, True).ok
+    assert (out[:24] == np.arange(24)).all() and (out[24:] == -1).all()
+
+
+@pytest.mark.parametrize("flag", [True, False])
+def test_of_one_branch_alone_it_is_not(flag):
+    with pytest.raises(AlignmentError, match="not known to be a multiple of 4"):
+        sends(in_a_branch)[1, 32](np.zeros(64, np.float32), 24, flag)
+
+
+def test_of_the_way_that_is_not_taken_it_is_not():
+    with pytest.raises(AlignmentError, match="not known to be a multiple of 4"):
+        sends(behind_a_return)[1, 32](np.zeros(64, np.float32), 24, False)
