@@ -168,11 +168,9 @@ class Builder:
 
     def join(self) -> None:
         """Close the innermost block, whose ops all run, as the end of the one around it: what was learned stays."""
-        known, learned, left = self._known[-1], self._learned[-1], self._left[-1]
+        learned, left = self._learned[-1], self._left[-1]
         self._learned[-1] = []
         block = self.pop()
-        if not self.terminated():
-            self._known[-1].update(known)
         self._learned[-1] += learned
         self._left[-1] |= left
         self.splice(block)
