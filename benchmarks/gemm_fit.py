@@ -19,6 +19,8 @@ from moye.kernels.gemm.sm90 import config as model
 MULTIPROCESSORS, DISTURBED = 132, 1.8
 FIXED = {"flops", "copy", "copied", "by_rows", "single", "single_turned"}
 """Known, or not of products that tensor maps describe."""
+SHARED = 0.5
+"""Of what a product's configurations have in common: ``gemm`` compares these times with those of other kernels."""
 SHARP = {"sharp", "sharp_dram", "sharp_one"}
 
 
@@ -26,7 +28,7 @@ def fit(samples, start):
     """The costs that fit (problem, configuration, microseconds) best."""
     wide = {f.name: 2.0 if f.name in SHARP else 3.0 for f in dataclasses.fields(start) if f.name not in FIXED}
     return fitted(samples, start, wide, lambda sample, costs: model.estimate(sample[1], sample[0], MULTIPROCESSORS,
-                                                                             costs), surer=1.0)
+                                                                             costs), SHARED, surer=1.0)
 
 
 def alike(config):

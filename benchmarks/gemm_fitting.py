@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from scipy.optimize import least_squares
 
-SHARED = 0.5                                    # of what a product's configurations have in common: no error
+SHARED = 0.8                                    # of what a product's configurations have in common: no error
 SHORT = 20.0                                    # microseconds
 
 

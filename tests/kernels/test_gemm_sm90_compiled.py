@@ -152,6 +152,9 @@ PROBLEMS = {                            # kind, orders of A, B and C, M, N, K, b
     "residual_of_columns": ("bf16", "CCF", 4096, 4096, 1024, 0, {"residual": "bf16"}),
     "promoted": ("e4m3", "CCC", 4096, 4096, 4096, 0, {"bias": "f32"}),
     "integers": ("s8", "CCC", 4096, 4097, 4096, 0, {}),
+    "split_with_all_fused": ("f16", "FCC", 200, 4097, 14336, 0,
+                             {"bias": "f32", "residual": "f16", "alpha": 0.5, "beta": 0.5, "activation": "gelu",
+                              "row_scale": np.empty(200, np.float32), "col_scale": np.empty(4097, np.float32)}),
 }
 
 

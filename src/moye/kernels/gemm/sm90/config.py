@@ -304,7 +304,7 @@ def wide(problem: Problem, few: int, multiprocessors: int) -> list[WarpgroupConf
 
 
 def cuts_sectors(problem: Problem) -> bool:
-    """Whether rows of C begin inside of the 32 bytes that memory writes at once."""
+    """Whether rows of C, taken to lie along N, begin inside of the 32 bytes that memory writes at once."""
     return not problem.plain and problem.N * problem.out % 32 != 0
 
 
@@ -361,6 +361,8 @@ def splits(tile: WarpgroupConfig, problem: Problem, multiprocessors: int) -> lis
             found.append(replace(tile, stages=depth, split_k=parts))
     for a, b in MEETING_CLUSTERS if problem.workspace else ():
         if a > -(-N // tile.bN) or b > -(-M // tile.bM) or tile.bN % (8 * b):
+            continue
+        if problem.plain and a * b > 1 and tile.bM * tile.bN > 160 * GROUP:     # addresses of elements of C spill
             continue
         deep = deepest(tile.bM, tile.bN, tile.groups, meets=True, scaled=problem.scaled)
         shared = replace(tile, stages=deep, gather="memory", share_A=a, share_B=b)
