@@ -24,7 +24,8 @@ def near(found, wanted, bound):
 
 @pytest.mark.parametrize("dtype", BOUNDS)
 @pytest.mark.parametrize("rows, columns", [(1000, 8), (300, 301), (200, 1024), (300, 4096), (300, 4097), (64, 8192),
-                                           (5, 65536), (9, 131072), (3, 262144), (3, 131077)])
+                                           (5, 65536), (9, 131072), (3, 262144), (3, 131077), (500, 65536),
+                                           (300, 128256), (801, 24576)])
 def test_softmax(rows, columns, dtype):
     x, dy = (torch.randn(rows, columns, device="cuda").to(dtype) for _ in range(2))
     out, dx = torch.full_like(x, torch.nan), torch.full_like(x, torch.nan)
@@ -65,6 +66,23 @@ def test_cross_entropy(rows, columns, dtype):
     near(dx * 1e3, gradient * 1e3, BOUNDS[dtype])
     cross_entropy(again, x, labels, dlogits=x, label_smoothing=0.1)     # over the logits, the same bits
     assert torch.equal(again, loss) and torch.equal(x, dx)
+
+
+@pytest.mark.parametrize("rows, columns, dtype", [(401, 65536, torch.bfloat16), (233, 128256, torch.float16),
+                                                  (233, 131072, torch.float32), (803, 24576, torch.bfloat16)])
+def test_cross_entropy_of_many_long_rows(rows, columns, dtype):
+    """Rows that come by bulk copies; the gradient over the logits has the same bits."""
+    x, labels = torch.randn(rows, columns, device="cuda").to(dtype), torch.randint(0, columns, (rows,), device="cuda")
+    labels[3] = -100
+    exact = x.double().requires_grad_()
+    wanted = torch.nn.functional.cross_entropy(exact, labels, reduction="none")
+    gradient, = torch.autograd.grad(wanted.sum(), exact)
+    loss, dx = torch.full((rows,), torch.nan, device="cuda"), torch.full_like(x, torch.nan)
+    cross_entropy(loss, x, labels, dlogits=dx, reduction="none")
+    near(loss, wanted.detach(), 4e-6)
+    near(dx, gradient, BOUNDS[dtype])
+    cross_entropy(loss, x, labels, dlogits=x, reduction="none")
+    assert torch.equal(x, dx)
 
 
 @pytest.mark.parametrize("tokens, hidden, columns, chunk", [(300, 256, 5000, 128), (1000, 512, 32003, None)])

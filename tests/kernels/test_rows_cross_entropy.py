@@ -50,10 +50,47 @@ def test_ignored_labels_of_64_bits(ignored):
     assert reports and all(report.ok for report in reports), reports
 
 
+STAGED = [(1000, ml_dtypes.bfloat16, RowPlan(8, 32, rounds=2, cluster=2, stages=2)),
+          (2048, ml_dtypes.bfloat16, RowPlan(8, 64, rounds=2, cluster=2, full=2, stages=3)),
+          (700, np.float32, RowPlan(4, 64, rounds=3, stages=2))]
+
+
+@pytest.mark.parametrize("columns, dtype, plan", STAGED)
+def test_rows_by_bulk_copies(columns, dtype, plan):
+    """Several rows ahead, gradients over the logits; a label that is ignored, one that is none, weights, NaN."""
+    x, labels, _ = problem(23, columns, dtype)
+    x[4, 7], x[5, :columns // 2] = np.nan, -np.inf
+    labels[5], weight = columns - 1, np.random.default_rng(0).random(columns).astype(np.float32)
+    options = {"z_loss": 1e-3, "weight": weight, "reduction": "none"}
+    loss, lse = (np.full(23, 7, np.float32) for _ in range(2))
+    want = exact.cross_entropy(x, labels, dloss=np.ones(23), **options)
+    with mo.checking() as reports:
+        cross_entropy(loss, x, labels, lse=lse, dlogits=x, plan=plan, **options)
+    assert len(reports) == 1 and reports[0].ok, reports
+    few = 1e-6 if dtype == np.float32 else 4e-3
+    for found, wanted, bound in zip((loss, lse, x), want, (1e-5, 1e-5, few), strict=True):
+        assert (np.isnan(found.astype(np.float64)) == np.isnan(wanted)).all()
+        assert np.nanmax(np.abs(found.astype(np.float64) - wanted)) < bound * max(1, np.nanmax(np.abs(wanted)))
+    assert loss[1] == 0 and (x[1] == 0).all() and np.isnan(loss[4])
+
+
+def test_many_long_rows_come_by_bulk_copies():
+    """Gradients in floats of up to 32 bits, without smoothing; nothing spills."""
+    def programs(dtype, **options):
+        x, row = mo.TensorLike(dtype, (4096, 128256), (128256, 1)), mo.TensorLike(mo.float32, (4096,))
+        with compile_only("sm_90a") as built:
+            cross_entropy(row, x, mo.TensorLike(mo.int64, (4096,)), reduction="none", dlogits=x, **options)
+        return built.programs
+    for dtype in (mo.bfloat16, mo.float32):
+        program, = programs(dtype)
+        assert "cross_entropy_staged" in program.source and program.spills == 0
+        assert not any("cross_entropy_staged" in p.source for p in programs(dtype, label_smoothing=0.1))
+
+
 def test_streamed_rows(monkeypatch):
     """Rows that are read again, in three ways."""
     plan = RowPlan(4, 64, 1, -(-3000 // 256), 1, streamed=True)
-    monkeypatch.setattr(host, "plan_of", lambda given, passed=False: plan)
+    monkeypatch.setattr(host, "plan_of", lambda given, **_: plan)
     x, labels, dloss = problem(4, 3000)
     loss, lse, dx = np.full((), np.nan, np.float32), np.full(4, np.nan, np.float32), np.full_like(x, np.nan)
     options = {"label_smoothing": 0.1, "z_loss": 1e-3, "reduction": "sum"}

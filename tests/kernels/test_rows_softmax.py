@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import ml_dtypes
 import numpy as np
@@ -36,7 +37,41 @@ def test_long_rows_are_spread_over_a_cluster(columns, dtype):
     assert len(reports) == 2 and all(report.ok for report in reports), reports
 
 
-def streamed(given, held=1):
+@pytest.mark.parametrize("log", [False, True])
+@pytest.mark.parametrize("columns, dtype, plan", [
+    (1000, ml_dtypes.bfloat16, RowPlan(8, 32, rounds=2, cluster=2, stages=2)),
+    (2048, ml_dtypes.bfloat16, RowPlan(8, 64, rounds=2, cluster=2, full=2, stages=3)),
+    (700, np.float32, RowPlan(4, 64, rounds=3, stages=2)), (1030, np.float64, RowPlan(2, 96, rounds=6, stages=4))])
+def test_rows_by_bulk_copies(columns, dtype, plan, log):
+    """Several rows ahead, also in place; a NaN, infinities, and a row of which nothing counts."""
+    x = problem(21, columns, dtype)[0]
+    x[1, 7], x[2, columns - 1], x[3, :columns // 2], x[4] = np.nan, np.inf, -np.inf, -np.inf
+    want, out = exact.softmax(x, scale=0.7, log=log), np.full_like(x, 7)
+    with mo.checking() as reports:
+        (log_softmax if log else softmax)(out, x, scale=0.7, plan=plan)
+        (log_softmax if log else softmax)(x, x, scale=0.7, plan=plan)
+    assert len(reports) == 2 and all(report.ok for report in reports), reports
+    assert np.array_equal(out.view(np.uint8), x.view(np.uint8))
+    sane = [0, *range(4, 21)]
+    assert exact.largest_error(out[sane], want[sane]) < (2e-2 if dtype == ml_dtypes.bfloat16 else 2e-6)
+    assert np.isnan(out[1:3].astype(np.float64)).all() and (out[3, :columns // 2] == (-np.inf if log else 0)).all()
+
+
+def test_many_long_rows_come_by_bulk_copies():
+    """A block of a cluster has a part of 64 KB, and two more of them on their way; nothing spills."""
+    for dtype, columns, cluster in ((mo.bfloat16, 131072, 4), (mo.bfloat16, 128256, 4), (mo.bfloat16, 65536, 2),
+                                    (mo.float32, 131072, 8)):
+        x = mo.TensorLike(dtype, (4096, columns), (columns, 1))
+        plan = plan_of(Rows("softmax", x), ahead=True)
+        assert (plan.cluster, plan.lanes, plan.stages, plan.resident) == (cluster, 1024, 3, 1)
+        assert plan_of(Rows("softmax", replace(x, shape=(64, columns))), ahead=True).stages == 0
+        for log in (False, True):
+            program = rows_softmax.softmax_staged_kernel.compile(x, x, 1.0, plan, log, block=plan.threads,
+                                                                 cluster=plan.cluster, arch="sm_90a")
+            assert program.spills == 0 and program.registers <= 64
+
+
+def streamed(given, held=1, ahead=False):
     """A plan of two blocks of 64 threads, as rows have that no cluster can hold."""
     n, width = given.columns, 128 // given.info.dtype.bits
     shifted = n % width != 0

@@ -131,11 +131,13 @@ class Rows:
                                    f"{self.info.device}")
         return info
 
-    def plan(self, *, held: int = 1, sums: bool = False, block: int | None = None, passed: bool = False) -> RowPlan:
+    def plan(self, *, held: int = 1, sums: bool = False, block: int | None = None, passed: bool = False,
+             ahead: bool = False) -> RowPlan:
         """The plan for these rows: as wide as all arrays of their shape allow.
 
         ``held``: so many arrays of rows at a time; ``sums``: and sums over rows for each column.  ``block``: so many
         columns belong together, by whole vectors that the lanes of a warp share.  ``passed``: nobody holds a row.
+        ``ahead``: rows of a cluster may come by bulk copies.
         """
         bits = self.info.dtype.bits
         width, shifted = self._width()
@@ -144,8 +146,7 @@ class Rows:
             width, shifted = max(128 // bits, (block or 0) // 32), False
         arch = mo.arch_of(self.x)
         clusters = arch is None or int(arch.removeprefix("sm_").rstrip("a")) >= 90
-        return row_plan(Shape(self.rows, self.columns, bits, width, shifted, masked, held, sums,
-                              passed),
+        return row_plan(Shape(self.rows, self.columns, bits, width, shifted, masked, held, sums, passed, ahead),
                         multiprocessors=self.multiprocessors, clusters=clusters)
 
     def grid(self, plan: RowPlan) -> int:

@@ -16,7 +16,13 @@ from typing import Any, NamedTuple
 import moye as mo
 from moye.kernels.options import integer, real, shown
 from moye.kernels.rows.arrays import Rows, check_plan, in_memory
-from moye.kernels.rows.entropy import THREADS, cross_entropy_backward_kernel, cross_entropy_kernel, total_kernel
+from moye.kernels.rows.entropy import (
+    THREADS,
+    cross_entropy_backward_kernel,
+    cross_entropy_kernel,
+    cross_entropy_staged_kernel,
+    total_kernel,
+)
 from moye.kernels.rows.plan import RowPlan
 from moye.kernels.rows.softmax import wider
 from moye.kernels.rows.views import dtype_of, launched, plan_of, repeated, shape_of, viewed
@@ -113,8 +119,13 @@ def launch_rows(losses: Any, lse: Any, dlogits: Any, dloss: Any, logits: Any, la
     gD, gL, gS = given.alike("dlogits", dlogits), given.of_rows("loss", losses, FLOATS), given.of_rows("lse", lse)
     gI, gE = given.of_rows("labels", labels, LABELS), given.of_rows("dloss", dloss, FLOATS)
     smoothed = options.smoothing != 0
-    plan = plan or _roomy(plan_of(given, passed=dlogits is None and not smoothed), dlogits is not None, smoothed,
-                          wider(given.info.dtype))
+    ahead = dlogits is not None and not smoothed and wider(given.info.dtype) != mo.float64       # which would spill
+    plan = plan or _roomy(plan_of(given, passed=dlogits is None and not smoothed, ahead=ahead), dlogits is not None,
+                          smoothed, wider(given.info.dtype))
+    if plan.stages and ahead:
+        cross_entropy_staged_kernel.launch(gL, gS, gD, gE, given.matrix, gI, weight, count, options.ignored, options.z,
+                                           plan, **launched(given, plan))
+        return
     cross_entropy_kernel.launch(gL, gS, gD, gE, given.matrix, gI, weight, count, options.ignored, options.smoothing,
                                 options.z, plan, smoothed, **launched(given, plan))
 

@@ -15,8 +15,31 @@ from dataclasses import dataclass
 from typing import Any
 
 import moye as mo
-from moye.kernels.rows.parts import anew, as_column, as_rows, fold, place, read, row, scratch, swept, write
-from moye.kernels.rows.softmax import LOG2E, LOWEST, each, exponentials, first_column, shares, wider
+from moye.kernels.rows.parts import (
+    anew,
+    arrived,
+    as_column,
+    as_rows,
+    fetch,
+    fold,
+    place,
+    read,
+    row,
+    scratch,
+    stages,
+    swept,
+    write,
+)
+from moye.kernels.rows.softmax import (
+    LOG2E,
+    LOWEST,
+    each,
+    exponentials,
+    first_column,
+    kept_exponentials,
+    shares,
+    wider,
+)
 
 THREADS = 1024
 """Of the one block that adds up losses, always in the same order."""
@@ -33,17 +56,24 @@ class Target:
 
 
 @mo.jit
-def target_of(dtype, labels, weight, number, there, ignored, n):
-    """What a row is compared with."""
-    label, factor = labels.dtype(-1), dtype(1)
+def label_of(labels, number, there):
+    """The label of a row, or -1 if there is no such row."""
+    label = labels.dtype(-1)
     if there:
         label = labels[number]
+    return label
+
+
+@mo.jit
+def target_of(dtype, label, weight, there, ignored, n):
+    """What a row is compared with."""
+    factor = dtype(1)
     counts = there & (label != ignored)
     known = counts & (label >= 0) & (label < n)
     assert known | ~counts, "the label of a row is none of the columns, and is not ignored"
     if weight is not None and known:
         factor = dtype(weight[label])
-    column = mo.int32(mo.where(known, label, labels.dtype(0)))              # an ignored label may have 64 bits
+    column = mo.int32(mo.where(known, label, label.dtype(0)))               # an ignored label may have 64 bits
     return Target(column, counts, known, mo.where(counts & ~known, dtype(float("nan")), factor))
 
 
@@ -139,7 +169,8 @@ def entropy_row(plan, where, rX, rD, label, of, room, smoothed):
         return read(p, rX, LOWEST)
 
     held = [fetch(p) for p in where.pieces]             # on its way before the label says which logit is wanted
-    target = target_of(of.z.dtype, labels, of.weight, number, rX.there, ignored, where.columns)
+    label = label_of(labels, number, rX.there)
+    target = target_of(of.z.dtype, label, of.weight, rX.there, ignored, where.columns)
     upper, (own, tells) = gradient_of(of, target, number, rX.there), label_logit(plan, where, rX, target)
     top, total = exponentials(plan, where, held, fetch, factor, room)
     rest = mo.log(total)
@@ -154,6 +185,50 @@ def entropy_row(plan, where, rX, rD, label, of, room, smoothed):
     if rD is not None:
         each(plan, where, held, fetch, put)
     return row_loss(target, top, own, rest, mean, of.smooth, of.z), top + rest, tells
+
+
+@mo.kernel
+def cross_entropy_staged_kernel(loss, lse, dlogits, dloss, logits, labels, weight, count,
+                                ignored: mo.int64, z: mo.float64,      # type: ignore[valid-type]
+                                plan: mo.Constexpr):
+    """The same with a gradient and no smoothing, where ``plan.stages`` rows are on their way to shared memory."""
+    wide, gX, gD, gI, gL, gS = wider(logits.dtype), as_rows(logits), as_rows(dlogits), *map(as_column,
+                                                                                             (labels, loss, lse))
+    mo.min_blocks(plan.resident)
+    room, where = scratch(plan, wide, 2), place(plan, gX)
+    of, staged = Loss(weight, dloss, count, ignored, wide(0), wide(z)), stages(plan, where, (gX,))
+    slot, phase, label = mo.int32(0), mo.int32(0), label_of(gI, where.first, True)
+    for number in mo.range(where.first, where.rows, where.step):
+        rD, following = row(plan, where, gD, number), number + where.step
+        next_label = label_of(gI, following, following < where.rows)    # on its way while this row is folded
+        target = target_of(wide, label, weight, True, ignored, where.columns)
+        upper = gradient_of(of, target, number, True)
+        held, = arrived(plan, where, staged, slot, phase, LOWEST)
+        own, tells = staged_logit(plan, where, staged, slot, target, wide)
+        top, total, each, fit = kept_exponentials(plan, held, wide(LOG2E), room)
+        fetch(plan, where, staged, (gX,), number + plan.stages * where.step, slot)      # all have read the stage by now
+        rest = mo.log(total)
+        part = upper * (1 + 2 * of.z * (top + rest)) / total
+        for piece, e in zip(where.pieces, each, strict=True):
+            put_gradient(piece, rD, e * (fit * part), target, *least(of, upper, where.columns))
+        if tells:
+            gL[number] = gL.dtype(row_loss(target, top, own, rest, None, of.smooth, of.z))
+            gS[number] = gS.dtype(top + rest)
+        label, slot = next_label, slot + 1
+        if slot == plan.stages:
+            slot, phase = mo.int32(0), phase ^ 1
+
+
+@mo.jit
+def staged_logit(plan, where, staged, slot, target, dtype):
+    """The same as ``label_logit``, of the row that lies in a stage."""
+    tells, own, vector = where.lane == 0, dtype(float("nan")), target.column // plan.width
+    if plan.cluster > 1:
+        tells = tells & (where.rank == vector // plan.lanes % plan.cluster)
+    if tells & target.known:
+        first = (vector // (plan.lanes * plan.cluster) * plan.lanes + vector % plan.lanes) * plan.width
+        own = own.dtype(staged.arrays[0][first + target.column % plan.width, slot])
+    return own, tells
 
 
 @mo.jit
@@ -193,7 +268,8 @@ def cross_entropy_backward_kernel(dlogits, dloss, logits, labels, lse, weight, c
     of, where = Loss(weight, dloss, count, ignored, wide(smoothing), wide(z)), place(plan, gX)
     for first in mo.range(where.first, where.rows, where.step):
         number, rX, rD = first + where.slot, row(plan, where, gX, first), row(plan, where, gD, first)
-        target, whole = target_of(wide, gI, weight, number, rX.there, ignored, where.columns), wide(0)
+        label, whole = label_of(gI, number, rX.there), wide(0)
+        target = target_of(wide, label, weight, rX.there, ignored, where.columns)
         if rX.there:
             whole = wide(gS[number])
         backward_row(plan, where, rX, rD, target, of, gradient_of(of, target, number, rX.there), whole)
@@ -226,7 +302,7 @@ def total_kernel(out, losses, labels, weight, ignored: mo.int64, n,     # type: 
         if losses is not None:
             total += wide(as_column(losses)[number])
         if averaged:
-            target = target_of(wide, labels, weight, number, True, ignored, n)
+            target = target_of(wide, labels[number], weight, True, ignored, n)
             count += mo.where(target.known, target.weight, wide(0))
     total = mo.block_reduce(total, room[None, 0], "add")
     count = mo.block_reduce(count, room[None, 1], "add")

@@ -161,7 +161,7 @@ def norm_backward_staged_kernel(dx, dout, x, weight, rstd, mean, dsummed, partia
     for turn in mo.range(where.first, where.rows, where.step):
         following = numbers_of(plan, where, rstd, mean, turn + where.step)
         added = ahead(plan, where, (gS,), turn)
-        held = parts.arrived(where, staged, slot, phase)
+        held = parts.arrived(plan, where, staged, slot, phase)
         means = means_of(plan, kept, held, *numbers, offset)                # all have read the stage by now
         parts.fetch(plan, where, staged, (gX, gG), turn + plan.stages * where.step, slot)
         rD = parts.row(plan, where, gD, turn)

@@ -13,7 +13,7 @@ All of it is public: kernels of one's own are written with the same parts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import moye as mo
@@ -233,19 +233,31 @@ def stages(plan, where, matrices):
 
 @mo.jit
 def fetch(plan, where, staged, matrices, number, stage):
-    """Ask for row ``number`` of each matrix, if it is there; all threads must have done with the stage."""
+    """Ask for this block's part of row ``number`` of each matrix, if it is there; all have done with the stage.
+
+    The blocks of a cluster have parts of each round of vectors, which a copy brings each.
+    """
     if (mo.thread_idx().x == 0) & (number < where.rows):
-        mo.mbarrier_arrive_expect_tx(staged.full, stage, where.columns * sum(m.dtype.bytes for m in matrices))
+        copies = 1 if plan.cluster == 1 else plan.rounds
+        most = plan.lanes * plan.rounds * plan.width // copies
+        firsts = [(j * plan.cluster + where.rank) * most for j in range(copies)]
+        sizes = [where.columns if copies == 1 else mo.max(mo.min(where.columns - first, most), 0) for first in firsts]
+        mo.mbarrier_arrive_expect_tx(staged.full, stage, sum(sizes) * sum(m.dtype.bytes for m in matrices))
         for matrix, array in zip(matrices, staged.arrays, strict=True):
-            source = mo.tile(matrix[number, None], (plan.lanes * plan.rounds * plan.width,), (0,), ragged=True)
-            mo.copyto(mo.BulkCopy(), array[None, stage], source, barrier=(staged.full, stage), size=where.columns)
+            for j in mo.static_range(copies):
+                source = mo.tile(matrix[number, None], (most,), (j * plan.cluster + where.rank,), ragged=True)
+                if True if copies == 1 else sizes[j] > 0:
+                    mo.copyto(mo.BulkCopy(), mo.tile(array, (most, 1), (j, stage))[:, 0], source,
+                              barrier=(staged.full, stage), size=sizes[j])
 
 
 @mo.jit
-def arrived(where, staged, stage, phase):
-    """The pieces of each matrix's row that has arrived, in registers."""
+def arrived(plan, where, staged, stage, phase, fill=0):
+    """The pieces of each matrix's row that has arrived, in registers; ``fill`` where a piece has no elements."""
     mo.mbarrier_wait(staged.full, stage, phase)
-    return [[read(piece, Row(array[None, stage], None, 0, True)) for piece in where.pieces] for array in staged.arrays]
+    places = [replace(piece, at=j * plan.lanes + where.lane) for j, piece in enumerate(where.pieces)]
+    return [[read(piece, Row(array[None, stage], None, 0, True), fill) for piece in places]
+            for array in staged.arrays]
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,8 @@ class Shape:
     ``width`` elements at most are one access (all strides and addresses allow it).  ``shifted``: rows begin at any
     element, all arrays' rows alike.  ``masked``: every vector has a predicate for each element; no edges apart.
     ``sums``: a thread keeps sums over rows for its columns, and the next row beside the one that it works on.
-    ``passed``: one read of a row says all, so that nobody holds it.
+    ``passed``: one read of a row says all, so that nobody holds it.  ``ahead``: what a cluster shares may come by bulk
+    copies, row after row.
     """
 
     rows: int
@@ -59,6 +60,7 @@ class Shape:
     held: int = 1
     sums: bool = False
     passed: bool = False
+    ahead: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +160,26 @@ def row_plan(shape: Shape, *, multiprocessors: int = 132, clusters: bool = True)
     at_once = 2 if many and alone and 2 * rounds * words * 4 <= _ON_THE_WAY else 1
     plan = RowPlan(width, lanes, rows, rounds, cluster, full, edges, shape.shifted, shape.masked, at_once,
                    resident, streamed)
+    if clusters and shape.ahead:
+        return _ahead(shape, plan, multiprocessors)
     return _staged(shape, plan, vectors, multiprocessors) if clusters and shape.sums else plan
+
+
+def _ahead(shape: Shape, plan: RowPlan, multiprocessors: int) -> RowPlan:
+    """The same by bulk copies, where clusters have many rows and shared memory holds two parts of rows or more.
+
+    A block of up to 1024 threads, alone on a multiprocessor, has a part of 64 KB: half as many blocks share a row then.
+    """
+    if plan.cluster == 1 or plan.streamed or plan.edges or plan.shifted or plan.masked or plan.width * shape.bits % 128:
+        return plan
+    found = plan
+    if plan.cluster > 2 and plan.lanes < _THREADS:
+        vectors, each = shape.columns // plan.width, plan.lanes * plan.cluster
+        found = replace(plan, lanes=2 * plan.lanes, cluster=plan.cluster // 2, rounds=-(-vectors // each),
+                        full=vectors // each, resident=1)
+    stages = min(_MOST_STAGES, _AHEAD // (found.resident * found.lanes * found.rounds * found.width * shape.bits // 8))
+    enough = shape.rows * found.cluster >= 2 * stages * found.resident * multiprocessors
+    return replace(found, stages=stages) if stages > 1 and enough else plan
 
 
 def _staged(shape: Shape, plan: RowPlan, vectors: int, multiprocessors: int) -> RowPlan:

@@ -17,7 +17,21 @@ from typing import Any
 import moye as mo
 from moye.kernels.options import integer, real, shown
 from moye.kernels.rows.arrays import Rows, check_plan
-from moye.kernels.rows.parts import always, anew, as_rows, fold, place, read, row, scratch, swept, write
+from moye.kernels.rows.parts import (
+    always,
+    anew,
+    arrived,
+    as_rows,
+    fetch,
+    fold,
+    place,
+    read,
+    row,
+    scratch,
+    stages,
+    swept,
+    write,
+)
 from moye.kernels.rows.plan import RowPlan
 from moye.kernels.rows.views import dtype_of, last, launched, plan_of, repeated, separate, shape_of
 from moye.kernels.views import FLOATS
@@ -59,14 +73,34 @@ def exponentials(plan, where, held, fetch, factor, room):
         state = swept(plan, where, fetch, absorb, state)
     elif len(held) > 0:
         state = absorbed(plan, *state, held, factor)
+    return folded(plan, *state, factor, room)
 
+
+@mo.jit
+def kept_exponentials(plan, held, factor, room):
+    """The same with what is under the sum: (largest, sum, exponentials below the largest score of this thread, by what
+    these are multiplied to lie below the row's).
+
+    Nobody computes an exponential twice, but they take registers of the dtype of sums.
+    """
+    mine = factor.dtype(LOWEST)
+    for r in held:
+        mine = mo.max(mine, r.to(mine.dtype).reduce("max"))
+    each = [shares(r, factor, base_of(mine)) for r in held]
+    top, total = folded(plan, mine, sum(e.reduce("add") for e in each), factor, room)
+    return top, total, each, mo.exp2((mine - top) * factor, fast=True)
+
+
+@mo.jit
+def folded(plan, top, total, factor, room):
+    """The largest score of a row, 0 if none counts, and the sum below it, of those that threads have."""
     @mo.jit
     def together(state, lanes):
         top, total = state
         above = mo.warp_reduce(top, "max", lanes)
         return [above, mo.warp_reduce(total * mo.exp2((top - base_of(above)) * factor, fast=True), "add", lanes)]
 
-    top, total = fold(plan, list(state), together, room)
+    top, total = fold(plan, [top, total], together, room)
     return base_of(top), total
 
 
@@ -169,7 +203,7 @@ def softmax_row(plan, kind, where, rows, scale, seen, room):
     step = scale if kind.mask != "added" else scale.dtype(1)            # the mask was added to what is scaled
     factor = step * LOG2E
     top, total = exponentials(plan, where, held, fetch, factor, room)
-    share, rest = mo.where(total == 0, total, 1 / total), mo.where(total == 0, total, mo.log(total))
+    share, rest = inverse_and_log(total)
 
     def put(p, r):
         if not plan.streamed:
@@ -180,6 +214,32 @@ def softmax_row(plan, kind, where, rows, scale, seen, room):
         write(p, rO, values)
 
     each(plan, where, held, fetch, put)
+
+
+@mo.jit
+def inverse_and_log(total):
+    """1 / total and log(total), 0 for both where nothing counts."""
+    return mo.where(total == 0, total, 1 / total), mo.where(total == 0, total, mo.log(total))
+
+
+@mo.kernel
+def softmax_staged_kernel(out, x, scale: mo.float64,                   # type: ignore[valid-type]
+                          plan: mo.Constexpr, log: mo.Constexpr):
+    """The same without masks, where ``plan.stages`` rows are on their way to shared memory, by bulk copies."""
+    wide, gX, gO = wider(x.dtype), as_rows(x), as_rows(out)             # (rows, n)
+    mo.min_blocks(plan.resident)
+    room, where = scratch(plan, wide, 2), place(plan, gX)
+    staged, slot, phase, scale = stages(plan, where, (gX,)), mo.int32(0), mo.int32(0), wide(scale)
+    for first in mo.range(where.first, where.rows, where.step):
+        held, = arrived(plan, where, staged, slot, phase, LOWEST)
+        top, total, each, fit = kept_exponentials(plan, held, scale * LOG2E, room)
+        fetch(plan, where, staged, (gX,), first + plan.stages * where.step, slot)       # all have read the stage by now
+        rO, (share, rest) = row(plan, where, gO, first), inverse_and_log(total)
+        for piece, r, e in zip(where.pieces, held, each, strict=True):
+            write(piece, rO, (r.to(wide) - top) * scale - rest if log else e * (fit * share))
+        slot += 1
+        if slot == plan.stages:
+            slot, phase = mo.int32(0), phase ^ 1
 
 
 @mo.kernel
@@ -289,7 +349,10 @@ def _forward(name: str, out: Any, x: Any, axis: int, scale: float, mask: Any, ca
         kind = replace(kind, mask="kept" if dtype_of(mask) == mo.bool else "added")
     if 0 in shape:
         return out
-    plan, queries = plan or plan_of(given), shape[-2] if causal is not None else 1
+    plan, queries = plan or plan_of(given, ahead=kind == Scores(log=log)), shape[-2] if causal is not None else 1
+    if plan.stages and kind == Scores(log=log):
+        softmax_staged_kernel.launch(gO, given.matrix, scale, plan, log, **launched(given, plan))
+        return out
     softmax_kernel.launch(gO, given.matrix, gM, scale, queries, causal or 0, plan, kind, **launched(given, plan))
     return out
 
