@@ -173,7 +173,7 @@ def _ahead(shape: Shape, plan: RowPlan, multiprocessors: int) -> RowPlan:
     if plan.cluster == 1 or plan.streamed or plan.edges or plan.shifted or plan.masked or plan.width * shape.bits % 128:
         return plan
     found = plan
-    if plan.cluster > 2 and plan.lanes < _THREADS:
+    if plan.cluster > 2 and 2 * plan.lanes <= _THREADS:
         vectors, each = shape.columns // plan.width, plan.lanes * plan.cluster
         found = replace(plan, lanes=2 * plan.lanes, cluster=plan.cluster // 2, rounds=-(-vectors // each),
                         full=vectors // each, resident=1)

@@ -29,6 +29,8 @@ _FEWEST = 0.2                       # waves: of fewer tiles, sums of too many bl
 _LEAST_SHARE = 4                    # k tiles of a block at least, where it has a share of a tile
 MEETING = 8 << 10
 """Bytes for each warpgroup to store C where blocks meet in memory, few columns at a time, through two buffers."""
+SECTOR = 16
+"""Elements of 16 bits that memory writes at once: 32 bytes."""
 MOST = 200
 """Registers of a thread that sums may take: two warpgroups with 128x192 tiles each, and what multicasts need."""
 
@@ -172,12 +174,15 @@ _TURNED = 2048                      # rows or columns up to which the tiles of C
 
 
 @functools.lru_cache(maxsize=64)
-def tiles(bytes_: int, swap: bool, out: int = 2) -> tuple[WarpgroupConfig, ...]:
-    """The tiles for wide products, of operands of ``bytes_`` and results of ``out`` bytes an element."""
+def tiles(bytes_: int, swap: bool, out: int = 2, rows: bool = False) -> tuple[WarpgroupConfig, ...]:
+    """The tiles for wide products, of operands of ``bytes_`` and results of ``out`` bytes an element, stored by
+    ``rows`` that begin anywhere or not.
+    """
     found: list[WarpgroupConfig] = []
     for (schedule, bM, groups), widths in TILES.items():
         for bN in widths:
-            tile = WarpgroupConfig(bM, bN, 128 // bytes_, deepest(bM, bN, groups, out=out), schedule, groups, swap=swap,
+            tile = WarpgroupConfig(bM, bN, 128 // bytes_, deepest(bM, bN, groups, out=out, rows=rows), schedule, groups,
+                                   swap=swap,
                                    raster=16 if bN > bM else 8,
                                    store="warp" if (schedule, bM, swap) == ("pingpong", 64, False) else "warpgroup")
             found += [replace(tile, share_A=a, share_B=b) for a, b in CLUSTERS
@@ -206,14 +211,42 @@ def configs(dtype: Any, *, skinny: int = 0, gated: bool = False, out: int = 2) -
 
 
 def deepest(bM: int, bN: int, groups: int, *, gathers: bool = False, meets: bool = False, scaled: bool = False,
-            out: int = 2) -> int:
+            out: int = 2, rows: bool = False) -> int:
     """As many stages as shared memory holds, up to 12, where sums are gathered in them, or meet in memory.
 
-    ``out``: bytes of an element of C, whose pieces have two buffers of a warpgroup.
+    ``out``: bytes of an element of C, whose pieces have two buffers of a warpgroup; ``rows``: which leaves by rows that
+    begin anywhere, 64 of a warpgroup at a time.
     """
     columns = math.gcd(bN, 64 if groups < 3 else 32, 128 // out)
     staged = 0 if gathers else MEETING * groups if meets else 2 * 64 * groups * columns * out
+    if rows:
+        staged = 64 * groups * _pitch(bN) * out
     return min(12, (_MEMORY - staged) // (128 * (bM + bN) + 4 * bM * scaled))
+
+
+def _pitch(bN: int) -> int:
+    """Elements from a row in shared memory to the next, if it begins anywhere: eight rows lie in other banks each."""
+    return bN + SECTOR + 8
+
+
+def pitch_of(config: WarpgroupConfig) -> int:
+    """Elements between rows of C that begin anywhere, on their way out."""
+    return _pitch(config.bN)
+
+
+def overlap_of(config: WarpgroupConfig, N: int, *, scaled: bool = False) -> int:
+    """Columns that neighbouring tiles share if rows begin anywhere; none of the only tile, nor of blocks of factors."""
+    return SECTOR if config.bN < N and not scaled else 0
+
+
+def takes_rows(config: WarpgroupConfig, bytes_: int, N: int, *, scaled: bool = False) -> bool:
+    """Whether rows of C that begin anywhere may leave whole: tiles are wide enough to share columns, and there is
+    memory for 64 rows of each warpgroup beside the stages, of operands of ``bytes_`` an element.
+    """
+    wide = config.bN >= 3 * SECTOR or (config.bN % SECTOR == 0 and overlap_of(config, N, scaled=scaled) == 0)
+    stages = config.stages * config.bK * (bytes_ * (config.bM + config.bN)) + 4 * config.bM * config.stages * scaled
+    return wide and config.split_k == 1 and config.store != "element" and \
+        stages + 64 * config.groups * pitch_of(config) * 2 <= _MEMORY
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +279,10 @@ class Problem:
     copies: tuple[int, ...] = ()
     out: int = 2
 
+    def leaves_by_rows(self, swap: bool) -> bool:
+        """Whether C, or C^T, is stored row by row, where TMA does not store it."""
+        return self.rows == ("M" if swap else "N")
+
 
 def candidates(problem: Problem, multiprocessors: int = 132) -> list[WarpgroupConfig]:
     """Every configuration that is worth a thought for a problem.
@@ -269,9 +306,9 @@ def narrow(problem: Problem, few: int, multiprocessors: int) -> list[WarpgroupCo
     found: list[WarpgroupConfig] = []
     for bN in (width for width in SKINNY if few <= width < 2 * few + 32 or width == SKINNY[-1]):
         for bM, groups in ((64, 1), (128, 2), (192, 3), (256, 2)):
-            deep = deepest(bM, bN, groups, out=problem.out)
-            tile = WarpgroupConfig(bM, bN, 128 // problem.dtype.bytes, deep, groups=groups,
-                                   stream="A", swap=problem.M < problem.N)
+            swap = problem.M < problem.N
+            deep = deepest(bM, bN, groups, out=problem.out, rows=problem.leaves_by_rows(swap))
+            tile = WarpgroupConfig(bM, bN, 128 // problem.dtype.bytes, deep, groups=groups, stream="A", swap=swap)
             found += [tile, *(splits(tile, problem, multiprocessors) if bM <= 128 else ())]
     return found
 
@@ -281,7 +318,8 @@ def wide(problem: Problem, few: int, multiprocessors: int) -> list[WarpgroupConf
     turned = problem.M < problem.N
     sides = (False,) if problem.gated else (False, True) if few <= _TURNED or problem.plain else (turned,)
     found: list[WarpgroupConfig] = []
-    for tile in (tile for swap in sides for tile in tiles(problem.dtype.bytes, swap, problem.out)):
+    for tile in (tile for swap in sides for tile in tiles(problem.dtype.bytes, swap, problem.out,
+                                                          problem.leaves_by_rows(swap))):
         if problem.promote and tile.bM != 128:          # the others' sums are in each other's way: measured
             continue
         if problem.gated and tile.bN % (16 * max(2, tile.share_B)):     # its halves are wide as well
@@ -341,8 +379,8 @@ def scaled_tiles(problem: Problem, multiprocessors: int) -> list[WarpgroupConfig
     found: list[WarpgroupConfig] = []
     for (bM, groups), widths in SCALED.items():
         for bN in widths:
-            tile = WarpgroupConfig(bM, bN, 128, deepest(bM, bN, groups, scaled=True, out=problem.out), groups=groups,
-                                   raster=16 if bN > bM else 8)
+            deep = deepest(bM, bN, groups, scaled=True, out=problem.out, rows=problem.leaves_by_rows(False))
+            tile = WarpgroupConfig(bM, bN, 128, deep, groups=groups, raster=16 if bN > bM else 8)
             found += [tile, *splits(tile, problem, multiprocessors)]
     return found
 
@@ -510,8 +548,11 @@ def _gathered(config: WarpgroupConfig, costs: Costs) -> float:
 def _tiles(config: WarpgroupConfig, problem: Problem) -> tuple[int, int]:
     """Tiles along M and N of the product as it is computed, whole clusters of them."""
     M, N = (problem.N, problem.M) if config.swap else (problem.M, problem.N * (2 if problem.gated else 1))
-    m, n = config.bM * config.share_B, config.bN * config.share_A
-    return -(-M // m) * config.share_B, -(-N // n) * config.share_A
+    overlap = 0
+    if problem.leaves_by_rows(config.swap) and takes_rows(config, problem.dtype.bytes, N, scaled=problem.scaled):
+        overlap = overlap_of(config, N, scaled=problem.scaled)
+    m, n = config.bM * config.share_B, (config.bN - overlap) * config.share_A
+    return -(-M // m) * config.share_B, -(-(N + max(0, overlap - 1)) // n) * config.share_A
 
 
 def _shared(config: WarpgroupConfig, problem: Problem, waves: float, depth: int, slots: int, costs: Costs) -> float:
@@ -580,7 +621,8 @@ def _between(config: WarpgroupConfig, problem: Problem, costs: Costs) -> float:
 
 def _stored_plainly(config: WarpgroupConfig, problem: Problem, costs: Costs) -> float:
     """Microseconds for an element that TMA does not store."""
-    if problem.rows == ("M" if config.swap else "N") and config.split_k == 1:
+    N = problem.M if config.swap else problem.N
+    if problem.leaves_by_rows(config.swap) and takes_rows(config, problem.dtype.bytes, N, scaled=problem.scaled):
         return costs.by_rows
     if problem.dtype.bytes == 4 and problem.N % 4:      # as most results of them, in rows that begin anywhere
         return (costs.single_turned if config.swap else costs.single) / config.split_k

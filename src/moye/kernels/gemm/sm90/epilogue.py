@@ -5,7 +5,8 @@ In: accumulators (MMA, MMA_M, MMA_N) of a tile, which tile it is, C and what is 
     store(plan, out, sC, acc, (m, n, batch))
 
 C goes through shared memory by TMA, 64 rows and up to 64 columns at a time through two buffers, so that one piece is
-written while the one before leaves; a C that TMA cannot describe is stored from registers, predicated.
+written while the one before leaves.  Of a C that TMA cannot describe, rows go as ``strips`` says, and what else there
+is from registers, predicated.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import moye as mo
-from moye.kernels.gemm.parts.rows import Strip, leading, staging, store_strip
 from moye.kernels.gemm.sm90.config import GROUP
 from moye.kernels.gemm.sm90.fusion import finish
+from moye.kernels.gemm.sm90.strips import store_rows
 
 _AT_ONCE = 24
 """Loads of 16 bytes that a thread has on their way at a time: 96 registers."""
@@ -49,6 +50,15 @@ class Epilogue:
 @mo.jit
 def store(plan, out, sC, acc, tile):
     """The warpgroup's rows of a tile to C, piece after piece through two buffers."""
+    if plan.C.by_rows:
+        store_rows(plan, out, sC, acc, tile)
+    else:
+        store_pieces(plan, out, sC, acc, tile)
+
+
+@mo.jit
+def store_pieces(plan, out, sC, acc, tile):
+    """The same of a C that TMA stores, or that threads store as they hold it."""
     sums, config, (bx, by, bz) = plan.pieces(acc), plan.config, tile   # (sums, column, row)
     halves = 2 if plan.fusion.gated else 1                              # a gated tile has its two factors side by side
     columns, rows = mo.size(sums, 1) // halves, mo.size(sums, 2)
@@ -204,8 +214,6 @@ def put(plan, out, sC, part, place, batch, buffer, pending):
     mo.copyto(rounded, part)
     if plan.C.major:
         put_by_tma(plan, out, sC, rounded, place, batch, buffer, pending)
-    elif plan.C.staged is not None:
-        put_by_rows(plan, out, sC, rounded, place, batch)
     else:
         put_by_threads(plan, out, rounded, place, batch)
 
@@ -236,36 +244,6 @@ def put_by_tma(plan, out, sC, rounded, place, batch, buffer, pending):
                              row * (64 // rows) + strip, column, batch)     # (rows, columns[, 1])
                 mo.copyto(copies[i], gC, sS)
         mo.tma_store_arrive()                                           # a group of its own, to be waited for
-
-
-@mo.jit
-def put_by_rows(plan, out, sC, rounded, place, batch):
-    """Rows that begin anywhere: through shared memory, where each lies as far behind a multiple of 16 bytes as in C.
-
-    A warp has 16 rows of its own there.
-    """
-    sums = mo.shape(rounded)[0]                                         # (2, 2, columns / 8): column, row, 8s
-    part = rounded.with_layout(mo.make_layout(sums))
-    tid, copy = mo.thread_idx().x, staging(plan.C.dtype, plan.C.grain)
-    thr_mma, warp = plan.C.piece.get_slice(tid % GROUP), tid % GROUP // 32
-    own = mo.tile(sC, (64, mo.size(sC, 1)), (tid // GROUP, 0))          # (64, columns + width)
-    strip = strip_of(plan, out, own, place, 0, batch)
-    rows = thr_mma.partition_C(mo.identity_tensor((64, plan.C.columns)))                # (MMA, 1, 1)
-    mo.sync_warp()                                                      # all have read the piece before
-    for half in mo.static_range(2):
-        begun = leading(strip, rows[(0, half, 0), 0, 0][0])
-        mo.copyto(copy, thr_mma.partition_C(begun)[(None, half, None), 0, 0], part[None, half, None])
-    mo.sync_warp()
-    of_warp = mo.tile(own, (16, mo.size(own, 1)), (warp, 0))
-    store_strip(strip_of(plan, out, of_warp, place, warp * 16, batch), mo.lane_idx(), 32)
-
-
-@mo.jit
-def strip_of(plan, out, staged, place, row, batch):
-    """Rows of a piece, from one of its 64 on."""
-    whole = (batch,) if mo.rank(out.C) == 3 else ()
-    return Strip(out.C, whole, matrix_of(out, batch), staged, place[0] * 64 + row, place[1] * plan.C.columns,
-                 plan.C.columns, out.M, out.N)
 
 
 @mo.jit

@@ -27,7 +27,16 @@ from moye.kernels.gemm.parts.arguments import (
     scalar,
 )
 from moye.kernels.gemm.parts.epilogues import ACTIVATIONS
-from moye.kernels.gemm.sm90.config import MOST, Problem, WarpgroupConfig, choose, resident, shares
+from moye.kernels.gemm.sm90.config import (
+    MOST,
+    Problem,
+    WarpgroupConfig,
+    choose,
+    overlap_of,
+    resident,
+    shares,
+    takes_rows,
+)
 from moye.kernels.gemm.sm90.fusion import Fusion
 from moye.kernels.gemm.sm90.kernel import gemm_sm90_kernel
 from moye.kernels.gemm.sm90.plan import Plan, make_plan
@@ -115,13 +124,16 @@ def _recipe(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: Warpg
     majors = ["mn" if mode == 0 else "k" for mode in modes]
     major_C = "" if fusion.accumulate else stored(c, config.store)
     dtypes = (multiplied(a.dtype), multiplied(b.dtype))
+    rows = not major_C and _rows(c, fusion) == "N" and takes_rows(config, a.dtype.bytes, N, scaled=scaled != "")
+    overlap = overlap_of(config, N, scaled=scaled != "") if rows else 0
     plan = make_plan(config, dtypes, c.dtype, *majors, major_C, fusion, width(c), promote, batched,
-                     (M, N, K) if config.static else None, scaled, not major_C and by_rows(c, fusion, config))
+                     (M, N, K) if config.static else None, scaled, rows, overlap)
     last, halves = (1,) if batched else (), 2 if fusion.gated else 1
     boxes = ((config.bM, config.bK, *last), (config.bN // halves, config.bK, *last),
              (mo.size(plan.C.box, 0), plan.C.columns, *last) if major_C else ())
     load_A, load_B = (mo.TmaLoad(rounding=mo.tfloat32 if x.dtype == mo.float32 else None) for x in (a, b))
-    clusters = -(-M // (config.bM * config.share_B)) * -(-N // (config.bN // halves * config.share_A))
+    across = (config.bN // halves - overlap) * config.share_A
+    clusters = -(-M // (config.bM * config.share_B)) * -(-(N + max(0, overlap - 1)) // across)
     clusters *= c.shape[2] if batched else 1
     at_once = mo.resident_clusters(c, config.cluster) if c.device is not None else \
         resident(config, multiprocessors) // config.cluster
@@ -253,16 +265,11 @@ def width(c: Any) -> int:
     return 2 if pair else 1
 
 
-def by_rows(c: Any, fusion: Fusion, config: WarpgroupConfig) -> bool:
-    """Whether rows of C, which TMA does not store, go through shared memory: contiguous ones that nobody reads.
-
-    Of 16 bits: of the wider ones a thread stores 32 bytes of a row as it is, and more registers would spill.
-    """
-    return _rows(c, fusion) == "N" and config.split_k == 1 and config.store != "element"
-
-
 def _rows(c: Any, fusion: Fusion) -> str:
-    """Along what C is stored row by row, where TMA does not: "N", "M" if it is turned, or "" if it cannot be."""
+    """Along what C is stored row by row, where TMA does not: "N", "M" if it is turned, or "" if it cannot be.
+
+    Of 16 bits: of the wider ones a thread stores 32 bytes of a row as it is.
+    """
     if c.ptr % 16 or c.dtype.bits != 16 or fusion.accumulate or fusion.gated:
         return ""
     return "N" if c.strides[1] == 1 else "M" if c.strides[0] == 1 else ""

@@ -24,6 +24,7 @@ from moye.kernels.gemm.sm90.epilogue import (
 from moye.kernels.gemm.sm90.mainloop import TURN, first_turn, mainloop, promoted_mainloop, within
 from moye.kernels.gemm.sm90.scales import scales_of_tile, stages_of_scales
 from moye.kernels.gemm.sm90.shares import leave, take_up
+from moye.kernels.gemm.sm90.strips import column_of
 
 
 @mo.kernel
@@ -110,7 +111,7 @@ def schedule(plan, A, Bs, out):
     """
     config = plan.config
     M, N, K = plan.extents.constant or (out.M, out.N, mo.size(A.tensor, 1))
-    m_tiles, n_tiles = mo.ceil_div(M, config.bM), mo.ceil_div(N, config.bN // len(Bs))
+    m_tiles, n_tiles = mo.ceil_div(M, config.bM), columns_of_tiles(plan, N, config.bN // len(Bs))
     if config.peers > 1:                                # the tiles of a cluster count as one
         m_tiles, n_tiles = mo.ceil_div(m_tiles, config.share_B), mo.ceil_div(n_tiles, config.share_A)
     batches = mo.size(A.tensor, 2) if plan.extents.batched else 1
@@ -120,6 +121,14 @@ def schedule(plan, A, Bs, out):
     sched = mo.StreamKScheduler(m_tiles, n_tiles, k_tiles, batches, config.raster, cluster=cluster) \
         if config.stream_k else mo.PersistentTileScheduler(m_tiles, n_tiles, batches, config.raster, cluster=cluster)
     return sched, k_tiles
+
+
+@mo.jit
+def columns_of_tiles(plan, N, bN):
+    """How many tiles lie side by side."""
+    if plan.C.overlap:
+        return mo.ceil_div(N + plan.C.overlap - 1, bN - plan.C.overlap)
+    return mo.ceil_div(N, bN)
 
 
 @mo.jit
@@ -178,13 +187,22 @@ def fill(plan, A, Bs, sA, sB, pipe, state, place, ks, scales, masks):
                   barrier=pipe.barrier(state), hint=hints[0], multicast=masks[0])               # (bM, bK[, 1])
         for j in mo.static_range(len(Bs)):              # the factors of a gated product lie one below the other
             half = mo.tile(sB, (config.bN // len(Bs), config.bK, 1), (j, 0, state.stage))[:, :, 0]
-            mo.copyto(Bs[j], half, tile_of(plan, Bs[j].tensor, (config.bN // len(Bs), config.bK), by, k, bz),
+            mo.copyto(Bs[j], half, tile_of_B(plan, Bs[j].tensor, (config.bN // len(Bs), config.bK), by, k, bz),
                       barrier=pipe.barrier(state), hint=hints[1], multicast=masks[1])           # (bN, bK[, 1])
         if scales[1] is not None:
             mo.copyto(scales[0], scales[1][:, :, state.stage],
                       tile_of(plan, scales[0].tensor, (config.bM, 1), bx, k, bz), barrier=pipe.barrier(state))
         state = state.next()
     return state
+
+
+@mo.jit
+def tile_of_B(plan, X, tiler, n, k, batch):
+    """A tile of B; where neighbours share columns of C, tiles begin at other places than multiples of theirs."""
+    if plan.C.overlap:
+        rest = (0, 0) if plan.extents.batched else (0,)
+        return tile_of(plan, mo.domain_offset((column_of(plan, n), *rest), X), tiler, 0, k, batch)
+    return tile_of(plan, X, tiler, n, k, batch)
 
 
 @mo.jit

@@ -15,7 +15,7 @@ from math import gcd
 from typing import Any
 
 import moye as mo
-from moye.kernels.gemm.sm90.config import MEETING, WarpgroupConfig, require
+from moye.kernels.gemm.sm90.config import MEETING, SECTOR, WarpgroupConfig, pitch_of, require
 from moye.kernels.gemm.sm90.fusion import Fusion
 
 _NOTHING = Fusion()
@@ -57,8 +57,9 @@ class Output:
     ``major``: the mode along which TMA stores C, "k" for N and "mn" for M, or "" for plain stores.  ``copy`` takes a
     piece from registers to shared memory (or to global memory).  ``staged`` is that shared memory (64 * groups,
     columns, 2), of which one TMA copy stores a ``box``; both are None for plain stores straight from registers.  Rows
-    that begin anywhere are ``staged`` (64 * groups, columns and 16 bytes), from where threads store them; ``grain``
-    elements divide the distances of all rows to 16 bytes.
+    that begin anywhere are ``staged`` (64 * groups, bN and room), 16 columns after the other, and leave whole;
+    ``grain`` elements divide the distances of all rows to 16 bytes.  ``overlap``: columns that neighbouring tiles share
+    then.
     """
 
     dtype: Any
@@ -69,6 +70,12 @@ class Output:
     staged: Any
     box: Any
     grain: int
+    overlap: int = 0
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether rows of tiles leave whole."""
+        return not self.major and self.staged is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +124,13 @@ class Plan:
 @functools.lru_cache(maxsize=1024)
 def make_plan(config: WarpgroupConfig, dtypes: tuple[Any, Any], out: Any, major_A: str, major_B: str, major_C: str,
               fusion: Fusion = _NOTHING, width: int = 1, promote: bool = False, batched: bool = False,
-              extents: tuple[int, int, int] | None = None, scaled: str = "", by_rows: bool = False) -> Plan:
+              extents: tuple[int, int, int] | None = None, scaled: str = "", by_rows: bool = False,
+              overlap: int = 0) -> Plan:
     """The plan of one kind of problem; ArgumentError for a configuration that the kernel cannot have.
 
     ``width``: elements of C that one plain store takes.  ``scaled``: blocks have factors, and those of A come by "tma"
-    or are read by "threads".  ``by_rows``: plain stores go through shared memory, where the pieces are wide enough for
-    rows.
+    or are read by "threads".  ``by_rows``: rows of tiles, of which neighbours share ``overlap`` columns, go
+    through shared memory as a whole.
     """
     a, b = dtypes
     require(config, a, gated=fusion.gated, scaled=scaled != "")
@@ -141,7 +149,7 @@ def make_plan(config: WarpgroupConfig, dtypes: tuple[Any, Any], out: Any, major_
                                            _boxed(config, out) if major_C else 64))
     piece = mo.make_tiled_mma(mo.mma.wgmma(a, b, sums, columns), mo.make_layout((1, 1)))
     C = Output(out, major_C, columns, piece, _copy(out, major_C, columns, width, piece),
-               *_staged(config, out, major_C, columns, by_rows), width)
+               *_staged(config, out, major_C, columns, by_rows), width, overlap)
     if config.split_k > 1 and config.gather == "cluster" and major_C and \
             mo.cosize(C.staged) * out.bytes > mo.cosize(B.stages) * b.bytes:
         raise mo.ArgumentError(f"gemm_sm90: stages={config.stages} of {config} do not hold C of {out} on its way out, "
@@ -153,8 +161,8 @@ def _widest(config: WarpgroupConfig, fusion: Fusion, major_C: str, width: int, b
     """Columns of C that are finished and stored at a time, 32 sums a thread; fewer where other things take registers:
     what is fused, the sums of eight blocks, the addresses and predicates of plain stores and of strided loads.
     """
-    if by_rows:
-        return 64 if fusion.plain and config.groups < 3 else 32
+    if by_rows:                                                         # places are counted in these
+        return SECTOR
     if not fusion.plain:
         return 16 if not major_C else 32
     if config.split_k > 1 and config.gather == "memory":                # a piece for each block, if there are so many
@@ -178,8 +186,8 @@ def _operand(dtype: Any, major: str, rows: int, config: WarpgroupConfig, halves:
 def _staged(config: WarpgroupConfig, out: Any, major: str, columns: int, by_rows: bool) -> tuple[Any, Any]:
     """Shared layout (64 * groups, columns, 2) of C on its way out, and that of one TMA store; or of rows with room."""
     if not major:
-        pitch = columns + 16 // out.bytes
-        return mo.make_layout((64 * config.groups, pitch), (pitch, 1)) if by_rows and columns >= 16 else None, None
+        pitch = pitch_of(config)
+        return mo.make_layout((64 * config.groups, pitch), (pitch, 1)) if by_rows else None, None
     rows = 64 if config.store == "warpgroup" else 16
     row = columns * out.bytes if major == "k" else 128
     atom = mo.smem_layout_atom(out, major, min(row, 128))
