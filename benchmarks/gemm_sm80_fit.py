@@ -1,7 +1,8 @@
 """Fit the costs of ``moye.kernels.gemm.sm80.config`` to what ``gemm_unaligned.py`` measured.
 
     cd benchmarks/data                                                                       # needs SciPy; no GPU
-    python ../gemm_sm80_fit.py gemm_sm80.csv.gz gemm_few.csv.gz gemm_tf32_h100.csv.gz [--keep 0.2] [--write]
+    python ../gemm_sm80_fit.py gemm_sm80.csv.gz gemm_few.csv.gz gemm_tf32_h100.csv.gz gemm_rows.csv.gz [--keep 0.2] \
+        [--write]
 
 In: CSVs of products, each by both kernels; of an H100, whose memory is slower, if their names say so.  Out: the fitted
 ``Costs``, what copies of operands cost ``gemm_sm90``, the error of the models, and what choosing a way by both takes
@@ -32,7 +33,10 @@ NAMED = re.compile(r"(\d+)x(\d+)x(\d+) (\d)x(\d) b(\d) s(\d+)")
 
 
 def read(paths):
-    """{row: {option of gemm_sm80, or configuration of gemm_sm90: microseconds}}; those of the peers by their names."""
+    """{row: {option of gemm_sm80, or configuration of gemm_sm90: microseconds}}; those of the peers by their names.
+
+    Products of which no such option is known any more are left out.
+    """
     found = {}
     for path in paths:
         card = "H100" if "h100" in path else ""
@@ -42,7 +46,7 @@ def read(paths):
                 if chosen := line["way"] if line["way"] in ("cuBLAS", "rule") else \
                         config_of(line) or option_of(row, line["way"]):
                     found.setdefault(row, {})[chosen] = float(line["us"])
-    return found
+    return {row: times for row, times in found.items() if any(not isinstance(key, str) for key in times)}
 
 
 def option_of(row, way):

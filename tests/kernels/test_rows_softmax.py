@@ -62,16 +62,16 @@ def test_many_long_rows_come_by_bulk_copies():
     for dtype, columns, cluster in ((mo.bfloat16, 131072, 4), (mo.bfloat16, 128256, 4), (mo.bfloat16, 65536, 2),
                                     (mo.float32, 131072, 8)):
         x = mo.TensorLike(dtype, (4096, columns), (columns, 1))
-        plan = plan_of(Rows("softmax", x), ahead=True)
+        plan = plan_of(Rows("softmax", x), ahead=1)
         assert (plan.cluster, plan.lanes, plan.stages, plan.resident) == (cluster, 1024, 3, 1)
-        assert plan_of(Rows("softmax", replace(x, shape=(64, columns))), ahead=True).stages == 0
+        assert plan_of(Rows("softmax", replace(x, shape=(64, columns))), ahead=1).stages == 0
         for log in (False, True):
             program = rows_softmax.softmax_staged_kernel.compile(x, x, 1.0, plan, log, block=plan.threads,
                                                                  cluster=plan.cluster, arch="sm_90a")
             assert program.spills == 0 and program.registers <= 64
 
 
-def streamed(given, held=1, ahead=False):
+def streamed(given, held=1, ahead=0):
     """A plan of two blocks of 64 threads, as rows have that no cluster can hold."""
     n, width = given.columns, 128 // given.info.dtype.bits
     shifted = n % width != 0

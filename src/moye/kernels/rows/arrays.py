@@ -132,12 +132,12 @@ class Rows:
         return info
 
     def plan(self, *, held: int = 1, sums: bool = False, block: int | None = None, passed: bool = False,
-             ahead: bool = False) -> RowPlan:
+             ahead: int = 0) -> RowPlan:
         """The plan for these rows: as wide as all arrays of their shape allow.
 
         ``held``: so many arrays of rows at a time; ``sums``: and sums over rows for each column.  ``block``: so many
         columns belong together, by whole vectors that the lanes of a warp share.  ``passed``: nobody holds a row.
-        ``ahead``: rows of a cluster may come by bulk copies.
+        ``ahead``: rows of a cluster may come by bulk copies, to so many blocks of a multiprocessor.
         """
         bits = self.info.dtype.bits
         width, shifted = self._width()

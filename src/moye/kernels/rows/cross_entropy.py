@@ -120,7 +120,7 @@ def launch_rows(losses: Any, lse: Any, dlogits: Any, dloss: Any, logits: Any, la
     gI, gE = given.of_rows("labels", labels, LABELS), given.of_rows("dloss", dloss, FLOATS)
     smoothed = options.smoothing != 0
     ahead = dlogits is not None and not smoothed and wider(given.info.dtype) != mo.float64       # which would spill
-    plan = plan or _roomy(plan_of(given, passed=dlogits is None and not smoothed, ahead=ahead), dlogits is not None,
+    plan = plan or _roomy(plan_of(given, passed=dlogits is None and not smoothed, ahead=2 * ahead), dlogits is not None,
                           smoothed, wider(given.info.dtype))
     if plan.stages and ahead:
         cross_entropy_staged_kernel.launch(gL, gS, gD, gE, given.matrix, gI, weight, count, options.ignored, options.z,

@@ -122,12 +122,18 @@ def least(of, upper, n):
 def put_gradient(p, rD, share, target, less, own):
     """A piece of the gradient: share - less, at the label ``own`` less, and 0 if the row does not count."""
     share[...] = share - less
+    take_at_label(p, share, target, own)
+    write(p, rD, mo.where(target.counts, share, share.dtype(0)))
+
+
+@mo.jit
+def take_at_label(p, share, target, own):
+    """The element of a piece that is the label's has ``own`` less."""
     at = target.column - first_column(p)
     if (at >= 0) & (at < p.width):
         for k in mo.static_range(p.width):
             if at == k:
                 share[k] = share[k] - own
-    write(p, rD, mo.where(target.counts, share, share.dtype(0)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,8 +215,15 @@ def cross_entropy_staged_kernel(loss, lse, dlogits, dloss, logits, labels, weigh
         fetch(plan, where, staged, (gX,), number + plan.stages * where.step, slot)      # all have read the stage by now
         rest = mo.log(total)
         part = upper * (1 + 2 * of.z * (top + rest)) / total
-        for piece, e in zip(where.pieces, each, strict=True):
-            put_gradient(piece, rD, e * (fit * part), target, *least(of, upper, where.columns))
+        if target.counts:
+            for piece, e in zip(where.pieces, each, strict=True):
+                share = e * (fit * part)
+                take_at_label(piece, share, target, upper)
+                write(piece, rD, share)
+        else:
+            for piece, e in zip(where.pieces, each, strict=True):
+                e.fill(0)
+                write(piece, rD, e)
         if tells:
             gL[number] = gL.dtype(row_loss(target, top, own, rest, None, of.smooth, of.z))
             gS[number] = gS.dtype(top + rest)

@@ -20,7 +20,7 @@ from moye.kernels.gemm.sm90.host import loaded
 from moye.kernels.gemm.sm90.kernel import produce, schedule, share_registers, stages_of
 from moye.kernels.gemm.sm90.mainloop import mainloop
 from moye.kernels.gemm.sm90.plan import make_plan
-from moye.kernels.rows.entropy import row_loss, target_of
+from moye.kernels.rows.entropy import label_of, row_loss, target_of
 from moye.kernels.rows.softmax import LOG2E, LOWEST
 from moye.kernels.rows.views import dtype_of, shape_of
 from moye.kernels.workspace import empty
@@ -131,7 +131,7 @@ def loss_of_parts_kernel(loss, lse, labels, weight, parts, n,
             part = folds[lane, i, 1] * mo.exp2((folds[lane, i, 0] - above) * LOG2E, fast=True)
             total, top = total * mo.exp2((top - above) * LOG2E, fast=True) + part, above
             plain += folds[lane, i, 2]
-        target = target_of(mo.float32, labels, weight, row, there, ignored, n)
+        target = target_of(mo.float32, label_of(labels, row, there), weight, there, ignored, n)
         own = mo.float32(float("nan"))
         if target.known:
             own = parts.own[row]

@@ -48,7 +48,7 @@ class Shape:
     element, all arrays' rows alike.  ``masked``: every vector has a predicate for each element; no edges apart.
     ``sums``: a thread keeps sums over rows for its columns, and the next row beside the one that it works on.
     ``passed``: one read of a row says all, so that nobody holds it.  ``ahead``: what a cluster shares may come by bulk
-    copies, row after row.
+    copies, row after row, to so many blocks of a multiprocessor, 1 or 2; 0 if not.
     """
 
     rows: int
@@ -60,7 +60,7 @@ class Shape:
     held: int = 1
     sums: bool = False
     passed: bool = False
-    ahead: bool = False
+    ahead: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,15 +168,15 @@ def row_plan(shape: Shape, *, multiprocessors: int = 132, clusters: bool = True)
 def _ahead(shape: Shape, plan: RowPlan, multiprocessors: int) -> RowPlan:
     """The same by bulk copies, where clusters have many rows and shared memory holds two parts of rows or more.
 
-    A block of up to 1024 threads, alone on a multiprocessor, has a part of 64 KB: half as many blocks share a row then.
+    A block of up to 1024 threads that is alone on a multiprocessor has a part of 64 KB, so that fewer share a row.
     """
     if plan.cluster == 1 or plan.streamed or plan.edges or plan.shifted or plan.masked or plan.width * shape.bits % 128:
         return plan
     found = plan
-    if plan.cluster > 2 and 2 * plan.lanes <= _THREADS:
-        vectors, each = shape.columns // plan.width, plan.lanes * plan.cluster
-        found = replace(plan, lanes=2 * plan.lanes, cluster=plan.cluster // 2, rounds=-(-vectors // each),
-                        full=vectors // each, resident=1)
+    if shape.ahead == 1 and 2 * plan.lanes <= _THREADS:
+        lanes, cluster, vectors = 2 * plan.lanes, max(2, plan.cluster // 2), shape.columns // plan.width
+        found = replace(plan, lanes=lanes, cluster=cluster, rounds=-(-vectors // (lanes * cluster)),
+                        full=vectors // (lanes * cluster), resident=1)
     stages = min(_MOST_STAGES, _AHEAD // (found.resident * found.lanes * found.rounds * found.width * shape.bits // 8))
     enough = shape.rows * found.cluster >= 2 * stages * found.resident * multiprocessors
     return replace(found, stages=stages) if stages > 1 and enough else plan

@@ -349,7 +349,7 @@ def _forward(name: str, out: Any, x: Any, axis: int, scale: float, mask: Any, ca
         kind = replace(kind, mask="kept" if dtype_of(mask) == mo.bool else "added")
     if 0 in shape:
         return out
-    plan, queries = plan or plan_of(given, ahead=kind == Scores(log=log)), shape[-2] if causal is not None else 1
+    plan, queries = plan or plan_of(given, ahead=int(kind == Scores(log=log))), shape[-2] if causal is not None else 1
     if plan.stages and kind == Scores(log=log):
         softmax_staged_kernel.launch(gO, given.matrix, scale, plan, log, **launched(given, plan))
         return out

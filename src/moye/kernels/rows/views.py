@@ -19,7 +19,7 @@ from moye.kernels.rows.plan import RowPlan
 from moye.kernels.views import info_of, outputs
 
 
-def plan_of(given: Rows, held: int = 1, *, passed: bool = False, ahead: bool = False) -> RowPlan:
+def plan_of(given: Rows, held: int = 1, *, passed: bool = False, ahead: int = 0) -> RowPlan:
     """The plan of a kernel that keeps nothing between rows: blocks have one turn, with one row at a time."""
     return replace(given.plan(held=held, passed=passed, ahead=ahead), at_once=1)
 

@@ -487,9 +487,9 @@ class Costs:
     ragged: float = 1.169       # of the bytes of C, whose rows begin inside of 128 bytes
     halves: float = 0.7131      # and more of them, where rows begin inside of the 32 bytes that memory writes at once
     pair: float = 0.9753        # of the share, of blocks that share operands
-    copy: float = 3.103         # copying an operand first
-    copied: float = 1.942e+06   # bytes of it a microsecond
-    by_rows: float = 0.0001841  # for an element of a tile that is stored by rows
+    copy: float = 3.061         # copying an operand first
+    copied: float = 1.979e+06   # bytes of it a microsecond
+    by_rows: float = 6.411e-05  # for an element of a tile that is stored by rows
     single: float = 0.0007      # or, of 32 bits, by itself
     single_turned: float = 0.0003 # where neighbours in a tile's columns are neighbours in memory
 

@@ -60,12 +60,11 @@ def store_rows(plan, out, sC, acc, tile):
     sums, config, (bx, by, bz) = plan.pieces(acc), plan.config, tile    # (sums, piece of 16 columns, row)
     group, groups = (0, 1) if plan.in_turns else (mo.warpgroup_idx(), config.groups)
     own = mo.tile(sC, (64, mo.size(sC, 1)), (mo.thread_idx().x // GROUP, 0))            # (64, bN + room)
-    whole = out.C if mo.rank(out.C) == 3 else None
-    C = out.C[:, :, bz] if mo.rank(out.C) == 3 else out.C
+    place, C = ((bz,), out.C[:, :, bz]) if mo.rank(out.C) == 3 else ((), out.C)
     first = column_of(plan, by)
     for i in mo.static_range(mo.size(sums, 2)):
         row = bx * (config.bM // 64) + group + groups * i
-        strip = Strip(out.C if whole is None else whole, () if whole is None else (bz,), C, own, row * 64, first)
+        strip = Strip(out.C, place, C, own, row * 64, first)
         mo.sync_warp()                                  # all have read the rows before
         stage(plan, out, strip, sums[:, :, i], (row, first // plan.C.columns), bz)
         mo.sync_warp()
