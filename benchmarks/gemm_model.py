@@ -23,13 +23,14 @@ def problem_of(row):
     size, out = KINDS[row.kind].bytes, RESULT_BYTES[KINDS[row.kind].result]
     lines = (row.K if row.orders[0] == "K" else row.M), (row.K if row.orders[1] == "K" else row.N)
     counts = (row.M if row.orders[0] == "K" else row.K), (row.N if row.orders[1] == "K" else row.K)
+    plain = row.N * out % 16 != 0
     turned = size != 2                                  # wgmma takes others than 16 bits along K alone
     copied = [count > 1 and (line * size % 16 != 0 or (order == "M" and turned))
               for order, line, count in zip(row.orders, lines, counts, strict=True)]
     return model.Problem(row.M, row.N, row.K, 1, DTYPES[row.kind], promote=row.kind == "e4m3 promoted",
                          aligned=all(line * size % 128 == 0 or copy for line, copy in zip(lines, copied, strict=True)),
                          rows_A=row.orders[0] == "M" and not copied[0], rows_B=row.orders[1] == "M" and not copied[1],
-                         plain=row.N * out % 16 != 0, rows="N" if out == 2 else "", out=out,
+                         plain=plain, rows="N" if plain and out == 2 else "", out=out,
                          copies=tuple(rows * row.K * size for rows, copy in zip((row.M, row.N), copied, strict=True)
                                       if copy))
 
