@@ -8,6 +8,7 @@ In: a ``Row`` of ``gemm_rows``, or CSVs of them.  Out: a ``Problem`` of the mode
 import csv
 import dataclasses
 import gzip
+import math
 
 import moye as mo
 from gemm_rows import KINDS, RESULT_BYTES, Row
@@ -28,7 +29,8 @@ def problem_of(row):
     copied = [count > 1 and (line * size % 16 != 0 or (order == "M" and turned))
               for order, line, count in zip(row.orders, lines, counts, strict=True)]
     return model.Problem(row.M, row.N, row.K, 1, DTYPES[row.kind], promote=row.kind == "e4m3 promoted",
-                         aligned=all(line * size % 128 == 0 or copy for line, copy in zip(lines, copied, strict=True)),
+                         lines=tuple(128 if copy else math.gcd(128, line * size)
+                                     for line, copy in zip(lines, copied, strict=True)),
                          rows_A=row.orders[0] == "M" and not copied[0], rows_B=row.orders[1] == "M" and not copied[1],
                          plain=plain, rows="N" if plain and out == 2 else "", out=out,
                          copies=tuple(rows * row.K * size for rows, copy in zip((row.M, row.N), copied, strict=True)

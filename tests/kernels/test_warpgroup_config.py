@@ -86,8 +86,8 @@ def test_every_candidate_is_legal():
     """Whatever the model may choose can be had, and fits into a block's memory and registers."""
     for name, dtype in DTYPES.items():
         found = {(config, gated) for M, N, K, batches, gated in problems(f"candidates {name}", 8)
-                 for aligned in (False, True)
-                 for config in candidates(Problem(M, N, K, batches, dtype, gated=gated, aligned=aligned), H200)}
+                 for lines in ((16, 128), (128, 128))
+                 for config in candidates(Problem(M, N, K, batches, dtype, gated=gated, lines=lines), H200)}
         for config, gated in found:
             require(config, dtype, gated=gated)
             assert shared_bytes(config, dtype, gated=gated) <= SHARED, config
@@ -141,7 +141,7 @@ def test_as_deep_as_memory_holds():
     ((14, 11776, 39296), {"stream_k": True, "swap": True}),         # 92 tiles for 132 multiprocessors
 ], ids=str)
 def test_anchored(problem, expected):
-    config = choose(Problem(*problem, 1, mo.bfloat16, aligned=problem[2] % 64 == 0), H200)
+    config = choose(Problem(*problem, 1, mo.bfloat16, lines=(math.gcd(128, 2 * problem[2]),) * 2), H200)
     assert {name: getattr(config, name) for name in expected} == expected
 
 
@@ -156,7 +156,7 @@ def test_tiles_whose_addresses_spill_are_no_choice():
 @pytest.mark.parametrize("problem", [(4096, 4096, 4097), (8192, 8192, 8200), (928, 1672, 5600)], ids=str)
 def test_rows_that_begin_anywhere_are_shared(problem):
     """Each takes two lines of 128 bytes for one, and blocks of a cluster ask for half or a quarter of them."""
-    assert choose(Problem(*problem, 1, mo.bfloat16, aligned=False), H200).cluster > 1
+    assert choose(Problem(*problem, 1, mo.bfloat16, lines=(16, 16)), H200).cluster > 1
     assert choose(Problem(*problem, 1, mo.bfloat16), H200).cluster == 1
 
 

@@ -182,8 +182,7 @@ def tiles(bytes_: int, swap: bool, out: int = 2, rows: bool = False) -> tuple[Wa
     for (schedule, bM, groups), widths in TILES.items():
         for bN in widths:
             tile = WarpgroupConfig(bM, bN, 128 // bytes_, deepest(bM, bN, groups, out=out, rows=rows), schedule, groups,
-                                   swap=swap,
-                                   raster=16 if bN > bM else 8,
+                                   swap=swap, raster=16 if bN > bM else 8,
                                    store="warp" if (schedule, bM, swap) == ("pingpong", 64, False) else "warpgroup")
             found += [replace(tile, share_A=a, share_B=b) for a, b in CLUSTERS
                       if a * b == 1 or (bM > 64 and bM * bN >= _SHARED and bN % (8 * b) == 0)]
@@ -253,7 +252,8 @@ def takes_rows(config: WarpgroupConfig, bytes_: int, N: int, *, scaled: bool = F
 class Problem:
     """What a choice depends on: extents, batches and dtype; ``promote`` and ``gated`` as in ``gemm_sm90``.
 
-    ``aligned``: lines of A and B lie multiples of 128 bytes apart, else TMA fetches two parts of memory for one.
+    ``lines``: lines of A and of B lie multiples of so many bytes apart, up to 128; of fewer, TMA fetches two parts of
+    memory for one, the more often the fewer.
     ``rows_A`` and ``rows_B``: the operand is contiguous along its rows, and not along K.
     ``plain``: C is not stored by TMA.  ``rows``: but row by row, along "N" or "M".  ``most``: sums of a thread that
     leave registers for what is done to them on their way to C.  ``workspace``: the library of C can make the arrays in
@@ -268,7 +268,7 @@ class Problem:
     dtype: Any
     promote: bool = False
     gated: bool = False
-    aligned: bool = True
+    lines: tuple[int, int] = (128, 128)
     rows_A: bool = False
     rows_B: bool = False
     plain: bool = False
@@ -282,6 +282,11 @@ class Problem:
     def leaves_by_rows(self, swap: bool) -> bool:
         """Whether C, or C^T, is stored row by row, where TMA does not store it."""
         return self.rows == ("M" if swap else "N")
+
+    @property
+    def aligned(self) -> bool:
+        """Whether all lines begin where those of 128 bytes of memory do."""
+        return min(self.lines) == 128
 
 
 def candidates(problem: Problem, multiprocessors: int = 132) -> list[WarpgroupConfig]:
@@ -442,51 +447,49 @@ class Costs:
     names say: a share above 1 means that what such tiles take is told by loads and latency.
     """
 
-    launch: float = 3.366
-    begin: float = 0.5701       # the first stages of a block's first tile
-    begin_byte: float = 1.753e-05 # and for each byte of one
-    crowd: float = 1.166        # where all multiprocessors ask memory at once for theirs; of fewer, by the square root
+    launch: float = 3.427
+    begin: float = 0.5804       # the first stages of a block's first tile
+    begin_byte: float = 7.358e-06 # and for each byte of one
+    begin_group: float = 0.2233 # and for each warpgroup beside the first
+    begin_all: float = 2.511e-08 # and for each byte that all blocks ask for before their first products
+    crowd: float = 0.9206       # where all multiprocessors ask memory at once for theirs; of fewer, by the square root
     flops: float = 8.1e+06      # of one multiprocessor, 16-bit operands, at 1980 MHz
-    share_64: float = 5.544     # of them, that tiles of 64 rows reach, and so on
-    share_128: float = 0.9007
-    share_192: float = 0.8606
-    share_256: float = 0.8382
-    turns_64: float = 83.46     # where warpgroups take turns
-    turns_128: float = 0.9361
-    wide: float = 0.06655       # the power of their width by which wider tiles reach less
-    narrow: float = 0.001931    # columns that a tile's products cost beyond its own
-    latency: float = 1.24       # from asking for a stage to its arrival
-    loads: float = 2.106e+05    # bytes that one multiprocessor gets from L2
-    arriving: float = 1.623e+05 # that arrive there, also those that another one asked for
-    l2: float = 1.663e+07       # and all of them
-    dram: float = 3.641e+06
-    dram_one: float = 1.147e+05 # bytes from DRAM that one multiprocessor can wait for at a time
-    stream: float = 1.075       # as much faster where one operand leaves L2 first
-    store: float = 1.294e-05    # for an element of a tile, that nothing hides
-    turns_store: float = 0.5331 # of it, that warpgroups which take turns do not hide either
-    tile: float = 0.178         # for each further tile of a block
-    gather_2: float = 1.106     # handing sums round in a cluster
-    gather_4: float = 1.55
-    gather_8: float = 2.114
-    gather_sum: float = 0.0001207 # for each sum of a block
-    meet: float = 1.602         # and in memory
-    meet_each: float = 0.02725  # for each block of a tile
-    meet_sum: float = 0.0001376 # for each sum of a block
-    hand: float = 3.052         # handing sums over where blocks have shares of tiles
-    hand_each: float = 0.9535   # for each block whose sums are added
-    hand_sum: float = 0.0001322 # for each sum that leaves or is added
-    sharp: float = 3.542        # how sharply the slowest of several things rules
-    sharp_one: float = 20.45
-    sharp_dram: float = 3.079
-    rows: float = 1.015         # of the share, for an operand that is contiguous along its rows
-    rows_64: float = 1.678      # of its loads, where its tile lies in swizzled rows of 64 bytes
-    rows_32: float = 3.043
-    pieces_32: float = 1.64     # of the store, where a tile leaves in pieces of 32 columns
-    pieces_16: float = 3.661
-    unaligned: float = 1.777    # of the loads, for lines that begin anywhere
-    ragged: float = 1.169       # of the bytes of C, whose rows begin inside of 128 bytes
-    halves: float = 0.7131      # and more of them, where rows begin inside of the 32 bytes that memory writes at once
-    pair: float = 0.9753        # of the share, of blocks that share operands
+    share_64: float = 5.7       # of them, that tiles of 64 rows reach, and so on: they wait for loads
+    share_128: float = 0.816
+    share_192: float = 0.7954
+    share_256: float = 0.792
+    turns_128: float = 0.8358   # where warpgroups take turns
+    latency: float = 1.348      # from asking for a stage to its arrival
+    loads: float = 3.609e+05    # bytes that one multiprocessor gets from L2
+    arriving: float = 1.832e+05 # that arrive there, also those that another one asked for
+    l2: float = 2.253e+07       # and all of them
+    dram: float = 3.61e+06
+    dram_one: float = 1.206e+05 # bytes from DRAM that one multiprocessor can wait for at a time
+    stream: float = 1.087       # as much faster where one operand leaves L2 first
+    store: float = 2.684e-05    # for an element of a warpgroup's part of a tile, that nothing hides
+    turns_store: float = 0.1532 # of it, that warpgroups which take turns do not hide either
+    tile: float = 0.2193        # for each further tile of a block
+    gather_2: float = 1.067     # handing sums round in a cluster
+    gather_4: float = 1.467
+    gather_8: float = 2.002
+    gather_sum: float = 0.0001167 # for each sum of a block
+    meet: float = 1.574         # and in memory
+    meet_each: float = 0.02643  # for each block of a tile
+    meet_sum: float = 0.000139  # for each sum of a block
+    hand: float = 2.358         # handing sums over where blocks have shares of tiles
+    hand_each: float = 0.8186   # for each block whose sums are added
+    hand_sum: float = 0.0001473 # for each sum that leaves or is added
+    sharp: float = 5.398        # how sharply the slowest of several things rules
+    sharp_one: float = 12.78
+    sharp_dram: float = 3.275
+    sharp_loads: float = 1.917
+    rows_64: float = 1.68       # of the loads of an operand along its rows, in swizzled rows of 64 bytes
+    rows_32: float = 2.846
+    pieces_32: float = 1.608    # of the store, where a tile leaves in pieces of 32 columns
+    pieces_16: float = 3.451
+    unaligned: float = 1.996    # more of the loads, for lines that begin anywhere
+    ragged: float = 1.178       # of the bytes of C, whose rows begin inside of 128 bytes
+    halves: float = 0.7107      # and more of them, where rows begin inside of the 32 bytes that memory writes at once
     copy: float = 3.061         # copying an operand first
     copied: float = 1.979e+06   # bytes of it a microsecond
     by_rows: float = 6.411e-05  # for an element of a tile that is stored by rows
@@ -524,15 +527,22 @@ def estimate(config: WarpgroupConfig, problem: Problem, multiprocessors: int, co
             busy += waves * (depth * _step(config, problem, slots, costs) + _between(config, problem, costs))
         if rest:
             busy += depth * _step(config, problem, rest, costs) + _between(config, problem, costs)
-    busy += _last(config, problem, costs)
+    busy += _stored(config, problem, costs) if config.schedule == "pingpong" else 0.0   # the last, not hidden
     read = _traffic(config, problem, m, n, slots, costs)
     read /= costs.stream if config.stream else 1.0
     dram = _either(read / costs.dram, read / (costs.dram_one * min(units, slots)), costs.sharp_one)
     gather = (waves + (rest > 0)) * _gathered(config, costs)
-    begin = costs.begin + costs.begin_byte * 128 * (config.bM + config.bN) \
-        + costs.crowd * math.sqrt(min(1.0, units / slots))
     copies = len(problem.copies) * costs.copy + sum(problem.copies) / costs.copied
+    begin = _begin(config, problem, depth, min(units, slots), slots, costs)
     return costs.launch + copies + begin + _either(busy, dram, costs.sharp_dram) + gather
+
+
+def _begin(config: WarpgroupConfig, problem: Problem, depth: int, blocks: int, slots: int, costs: Costs) -> float:
+    """Microseconds until so many blocks have what they multiply first: all ask for all their stages at once."""
+    first: int = min(128, problem.K * problem.dtype.bytes) * (config.bM + config.bN)
+    each = 128 * min(depth, config.stages) * (config.bM / config.share_A + config.bN / config.share_B)
+    return costs.begin + costs.begin_byte * first + costs.begin_group * (config.groups - 1) \
+        + costs.begin_all * each * blocks + costs.crowd * math.sqrt(blocks / slots)
 
 
 def _gathered(config: WarpgroupConfig, costs: Costs) -> float:
@@ -582,33 +592,34 @@ def _either(a: float, b: float, sharp: float) -> float:
 
 def _step(config: WarpgroupConfig, problem: Problem, busy: int, costs: Costs) -> float:
     """Microseconds of one k tile where so many blocks load at a time."""
-    alone = {64: costs.share_64, 128: costs.share_128, 192: costs.share_192, 256: costs.share_256}
-    turns = {64: costs.turns_64, 128: costs.turns_128}
-    share = (turns if config.schedule == "pingpong" else alone)[config.bM]
+    share = {64: costs.share_64, 128: costs.turns_128 if config.schedule == "pingpong" else costs.share_128,
+             192: costs.share_192, 256: costs.share_256}[config.bM] * (_PROMOTED if problem.promote else 1.0)
     share *= _SCALED.get((config.bM, config.bN), 1.0) if problem.scaled else 1.0
-    share *= (costs.pair if config.peers > 1 else 1.0) * (_PROMOTED if problem.promote else 1.0)
-    share *= costs.rows**(problem.rows_A + problem.rows_B) * (128 / config.bN)**costs.wide
-    products = 128 * config.bM * (config.bN + costs.narrow) / (costs.flops * share)
+    products = 128 * config.bM * config.bN / (costs.flops * share)
     lines_A, lines_B = _lines(config, problem, costs)
-    loaded = 128 * (1.0 if problem.aligned else costs.unaligned) * (
-        config.bM * lines_A / config.share_A + config.bN * lines_B / config.share_B)
-    loads = max(loaded / min(costs.loads, costs.l2 / busy), 128 * (config.bM + config.bN) / costs.arriving)
+    loaded = 128 * (config.bM * lines_A / config.share_A + config.bN * lines_B / config.share_B)
+    loads = _either(loaded / min(costs.loads, costs.l2 / busy), 128 * (config.bM + config.bN) / costs.arriving,
+                    costs.sharp_loads)
     return _either(_either(products, loads, costs.sharp), costs.latency / config.stages, costs.sharp)
 
 
 def _lines(config: WarpgroupConfig, problem: Problem, costs: Costs) -> list[float]:
-    """What loads of A and B cost, in those of whole lines: few rows lie in narrower swizzles, if along their rows."""
-    by_rows = (problem.rows_B, problem.rows_A) if config.swap else (problem.rows_A, problem.rows_B)
+    """What loads of A and B cost, in those of whole lines: few rows lie in narrower swizzles, if along their rows; of
+    lines at multiples of 32 bytes, three of four begin inside of 128, and so on.
+    """
+    turn = -1 if config.swap else 1
+    by_rows, apart = (problem.rows_A, problem.rows_B)[::turn], problem.lines[::turn]
     of = {128: 1.0, 64: costs.rows_64, 32: costs.rows_32, 16: costs.rows_32}
-    return [of[math.gcd(128, rows * problem.dtype.bytes)] if along_rows else 1.0
-            for rows, along_rows in zip((config.bM, config.bN), by_rows, strict=True)]
+    return [(of[math.gcd(128, rows * problem.dtype.bytes)] if along_rows else 1.0)
+            * (1 + costs.unaligned * (1 - each / 128))
+            for rows, along_rows, each in zip((config.bM, config.bN), by_rows, apart, strict=True)]
 
 
 def _stored(config: WarpgroupConfig, problem: Problem, costs: Costs) -> float:
-    """Microseconds that a tile takes to be stored."""
+    """Microseconds that a tile takes to be stored, by all its warpgroups at a time."""
     columns = math.gcd(config.bN, 32 if config.groups == 3 else 64)
     narrow = 1.0 if columns == 64 or config.bN < 64 else costs.pieces_32 if columns == 32 else costs.pieces_16
-    return costs.store * narrow * config.bM * config.bN * problem.out / 2
+    return costs.store * narrow * config.rows * config.bN * problem.out / 2
 
 
 def _between(config: WarpgroupConfig, problem: Problem, costs: Costs) -> float:
@@ -627,11 +638,6 @@ def _stored_plainly(config: WarpgroupConfig, problem: Problem, costs: Costs) -> 
     if problem.dtype.bytes == 4 and problem.N % 4:      # as most results of them, in rows that begin anywhere
         return (costs.single_turned if config.swap else costs.single) / config.split_k
     return _PLAIN_STORE[config.schedule] / config.split_k
-
-
-def _last(config: WarpgroupConfig, problem: Problem, costs: Costs) -> float:
-    """The store of the last tile, which nothing hides."""
-    return _stored(config, problem, costs) if config.schedule == "pingpong" else 0.0
 
 
 def _traffic(config: WarpgroupConfig, problem: Problem, m: int, n: int, slots: int, costs: Costs) -> float:

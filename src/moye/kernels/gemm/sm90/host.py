@@ -148,7 +148,7 @@ def problem_of(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, scaled: bo
     plain = fusion.accumulate or not stored(c, "warpgroup")
     batches = c.shape[2] if len(c.shape) == 3 else 1
     return Problem(a.shape[0], c.shape[1], a.shape[1], batches, a.dtype, promote, fusion.gated,
-                   _aligned(a) and _aligned(b), loaded(a) == 0, loaded(b) == 0, plain, _most(c, fusion, plain),
+                   (_apart(a), _apart(b)), loaded(a) == 0, loaded(b) == 0, plain, _most(c, fusion, plain),
                    c.kind in MAKES_ARRAYS, scaled, _rows(c, fusion) if plain else "", _copies(a, b, fusion),
                    c.dtype.bytes)
 
@@ -244,10 +244,10 @@ def loaded(info: Any, halves: int = 1) -> int | None:
     return contiguous_mode(info, (1, 0) if rows else (1,), loads=True)
 
 
-def _aligned(info: Any) -> bool:
-    """Whether lines of an operand lie multiples of 128 bytes apart; those of copies do."""
+def _apart(info: Any) -> int:
+    """Bytes, up to 128, of which distances between lines of an operand are multiples; those of copies are of 128."""
     mode = loaded(info)
-    return mode is None or info.strides[1 - mode] * info.dtype.bytes % 128 == 0
+    return 128 if mode is None else math.gcd(128, info.strides[1 - mode] * info.dtype.bytes)
 
 
 def stored(c: Any, store: str) -> str:
