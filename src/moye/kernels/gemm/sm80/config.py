@@ -153,19 +153,19 @@ class Costs:
 
     launch: float = 3.984
     reduction: float = 1.605    # a second launch
-    bandwidth: float = 3.541e+06
-    single: float = 0.984       # of the rate of 32-bit operands
+    bandwidth: float = 3.54e+06
+    single: float = 0.9841      # of the rate of 32-bit operands
     shifted: float = 1.699      # of those whose lines begin anywhere
     element: float = 1.115e+04  # elements that a multiprocessor copies one by one
     shift: float = 1.839e+04    # and of lines that it shifts
     turn: float = 0.02972       # of a block's loop, whatever its tile
     latency: float = 0.4983     # of memory, shared by the k tiles that are on their way
     chunk: float = 0.2353       # for each 16 bytes of a k tile that a thread shifts
-    store: float = 7.202e-05    # for each element of a tile, stored 16 bytes at a time
-    store_row: float = 8.053e-05 # the same of rows that begin anywhere
-    store_end: float = 0.004803 # and for each of these rows
+    store: float = 7.203e-05    # for each element of a tile, stored 16 bytes at a time
+    store_row: float = 8.068e-05 # the same of rows that begin anywhere
+    store_end: float = 0.004801 # and for each of these rows
     store_element: float = 0.0001443 # or one by one
-    halves: float = 0.01155     # of the bytes of C, if rows begin inside of 32 bytes that memory writes at once
+    halves: float = 0.001925    # of the bytes of C, if rows begin inside of 32 bytes that memory writes at once
 
 
 COSTS = Costs()
