@@ -9,6 +9,7 @@ import torch
 
 import moye as mo
 from moye.kernels import gemm_sm90, packed
+from moye.kernels.pack import both_packed
 
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16, "e4m3": torch.float8_e4m3fn,
           "e5m2": torch.float8_e5m2, "s8": torch.int8, "u8": torch.uint8}
@@ -45,6 +46,16 @@ def test_dtypes_and_sizes(name, order):
     for rows, K in SIZES:
         check(array(name, rows, K, order))
         check(array(name, rows, K, order, gap=3))
+
+
+@pytest.mark.parametrize("orders", ["KK", "KM", "MK", "MM"])
+@pytest.mark.parametrize("name", ["f32", "bf16", "e4m3"])
+def test_both_operands(name, orders):
+    torch.manual_seed(0)
+    for M, N, K in ((1, 3, 17), (333, 70, 1029), (4097, 513, 130)):
+        arrays = array(name, M, K, orders[0], behind=1), array(name, N, K, orders[1], gap=3)
+        for x, y in zip(arrays, both_packed(*arrays), strict=True):
+            assert torch.equal(y.view(WORDS[x.element_size()]), x.contiguous().view(WORDS[x.element_size()]))
 
 
 @pytest.mark.parametrize("order", "KM")

@@ -10,9 +10,10 @@ import pytest
 
 import moye as mo
 from moye.kernels import gemm_sm90, packed
-from moye.kernels.pack import copy_elements_kernel, copy_rows_kernel, make_plan, staged, transpose_kernel
+from moye.kernels.pack import both_packed, copy_elements_kernel, copy_rows_kernel, make_plan, staged, transpose_kernel
 from moye.kernels.workspace import words
 from moye.layout import analysis
+from moye.runtime.prepare import compile_only
 from pairs import pairs
 
 DTYPES = {"f32": np.float32, "bf16": ml_dtypes.bfloat16, "f16": np.float16, "e4m3": ml_dtypes.float8_e4m3fn,
@@ -106,6 +107,32 @@ def test_any_other_strides(name):
     check(np.moveaxis(array(name, 6, 10, "K", batches=(4,)), -1, 0))
 
 
+@pytest.mark.parametrize("name, orders, launches", [
+    *((name, orders, 1) for name in ("bf16", "f32") for orders in ("KK", "KM", "MK", "MM")), ("e4m3", "KK", 1),
+    ("e4m3", "KM", 2), ("bf16", "K-", 2)])
+def test_both_operands_in_one_launch(name, orders, launches):
+    """Where their lines are contiguous, and blocks have as many threads for both."""
+    for K, batches in ((67, ()), (130, ()), (67, (3,))):
+        A = array(name, 131, K, orders[0], batches=batches, behind=1)
+        B = array(name, 45, 2 * K, "K", batches=batches)[:, ::2] if orders[1] == "-" else \
+            array(name, 45, K, orders[1], batches=batches, gap=1)
+        with mo.checking() as reports:
+            copies = both_packed(A, B)
+        assert len(reports) == launches and all(report.ok for report in reports), reports
+        for x, y in zip((A, B), copies, strict=True):
+            assert np.array_equal(bits(y), bits(x)) and y.strides[1] == x.itemsize and mo.describe(y).ptr % 16 == 0
+            assert all(step % 16 == 0 for mode, step in enumerate(y.strides) if mode != 1)
+
+
+def test_both_operands_spill_nothing():
+    for orders in ("KK", "KM", "MM"):
+        arrays = [array("bf16", rows, 4097, order) for rows, order in zip((300, 200), orders, strict=True)]
+        with compile_only("sm_90a") as built:
+            both_packed(*arrays)
+        program, = built.programs
+        assert program.spills == 0 and "copy_both_kernel" in program.source
+
+
 def test_nothing_to_copy():
     for shape in ((0, 5), (5, 0), (5, 3, 0)):
         assert packed(np.zeros(shape, np.float32)).shape == shape
@@ -169,7 +196,7 @@ def test_instructions(dtype, order, whole):
     strides = (4097, 1, 4096 * 4097) if order == "K" else (1, 4097, 4097 * 4096)
     X = mo.TensorLike(dtype, (4096, 4096, 1), strides, align=grain)
     kernel, plan = (copy_rows_kernel, make_plan(grain, False, False)) if order == "K" else \
-        (transpose_kernel, make_plan(grain, False, False, (1, 2) if dtype.bytes == 1 else (2, 2)))
+        (transpose_kernel, make_plan(grain, False, False, True, (1, 2) if dtype.bytes == 1 else (2, 2)))
     compiled = kernel.compile(X, memory, 0, 4097 * dtype.bytes, 0, room, 4096, plan,
                               block=256 if order == "K" else plan.threads, arch="sm_90a")
     assert compiled.spills == 0

@@ -30,18 +30,19 @@ _WIDE = (1 << 31) - (1 << 16)
 class Plan:
     """What a launch is specialised on.  ``grain`` divides the distance of every line's start to a multiple of 16 bytes.
 
-    ``wide``: offsets in bytes or counts of parts take 64 bits.  ``tiles``: squares of 8 x 8 parts of a block's tile,
-    along the rows and along K, where rows are contiguous.
+    ``wide``: offsets in bytes or counts of parts take 64 bits.  ``turned``: rows are contiguous, and a block's tile has
+    ``tiles`` squares of 8 x 8 parts, along the rows and along K.
     """
 
     grain: int
     batched: bool
     wide: bool
+    turned: bool = False
     tiles: tuple[int, int] = (1, 1)
 
     @property
     def threads(self) -> int:
-        return 64 * self.tiles[0] * self.tiles[1]
+        return 64 * self.tiles[0] * self.tiles[1] if self.turned else THREADS
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,12 +152,61 @@ def whole_parts(array):
 @mo.kernel
 def copy_rows_kernel(X, memory_words, head, pitch, apart, out, K, plan: mo.Constexpr):
     """out (rows, padded K, L) = X (rows, K, L), K contiguous; PARTS parts a thread, neighbours beside each other."""
-    memory = Memory(mo.tile(mo.recast(memory_words, mo.uint32), (4,), (None,)), head, pitch, apart)
+    copy_rows(plan, X, memory_of(memory_words, head, pitch, apart), out, K, mo.block_idx().x)
+
+
+@mo.kernel
+def transpose_kernel(X, memory_words, head, pitch, apart, out, K, plan: mo.Constexpr):
+    """out (rows, padded K, L) = X (rows, K, L), rows contiguous; a tile a block, squares of v x v elements a thread."""
+    transpose(plan, X, memory_of(memory_words, head, pitch, apart), out, K, mo.block_idx().x, room_of(plan, out))
+
+
+@mo.kernel
+def copy_both_kernel(A, words_A, head_A, pitch_A, apart_A, out_A, B, words_B, head_B, pitch_B, apart_B, out_B, K, first,
+                     plans: mo.Constexpr):
+    """Both operands of a product in one launch: A by the ``first`` blocks, B by those behind."""
+    plan_A, plan_B = plans
+    room = room_of(plan_A if plan_A.turned else plan_B, out_A) if plan_A.turned or plan_B.turned else None
+    memory_A, memory_B = memory_of(words_A, head_A, pitch_A, apart_A), memory_of(words_B, head_B, pitch_B, apart_B)
+    for out in (out_A, out_B):                          # nothing can be promised under the condition
+        mo.assume(mo.size(out, 1) % (16 // out.dtype.bytes) == 0)
+    block = mo.block_idx().x
+    if block < first:
+        copy(plan_A, A, memory_A, out_A, K, block, room)
+    else:
+        copy(plan_B, B, memory_B, out_B, K, block - first, room)
+
+
+@mo.jit
+def copy(plan, X, memory, out, K, block, room):
+    """A block's part of a copy."""
+    if plan.turned:
+        transpose(plan, X, memory, out, K, block, room)
+    else:
+        copy_rows(plan, X, memory, out, K, block)
+
+
+@mo.jit
+def room_of(plan, out):
+    """Shared memory for a tile of rows that are contiguous."""
+    v = 16 // out.dtype.bytes
+    return mo.shared_array(_bits(out.dtype), staged(v, 8 * plan.tiles[0], 8 * plan.tiles[1]))
+
+
+@mo.jit
+def memory_of(words, head, pitch, apart):
+    """``Memory`` of what the host found."""
+    return Memory(mo.tile(mo.recast(words, mo.uint32), (4,), (None,)), head, pitch, apart)
+
+
+@mo.jit
+def copy_rows(plan, X, memory, out, K, block):
+    """PARTS parts a thread, neighbours beside each other."""
     bits, v = _bits(out.dtype), 16 // out.dtype.bytes
     gX, gO = mo.recast(X, bits), mo.recast(out, bits)
     gP = whole_parts(gO)                                                # (1, v, 1, rows, parts, L)
     rows, parts, used = mo.size(out, 0), mo.size(gP, 4), mo.ceil_div(K, v)
-    lines, block = rows * mo.size(out, 2), mo.block_idx().x
+    lines = rows * mo.size(out, 2)
     if plan.wide:
         lines, block = mo.int64(rows) * mo.size(out, 2), mo.int64(block)
     t = block * (PARTS * THREADS) + mo.thread_idx().x
@@ -188,21 +238,19 @@ def copy_rows_kernel(X, memory_words, head, pitch, apart, out, K, plan: mo.Const
                     gO[row, k, batch] = gX[row, k, batch]
 
 
-@mo.kernel
-def transpose_kernel(X, memory_words, head, pitch, apart, out, K, plan: mo.Constexpr):
-    """out (rows, padded K, L) = X (rows, K, L), rows contiguous; a tile a block, squares of v x v elements a thread."""
-    memory = Memory(mo.tile(mo.recast(memory_words, mo.uint32), (4,), (None,)), head, pitch, apart)
+@mo.jit
+def transpose(plan, X, memory, out, K, pid, sX):
+    """A tile a block, squares of v x v elements a thread."""
     bits, v = _bits(out.dtype), 16 // out.dtype.bytes
     across, along = 8 * plan.tiles[0], 8 * plan.tiles[1]                # parts of a tile, along the rows and along K
     gX, gO = mo.recast(X, bits), mo.recast(out, bits)
     gP = whole_parts(gO)                                                # (1, v, 1, rows, parts, L)
     rows, tid = mo.size(out, 0), mo.thread_idx().x
     m_tiles, k_tiles = mo.ceil_div(rows, across * v), mo.ceil_div(K, along * v)
-    pid = mo.block_idx().x
     bx, by, batch = pid % m_tiles, pid // m_tiles % k_tiles, 0
     if plan.batched:
         batch = pid // m_tiles // k_tiles
-    sX = mo.shared_array(bits, staged(v, across, along))                # (across * v, along * v)
+    # sX (across * v, along * v)
     sP = mo.tile(mo.recast(sX, mo.uint32), (1, 4), (None, None))        # (1, 4, row, part)
     mine, k_part = tid % across, tid // across
     row, k0 = (bx * across + mine) * v, (by * along + k_part) * v
@@ -254,6 +302,20 @@ def copy_elements_kernel(X, out, K, plan: mo.Constexpr):
 # --- host ------------------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """A copy as it is launched: ``result`` is a view of ``room``.  ``place`` is None if elements go one by one, and
+    ``blocks`` is 0 if there are none.
+    """
+
+    source: Any
+    result: Any
+    room: Any
+    place: tuple[Any, ...] | None
+    plan: Plan
+    blocks: int
+
+
 def packed(X: Any) -> Any:
     """A copy of X, (rows, K) or (rows, K, L) of any strides, that is contiguous along K; an array of X's library.
 
@@ -261,6 +323,32 @@ def packed(X: Any) -> Any:
     is undefined.  ArgumentError unless X is a NumPy, torch or CuPy array of two or three modes with elements of 1, 2 or
     4 bytes and no negative strides.
     """
+    return _launched(*_prepared(X))
+
+
+def both_packed(A: Any, B: Any) -> tuple[Any, Any]:
+    """``packed`` of both operands of a product, (M, K) and (N, K), by one launch where each has contiguous lines."""
+    (a, K), (b, other) = _prepared(A), _prepared(B)
+    if a.place is None or b.place is None or a.plan.threads != b.plan.threads:
+        return _launched(a, K), _launched(b, other)
+    copy_both_kernel[a.blocks + b.blocks, a.plan.threads](a.source, *a.place, a.room, b.source, *b.place, b.room, K,
+                                                          a.blocks, (a.plan, b.plan))
+    return a.result, b.result
+
+
+def _launched(copy: _Copy, K: int) -> Any:
+    """One copy by itself."""
+    if copy.place is None:
+        if copy.blocks:
+            copy_elements_kernel[copy.blocks, THREADS](copy.source, copy.room, K, copy.plan)
+    else:
+        kernel = transpose_kernel if copy.plan.turned else copy_rows_kernel
+        kernel[copy.blocks, copy.plan.threads](copy.source, *copy.place, copy.room, K, copy.plan)
+    return copy.result
+
+
+def _prepared(X: Any) -> tuple[_Copy, int]:
+    """How X is copied, and its K."""
     info = _described(X)
     (rows, K), batches, width = info.shape[:2], math.prod(info.shape[2:]), info.dtype.bytes
     line = 128 if K * width >= 1024 else 16
@@ -268,30 +356,25 @@ def packed(X: Any) -> Any:
     room = swapped(empty(X, info.dtype, (pitch, rows, batches)))        # (rows, padded K, L)
     result = columns(room, K, batched=len(info.shape) == 3)
     if 0 in info.shape:
-        return result
+        return _Copy(X, result, room, None, make_plan(16, True, False), 0), K
     if len(info.shape) == 2:
         X, info = one_batch(X), info._replace(shape=(*info.shape, 1), strides=(*info.strides, 0))
     memory = words(X, info) if 1 in info.strides[:2] else None
     span = sum((n - 1) * step for n, step in zip(info.shape, info.strides, strict=True))
     wide = max(span, rows * pitch * batches) * width >= _WIDE
     if memory is None:
-        copy_elements_kernel[-(-rows * K * batches // THREADS), THREADS](X, room, K, make_plan(16, True, wide))
-        return result
+        return _Copy(X, result, room, None, make_plan(16, True, wide), -(-rows * K * batches // THREADS)), K
     parts, head = memory
     along_K = info.strides[1] == 1
     step, apart = (s * width if n > 1 else 0 for n, s in ((info.shape[1 - along_K], info.strides[1 - along_K]),
                                                            (batches, info.strides[2])))
-    grain = math.gcd(16, head, step, apart)
+    grain, place = math.gcd(16, head, step, apart), (parts, head, step, apart)
     if along_K:
-        plan = make_plan(grain, batches > 1, wide)
         total = rows * batches * (pitch * width // 16)
-        copy_rows_kernel[-(-total // (THREADS * PARTS)), THREADS](X, parts, head, step, apart, room, K, plan)
-        return result
-    plan = make_plan(grain, batches > 1, wide, (1, 2) if width == 1 else (2, 2))
+        return _Copy(X, result, room, place, make_plan(grain, batches > 1, wide), -(-total // (THREADS * PARTS))), K
+    plan = make_plan(grain, batches > 1, wide, True, (1, 2) if width == 1 else (2, 2))
     across, along = (128 // width * n for n in plan.tiles)
-    tiles = -(-rows // across) * -(-K // along) * batches
-    transpose_kernel[tiles, plan.threads](X, parts, head, step, apart, room, K, plan)
-    return result
+    return _Copy(X, result, room, place, plan, -(-rows // across) * -(-K // along) * batches), K
 
 
 def _described(X: Any) -> Any:
@@ -309,9 +392,9 @@ def _described(X: Any) -> Any:
 
 
 @functools.lru_cache(maxsize=256)
-def make_plan(grain: int, batched: bool, wide: bool, tiles: tuple[int, int] = (1, 1)) -> Plan:
+def make_plan(grain: int, batched: bool, wide: bool, turned: bool = False, tiles: tuple[int, int] = (1, 1)) -> Plan:
     """The plan of one kind of copy; the same object for the same kind."""
-    return Plan(grain, batched, wide, tiles)
+    return Plan(grain, batched, wide, turned, tiles)
 
 
 def staged(v: int, across: int, along: int) -> mo.ComposedLayout:

@@ -162,10 +162,10 @@ class Costs:
     latency: float = 0.4983     # of memory, shared by the k tiles that are on their way
     chunk: float = 0.2353       # for each 16 bytes of a k tile that a thread shifts
     store: float = 7.203e-05    # for each element of a tile, stored 16 bytes at a time
-    store_row: float = 8.068e-05 # the same of rows that begin anywhere
+    store_row: float = 8.07e-05 # the same of rows that begin anywhere
     store_end: float = 0.004801 # and for each of these rows
     store_element: float = 0.0001443 # or one by one
-    halves: float = 0.001925    # of the bytes of C, if rows begin inside of 32 bytes that memory writes at once
+    halves: float = 0.0003208   # of the bytes of C, if rows begin inside of 32 bytes that memory writes at once
 
 
 COSTS = Costs()

@@ -490,9 +490,9 @@ class Costs:
     unaligned: float = 1.996    # more of the loads, for lines that begin anywhere
     ragged: float = 1.178       # of the bytes of C, whose rows begin inside of 128 bytes
     halves: float = 0.7107      # and more of them, where rows begin inside of the 32 bytes that memory writes at once
-    copy: float = 3.115         # copying an operand first
-    copied: float = 1.941e+06   # bytes of it a microsecond
-    by_rows: float = 6.679e-05  # for an element of a tile that is stored by rows
+    copy: float = 3.439         # copying an operand first
+    copied: float = 1.862e+06   # bytes of it a microsecond
+    by_rows: float = 5.506e-05  # for an element of a tile that is stored by rows
     single: float = 0.0007      # or, of 32 bits, by itself
     single_turned: float = 0.0003 # where neighbours in a tile's columns are neighbours in memory
 
@@ -532,7 +532,7 @@ def estimate(config: WarpgroupConfig, problem: Problem, multiprocessors: int, co
     read /= costs.stream if config.stream else 1.0
     dram = _either(read / costs.dram, read / (costs.dram_one * min(units, slots)), costs.sharp_one)
     gather = (waves + (rest > 0)) * _gathered(config, costs)
-    copies = len(problem.copies) * costs.copy + sum(problem.copies) / costs.copied
+    copies = (costs.copy if problem.copies else 0.0) + sum(problem.copies) / costs.copied
     begin = _begin(config, problem, depth, min(units, slots), slots, costs)
     return costs.launch + copies + begin + _either(busy, dram, costs.sharp_dram) + gather
 

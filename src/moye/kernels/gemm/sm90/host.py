@@ -42,7 +42,7 @@ from moye.kernels.gemm.sm90.kernel import gemm_sm90_kernel
 from moye.kernels.gemm.sm90.plan import Plan, make_plan
 from moye.kernels.gemm.sm90.scales import BLOCK, by_tma, check_scales, no_blocks, tma_scales
 from moye.kernels.options import flag
-from moye.kernels.pack import packed
+from moye.kernels.pack import both_packed, packed
 from moye.kernels.workspace import MAKES_ARRAYS, counters, empty, halves, swapped, zeros
 
 Activation = str | Callable[[Any], Any]
@@ -201,7 +201,10 @@ def _launch(recipe: _Recipe, A: Any, B: Any, C: Any, residual: Any, vectors: tup
     config, gated, shares = plan.config, plan.fusion.gated, (plan.config.share_A, plan.config.share_B)
     if config.swap:
         A, B, C, residual = B, A, swapped(C), None if residual is None else swapped(residual)
-    A, B = (packed(X) if copied else X for X, copied in zip((A, B), recipe.copied, strict=True))
+    if all(recipe.copied):
+        A, B = both_packed(A, B)
+    else:
+        A, B = (packed(X) if copied else X for X, copied in zip((A, B), recipe.copied, strict=True))
     tile_A, tile_B, tile_C, (box_A, box_B, box_C) = plan.A.box, plan.B.box, plan.C.box, recipe.boxes
     bias, rows, columns = vectors
     B_up = bias_up = columns_up = None

@@ -133,9 +133,7 @@ def vectors(plan, out, strip, inside):
     memory = strip.whole.with_layout(mo.make_layout((_EACH, _ENDLESS), (1, _EACH)))
     for i in mo.static_range(side // 2):
         row = first_of_warp() + i * (32 // side) + lane // side
-        begin, run = (strip.begin(row) - strip.lead(row) + strip.column) // _EACH, None
-        if not inside:
-            run = run_of(plan, out, strip, row)
+        begin, run = (strip.begin(row) - strip.lead(row) + strip.column) // _EACH, run_of(plan, out, strip, row)
         for turn in mo.static_range(-(-parts // side)):
             part = skipped + turn * side + lane % side
             has = (strip.row + row < out.M) & (part < skipped + parts) if inside else \
