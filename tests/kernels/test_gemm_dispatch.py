@@ -76,7 +76,7 @@ def test_products_that_are_sooner_without_copies_go_to_sm80(name, picked):
     """Two copies of a small product take longer than it; of a large one they are a small part."""
     tf32 = name == "tf32"
     for M, N, K, wanted in ((64, 64, 57, "gemm_sm80"), (64, 64, 512, "gemm_sm90"), (38, 249, 188, "gemm_sm80"),
-                            (2001, 2003, 1001, "gemm_sm90"), (6001, 203, 7, "gemm_sm80")):
+                            (2001, 2003, 1001, "gemm_sm90"), (6001, 203, 7, "gemm_simt" if tf32 else "gemm_sm80")):
         A, B, C = operands(*TAKEN[name], M=M, N=N, K=K)
         assert picked("sm_90a", A, B, C, tf32=tf32)[0] == wanted, (M, N, K)
 
@@ -94,6 +94,16 @@ def test_operands_that_would_be_turned_first_go_to_sm80_if_small(picked):
         A, B, C = operands("f32", M=n, N=n, K=n)
         A, B = (np.asfortranarray(x) for x in (A, B))
         assert picked("sm_90a", A, B, C, tf32=True)[0] == wanted, n
+
+
+def test_few_rows_of_float32_that_would_be_copied_need_no_tensor_cores(picked):
+    """They take as long as memory does; what is fused needs another kernel."""
+    for M, N, K, turned in ((1, 2039, 31271, False), (4, 200, 20001, True), (32, 208, 20480, True)):
+        A, B, C = operands("f32", M=M, N=N, K=K)
+        B = np.asfortranarray(B) if turned else B
+        assert picked("sm_90a", A, B, C, tf32=True)[0] == "gemm_simt", (M, N, K)
+        assert picked("sm_90a", A, B, C, tf32=True, alpha=2)[0] != "gemm_simt"
+        assert picked("sm_90a", A, B, C, tf32=True, bias=np.zeros(N, np.float32))[0] != "gemm_simt"
 
 
 @pytest.mark.parametrize("name", LEFT)

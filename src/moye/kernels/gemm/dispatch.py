@@ -16,7 +16,9 @@ from typing import Any
 
 import moye as mo
 from moye.kernels.gemm.operator import traced_gemm
+from moye.kernels.gemm.simt import config as simt
 from moye.kernels.gemm.simt.kernel import gemm_simt
+from moye.kernels.gemm.simt.kernel import problem_of as simt_problem_of
 from moye.kernels.gemm.sm80 import config as sm80
 from moye.kernels.gemm.sm80.config import TensorConfig, instructions
 from moye.kernels.gemm.sm80.kernel import gemm_sm80
@@ -41,7 +43,8 @@ def gemm(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, tf32: boo
 
     Shapes, strides and ``epilogue`` (bias, residual, activation, ...) are as in ``gemm_sm80``.  That kernel multiplies
     float16, bfloat16, float8, float64, int8 and uint8, and float32 if ``tf32``.  Other float32 and int32 go to
-    ``gemm_simt``, which takes no epilogue and no batches.  On sm_90a, all that ``gemm_sm90`` can multiply goes there,
+    ``gemm_simt``, which takes no epilogue and no batches, and so do float32 products that are sooner without tensor
+    cores.  On sm_90a, all that ``gemm_sm90`` can multiply goes there,
     and it also takes gated, row_scale, col_scale, fast_accum, and scale_a and scale_b, the factors of blocks of float8
     operands.  ArgumentError for arguments that no kernel takes.
     Calls like earlier ones are repeated without deciding anew (``mo.replayed``), and ``gemm.plan`` prepares one.
@@ -66,6 +69,8 @@ def gemm(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, tf32: boo
         return gemm_sm90(A, B, C, alpha=alpha, beta=beta, **epilogue)
     if way == "streamed":
         return gemm_streamed(A, B, C)
+    if way == "simt":
+        return gemm_simt(A, B, C)
     epilogue.pop("fast_accum", None)                    # its sums are float32 anyway
     return gemm_sm80(A, B, C, alpha=alpha, beta=beta, **epilogue)
 
@@ -79,8 +84,8 @@ def _says_nothing(name: str, x: Any) -> bool:
 
 
 def _way(A: Any, B: Any, C: Any, a: Any, epilogue: dict[str, Any], *, plain: bool) -> str:
-    """The kernel that the product goes to, "sm90", "sm80" or "streamed"; ArgumentError if only the first would do and
-    the device is another.  ``plain``: the product alone.
+    """The kernel that the product goes to, "sm90", "sm80", "streamed" or "simt"; ArgumentError if only the first would
+    do and the device is another.  ``plain``: the product alone.
     """
     arch = mo.arch_of(A)
     config = epilogue.get("config")
@@ -103,7 +108,7 @@ def _way(A: Any, B: Any, C: Any, a: Any, epilogue: dict[str, Any], *, plain: boo
 @functools.lru_cache(maxsize=4096)
 def _soonest(a: Any, b: Any, c: Any, multiprocessors: int, plain: bool) -> str:
     """The kernel that should be soonest for few k, and for what ``gemm_sm90`` would copy first: the others take it as
-    it is.
+    it is, float32 also exactly, without tensor cores.
 
     By the models of costs, and for 16 and 32 bits, whose copies and products they were fitted to.
     """
@@ -118,6 +123,8 @@ def _soonest(a: Any, b: Any, c: Any, multiprocessors: int, plain: bool) -> str:
         stream, other = (a, b) if side == "A" else (b, a)
         size = size_of(stream, other)
         times["streamed"] = streamed.modelled(streamed.choose(size, multiprocessors), size, multiprocessors)
+    if plain and len(c.shape) == 2 and a.dtype == b.dtype == c.dtype == mo.float32:
+        times["simt"] = simt.soonest(simt_problem_of(a, b, c), multiprocessors)
     if c.strides[0] == 1 != c.strides[1]:               # as that kernel takes it
         a, b, c = b, a, turned(c)
     (M, N), K, store = c.shape[:2], a.shape[1], stored(c)

@@ -236,20 +236,31 @@ def turned(problem: Problem, which: tuple[bool, bool]) -> Problem:
     return replace(problem, majors=(first, second))
 
 
+def soonest(problem: Problem, multiprocessors: int) -> float:
+    """Microseconds of the choice, with the operands that are turned round first."""
+    which = turned_first(problem, multiprocessors)
+    given = turned(problem, which)
+    return _turning(problem, which) + estimate(*choose(given, multiprocessors), given, multiprocessors)
+
+
+def _turning(problem: Problem, which: tuple[bool, bool]) -> float:
+    """Microseconds of turning operands round in memory."""
+    return sum(COSTS.copy + rows * problem.K * problem.bytes / COSTS.copied
+               for rows, turn in zip((problem.M, problem.N), which, strict=True) if turn)
+
+
 @functools.lru_cache(maxsize=4096)
 def turned_first(problem: Problem, multiprocessors: int) -> tuple[bool, bool]:
     """Which operands along K are turned round in memory first: a product that is long enough makes up for it.
 
     Then nothing is turned on the way to shared memory, where it costs threads their time and registers.
     """
-    costs, along = COSTS, [major.startswith("k") for major in problem.majors]
+    along = [major.startswith("k") for major in problem.majors]
 
     def cost(which: tuple[bool, bool]) -> float:
         given = turned(problem, which)
-        copies = sum(costs.copy + rows * problem.K * problem.bytes / costs.copied
-                     for rows, turn in zip((problem.M, problem.N), which, strict=True) if turn)
-        return copies + estimate(*choose(given, multiprocessors), given, multiprocessors)
+        return _turning(problem, which) + estimate(*choose(given, multiprocessors), given, multiprocessors)
     no = False, False
-    if not any(along) or problem.bytes != 4 or not problem.workspace or cost(no) < _LONG * costs.copy:
+    if not any(along) or problem.bytes != 4 or not problem.workspace or cost(no) < _LONG * COSTS.copy:
         return no
     return min(((a, b) for a in (False, along[0]) for b in (False, along[1])), key=cost)
