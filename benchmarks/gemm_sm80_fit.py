@@ -81,14 +81,12 @@ def fit(samples):
 
 
 def copies(products):
-    """The costs of ``gemm_sm90``, those of copies and of C stored by rows fitted: of what its model finds best, where
-    one operand is copied or none.
-    """
+    """The costs of ``gemm_sm90``, those of copies and of C stored by rows fitted: of what its model finds best."""
     samples = []
     for row, times in products.items():
         problem = problem_of(row)
         ours = [key for key in times if not isinstance(key, (str, tuple))]
-        if len(problem.copies) < 2 and (problem.copies or problem.plain) and ours:      # two were two launches once
+        if (problem.copies or problem.plain) and ours:
             chosen = min(ours, key=lambda key, of=row: warpgroups(of, key))
             samples.append((row, chosen, times[chosen]))
     return fitted(samples, sm90.COSTS, {"copy": 3.0, "copied": 3.0, "by_rows": 3.0},
