@@ -168,49 +168,75 @@ def has_queries(plan, parts, place):
 
 @mo.jit
 def produce(plan, parts, copies, stages, pipes, tiles):
-    """Queries of a tile, then its keys and values from the last to the first; keys come a tile ahead of values."""
-    states = pipes.Q.producer_start(), pipes.K.producer_start(), pipes.V.producer_start()
+    """Queries of a tile, then its keys and values from the last to the first; keys come a tile ahead of values.
+
+    The number of the next tile, and its queries, come before this one's last values: nobody has to wait for them.
+    """
+    at_Q, at_K, at_V = pipes.Q.producer_start(), pipes.K.producer_start(), pipes.V.producer_start()
+    dealt = tiles.producer_start() if plan.config.dynamic else 0
+    tile, dealt = number_of(plan, tiles, tiles.first, dealt)
+    at_Q = load_queries(plan, parts, copies[0], stages[0], pipes.Q, at_Q, tiles, tile)
+    while tile < tiles.tiles:
+        place = place_of(plan, parts, tiles, tile)
+        some = has_queries(plan, parts, place)
+        if some:
+            at_K, at_V = load_keys(plan, parts, copies, stages, pipes, (at_K, at_V), place)
+        tile, dealt = number_of(plan, tiles, tile + tiles.step, dealt)
+        if plan.config.q_stages > 1:
+            at_Q = load_queries(plan, parts, copies[0], stages[0], pipes.Q, at_Q, tiles, tile)
+        if some:
+            at_V = load_first_values(plan, parts, copies[2], stages[2], pipes.V, at_V, place)
+        if plan.config.q_stages == 1:                   # their stage is free when this tile is done
+            at_Q = load_queries(plan, parts, copies[0], stages[0], pipes.Q, at_Q, tiles, tile)
+
+
+@mo.jit
+def number_of(plan, tiles, tile, dealt):
+    """The number of a tile to be loaded: this one, or what the counter says, and where the next is told."""
     if plan.config.dynamic:
-        dealt = tiles.producer_start()
-        tile = mo.int32(0)
-        while tile < tiles.tiles:
-            tile = tiles.fetch(dealt)
-            dealt = dealt.next()
-            if tile < tiles.tiles:
-                states = load_tile(plan, parts, copies, stages, pipes, states, place_of(plan, parts, tiles, tile))
-    else:
-        for tile in range(tiles.first, tiles.tiles, tiles.step):
-            states = load_tile(plan, parts, copies, stages, pipes, states, place_of(plan, parts, tiles, tile))
+        return tiles.fetch(dealt), dealt.next()
+    return tile, dealt
 
 
 @mo.jit
-def load_tile(plan, parts, copies, stages, pipes, states, place):
-    """All that a tile of queries needs, if there are any."""
-    if has_queries(plan, parts, place):
-        states = load_some(plan, parts, copies, stages, pipes, states, place)
-    return states
+def load_queries(plan, parts, Q, sQ, pipe, at, tiles, tile):
+    """The queries of a tile, if there are any."""
+    if tile < tiles.tiles:
+        m, head, batch = place_of(plan, parts, tiles, tile)
+        if has_queries(plan, parts, (m, head, batch)):
+            tQ, own = rows_of(Q.tensor, parts.offsets_Q, batch)
+            gQ = mo.tile(tQ, (plan.config.bM, plan.dim, 1, 1), (m, 0, head, own))               # (bM, dim, 1, 1)
+            pipe.producer_acquire(at)
+            mo.copyto(Q, sQ[:, :, at.stage], gQ, barrier=pipe.barrier(at))
+            at = at.next()
+    return at
 
 
 @mo.jit
-def load_some(plan, parts, copies, stages, pipes, states, place):
-    """The queries of a tile, and all keys and values that they see."""
-    (Q, K, V), (sQ, sK, sV), (at_Q, at_K, at_V) = copies, stages, states
-    m, head, batch = place
-    how, config, head_K = rules_of(parts, batch), plan.config, head // plan.heads_of_a_key
-    (tQ, own), (tK, _), (tV, _) = (rows_of(Q.tensor, parts.offsets_Q, batch), rows_of(K.tensor, parts.offsets_K, batch),
-                                   values_of(plan, V.tensor, parts.offsets_K, batch))
-    least, most, _, _ = key_tiles(how, m * config.bM, config.bM, config.bN)
-    gQ = mo.tile(tQ, (config.bM, plan.dim, 1, 1), (m, 0, head, own))                            # (bM, dim, 1, 1)
+def load_keys(plan, parts, copies, stages, pipes, states, place):
+    """All keys that a tile of queries sees, and their values but for the first tile of them."""
+    (_, K, V), (_, sK, sV), (at_K, at_V), (m, head, batch) = copies, stages, states, place
+    config, head_K = plan.config, head // plan.heads_of_a_key
+    (tK, own), (tV, _) = rows_of(K.tensor, parts.offsets_K, batch), values_of(plan, V.tensor, parts.offsets_K, batch)
+    least, most, _, _ = key_tiles(rules_of(parts, batch), m * config.bM, config.bM, config.bN)
     gK = mo.tile(tK, (config.bN, plan.dim, 1, 1), (None, 0, head_K, own))                       # (bN, dim, 1, 1, n)
     gV = mo.tile(tV, (plan.dim_v, config.bN, 1, 1), (0, None, head_K, own))                     # (dim_v, bN, 1, 1, n)
-    pipes.Q.producer_acquire(at_Q)
-    mo.copyto(Q, sQ[:, :, at_Q.stage], gQ, barrier=pipes.Q.barrier(at_Q))
     at_K = load(K, sK, gK, most - 1, pipes.K, at_K)
     for i in range(1, most - least):
         at_K = load(K, sK, gK, most - 1 - i, pipes.K, at_K)
         at_V = load(V, sV, gV, most - i, pipes.V, at_V)
-    at_V = load(V, sV, gV, least, pipes.V, at_V)
-    return at_Q.next(), at_K, at_V
+    return at_K, at_V
+
+
+@mo.jit
+def load_first_values(plan, parts, V, sV, pipe, at, place):
+    """The first of the values that a tile of queries sees, which are its last to come."""
+    m, head, batch = place
+    tV, own = values_of(plan, V.tensor, parts.offsets_K, batch)
+    gV = mo.tile(tV, (plan.dim_v, plan.config.bN, 1, 1),
+                 (0, None, head // plan.heads_of_a_key, own))                                   # (dim_v, bN, 1, 1, n)
+    least, _, _, _ = key_tiles(rules_of(parts, batch), m * plan.config.bM, plan.config.bM, plan.config.bN)
+    return load(V, sV, gV, least, pipe, at)
 
 
 @mo.jit
