@@ -47,12 +47,19 @@ def arguments_sm90(problem: Problem, arrays: tuple[Any, Any, Any, Any], *, bias:
     if several:                                         # one number more for each, some of which stand for no tile
         tiles, heads = _rows(arrays[1]) // config.bM + problem.batch, problem.heads
     counter = counters(arrays[0], 1) if config.dynamic else None
-    each = problem.dtype.bytes * problem.keys * (problem.dim + problem.dim_v) // problem.heads_of_a_key
-    section = section_of(each, heads) if config.dynamic or several else None
+    each = problem.dtype.bytes * keys_together(problem, config) * (problem.dim + problem.dim_v)
+    section = section_of(each // problem.heads_of_a_key, heads) if config.dynamic or several else None
     return min(tiles * heads, mo.multiprocessors(arrays[0])), config.threads, (
         *copies(plan, *arrays), ordered(arrays[0], (1, 3, 2, 0)) if several else None,
         None if lse is None else ordered(lse, (2, 1, 0)), *offsets, counter, section,
         *problem.numbers, None if bias is None else ordered(bias, (2, 3, 1, 0)), slopes, sinks, tensors, factors, plan)
+
+
+def keys_together(problem: Problem, config: ForwardConfig) -> int:
+    """How many keys of a head are in use at a time: all, or those that a tile of queries sees through a window."""
+    if problem.rules.left and problem.rules.right:
+        return min(problem.keys, problem.left + problem.right + config.bM)
+    return problem.keys
 
 
 def suits(problem: Problem, *arrays: Any) -> bool:
