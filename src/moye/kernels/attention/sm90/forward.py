@@ -286,26 +286,21 @@ def consume(plan, parts, O, lse, sinks, stages, pipes, tiles):
         how, times = scaled_rules(plan, parts, head, batch), factor_of_values(plan, parts, head, batch)
         if config.q_stages == 1:
             at = begin(plan, how, work, at, (m, head, batch))
-        at = steps(plan, how, work, at, (m, head, batch))
+        at_Q, at_K, at_V = steps(plan, how, work, at, (m, head, batch))
+        here = m, head, batch
+        start_values(plan, work, at_V)
         factor, log_sum = finished(work.rows, fold_of(how, work), None if sinks is None else sinks[head] * LOG2_E,
                                    plan.lift)
-        here = m, head, batch
-        at_Q, at_K, at_V = at
+        results = Results(O, lse, (sQ[:, :, at_Q.stage], sO), factor if times is None else scaled(factor, times),
+                          log_sum)
         tile, dealt = next_tile(plan, parts, tiles, tile, dealt)
+        m, head, batch = place_of(plan, parts, tiles, tile)
         if config.q_stages > 1 and tile < tiles.tiles:
-            m, head, batch = place_of(plan, parts, tiles, tile)
-            following = scaled_rules(plan, parts, head, batch)
-            pipes.Q.consumer_wait(at_Q.next())
-            multiply(plan, work, (at_Q.next(), at_K, at_V))
-            first_softmax(plan, following, work, (m, head, batch))
-            values_done(plan, work, at_V)
-            at_K = at_K.next()
+            at_K = change(plan, parts, work, (at_Q, at_K, at_V), results, here, (m, head, batch))
         else:
-            last_product(plan, work, at_V)
-            m, head, batch = place_of(plan, parts, tiles, tile)
-        rescale(mo.mn_view(work.O, plan.output), factor if times is None else scaled(factor, times))
-        put(plan, parts, O, lse, (sQ[:, :, at_Q.stage], sO), work.O, log_sum, here)
-        release(pipes.Q, at_Q)
+            values_done(plan, work, at_V)
+            put(plan, parts, work, results, here)
+        queries_done(work, at_Q)
         if config.q_stages > 1:
             round_up(plan, work)
             work.O.fill(0)
@@ -351,15 +346,28 @@ def begin(plan, how, work, at, place):
     at_Q, at_K, at_V = at
     work.pipes.Q.consumer_wait(at_Q)
     work.pipes.K.consumer_wait(at_K)
-    mo.warpgroup_arrive()
-    mo.gemm(plan.scores, work.tQ[:, :, :, at_Q.stage], work.tK[:, :, :, at_K.stage], work.S, accumulate=False)
-    mo.warpgroup_commit_batch()
+    start_scores(plan, work, at_Q, at_K)
     mo.warpgroup_wait(0)
     release(work.pipes.K, at_K)
     first_softmax(plan, how, work, place)
     round_up(plan, work)
     work.O.fill(0)
     return at_Q, at_K.next(), at_V
+
+
+@mo.jit
+def change(plan, parts, work, at, results, here, place):
+    """From one tile to the next, whose first scores are computed while the results of this one leave."""
+    (at_Q, at_K, at_V), how = at, scaled_rules(plan, parts, place[1], place[2])
+    work.pipes.Q.consumer_wait(at_Q.next())
+    work.pipes.K.consumer_wait(at_K)
+    start_scores(plan, work, at_Q.next(), at_K)
+    values_done(plan, work, at_V, 1)
+    put(plan, parts, work, results, here)
+    mo.warpgroup_wait(0)
+    release(work.pipes.K, at_K)
+    first_softmax(plan, how, work, place)
+    return at_K.next()
 
 
 @mo.jit
@@ -408,33 +416,43 @@ def multiply(plan, work, at):
     at_Q, at_K, at_V = at
     work.pipes.K.consumer_wait(at_K)
     take_turn(plan)
-    mo.warpgroup_arrive()
-    mo.gemm(plan.scores, work.tQ[:, :, :, at_Q.stage], work.tK[:, :, :, at_K.stage], work.S, accumulate=False)
-    mo.warpgroup_commit_batch()
-    work.pipes.V.consumer_wait(at_V)
-    mo.warpgroup_arrive()
-    mo.gemm(plan.output, work.P, work.tV[:, :, :, at_V.stage], work.O)
-    mo.warpgroup_commit_batch()
+    start_scores(plan, work, at_Q, at_K)
+    start_values(plan, work, at_V)
     pass_turn(plan)
     mo.warpgroup_wait(1)
     release(work.pipes.K, at_K)
 
 
 @mo.jit
-def last_product(plan, work, at_V):
-    """The product with a tile's first values, with nothing beside it."""
+def start_scores(plan, work, at_Q, at_K):
+    """Begin the product of queries and keys."""
+    mo.warpgroup_arrive()
+    mo.gemm(plan.scores, work.tQ[:, :, :, at_Q.stage], work.tK[:, :, :, at_K.stage], work.S, accumulate=False)
+    mo.warpgroup_commit_batch()
+
+
+@mo.jit
+def start_values(plan, work, at_V):
+    """Begin the product of exponentials and values."""
     work.pipes.V.consumer_wait(at_V)
     mo.warpgroup_arrive()
     mo.gemm(plan.output, work.P, work.tV[:, :, :, at_V.stage], work.O)
     mo.warpgroup_commit_batch()
-    values_done(plan, work, at_V)
 
 
 @mo.jit
-def values_done(plan, work, at_V):
-    """The product with values is done, and their stage is free."""
-    mo.warpgroup_wait(0)
+def values_done(plan, work, at_V, pending=0):
+    """The product with values is done, all but ``pending`` are, and their stage is free."""
+    mo.warpgroup_wait(pending)
     release(work.pipes.V, at_V)
+
+
+@mo.jit
+def queries_done(work, at_Q):
+    """The results have left by way of the queries' shared memory, and its stage is free."""
+    if mo.thread_idx().x % GROUP == 0:
+        mo.tma_store_wait(0)
+        work.pipes.Q.consumer_release(at_Q)
 
 
 @mo.jit
@@ -470,19 +488,31 @@ def round_up(plan, work):
         work.P[...] = mo.accumulators_as_A(work.S.to(plan.dtype), plan.scores, plan.output)
 
 
+@dataclass(frozen=True, slots=True)
+class Results:
+    """Where the results of a tile go, by way of which shared memory; the factors of its rows, logarithms of sums."""
+
+    O: Any
+    lse: Any
+    room: Any
+    factor: Any
+    log_sum: Any
+
+
 @mo.jit
-def put(plan, parts, O, lse, room, acc, log_sum, place):
-    """The warpgroup's rows of O and of the logarithms of their sums."""
-    m, head, batch = place
+def put(plan, parts, work, results, place):
+    """The warpgroup's rows of O and of the logarithms of their sums; TMA may still read them afterwards."""
+    (m, head, batch), lse = place, results.lse
     tid, begin, own = mo.thread_idx().x % GROUP, 0, batch
     row, how = m * plan.config.bM + mo.thread_idx().x // 32 * 16 + tid % 32 // 4, rules_of(parts, batch)
     if parts.offsets_Q is not None:
         begin, own = parts.offsets_Q[batch], 0
-    store(plan, O, room, acc, (m, head, own), (begin, how.queries))
+    rescale(mo.mn_view(work.O, plan.output), results.factor)
+    store(plan, results.O, results.room, work.O, (m, head, own), (begin, how.queries))
     if lse is not None and tid % 4 == 0:
         for i in mo.static_range(2):
             if row + 8 * i < how.queries:
-                lse[begin + row + 8 * i, head, own] = log_sum[i] / LOG2_E
+                lse[begin + row + 8 * i, head, own] = results.log_sum[i] / LOG2_E
 
 
 @mo.jit
@@ -506,7 +536,6 @@ def store(plan, O, room, acc, place, rows):
         tile = mo.domain_offset((begin, 0, 0, 0), O.tensor) if rows_O is not None else O.tensor
         mo.copyto(O, mo.tile(tile, (64, plan.dim_v, 1, 1), (slab, 0, head, batch)), own)
         mo.tma_store_arrive()
-        mo.tma_store_wait(0)                            # before its queries' stage is released
 
 
 @mo.jit
