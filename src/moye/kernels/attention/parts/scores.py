@@ -27,16 +27,14 @@ class Rules:
     """Which rules there are, all static: a kernel is compiled for them.
 
     ``left`` and ``right``: whether a query sees only keys so far behind it and before it.  ``ragged``: the last tile
-    of keys ends beyond them; ``lacking``: there may be no keys at all.  ``apart``: windows are so long that no tile of
-    keys has both of their ends for some tile of queries.  ``score`` is a traced function (score, row, column, head,
-    batch, *tensors) -> score.
+    of keys ends beyond them; ``lacking``: there may be no keys at all.  ``score`` is a traced function (score, row,
+    column, head, batch, *tensors) -> score.
     """
 
     left: bool = False
     right: bool = False
     ragged: bool = True
     lacking: bool = False
-    apart: bool = False
     softcap: bool = False
     score: Callable[..., Any] | None = None
 
@@ -172,19 +170,16 @@ def mask_turned(how, weights, place):
 
 
 @mo.jit
-def mask(how, rows, place, left=True, right=True):
-    """-inf for the scores that do not count: beyond the last key, or outside of the window.
-
-    ``left`` and ``right``: whether some may lie in front of the window, or behind it or the last key.
-    """
+def mask(how, rows, place):
+    """-inf for the scores that do not count: beyond the last key, or outside of the window."""
     for i in mo.static_range(mo.size(rows, 0)):
         end = how.keys - place.column
         stands = place.row + row_offset(i) + how.shift - place.column       # of the keys of this tile
         if how.rules.right:
             end = mo.min(end, stands + how.right + 1)
         for k in mo.static_range(mo.size(rows, 1)):
-            counts = offset(k) < end if right else True
-            if how.rules.left and left:
+            counts = offset(k) < end
+            if how.rules.left:
                 counts = counts & (offset(k) >= stands - how.left)
             rows[i, k] = mo.where(counts, rows[i, k], -math.inf)
 

@@ -375,7 +375,7 @@ def first_softmax(plan, how, work, place):
     """The softmax of a tile's last keys, the first to be done: the only ones that may end beyond all keys."""
     config = plan.config
     _, most, _, _ = key_tiles(how, place[0] * config.bM, config.bM, config.bN)
-    judge(plan, how, work, place, most - 1, "right" if plan.rules.masks else None)
+    judge(plan, how, work, place, most - 1, plan.rules.masks)
     online(work.rows, mo.mn_view(work.S, plan.scores), fold_of(how, work), True, plan.rules.windowed or how.empties,
            plan.lift)
 
@@ -387,23 +387,22 @@ def steps(plan, how, work, at, place):
     least, most, low, high = key_tiles(how, place[0] * config.bM, config.bM, config.bN)
     if plan.rules.right:
         for n in range(most - 2, high - 1, -1):
-            at = step(plan, how, work, at, place, n, "right")
+            at = step(plan, how, work, at, place, n, True)
     for n in range(high - 1, low - 1, -1):
-        at = step(plan, how, work, at, place, n, None)
+        at = step(plan, how, work, at, place, n, False)
     if plan.rules.left:
         for n in range(low - 1, least - 1, -1):
-            at = step(plan, how, work, at, place, n, "left")
+            at = step(plan, how, work, at, place, n, True)
     return at
 
 
 @mo.jit
-def step(plan, how, work, at, place, n, edge):
+def step(plan, how, work, at, place, n, masked):
     """One more tile of keys: its scores, and the exponentials before times their values."""
     at_Q, at_K, at_V = at
     multiply(plan, work, at)
-    judge(plan, how, work, place, n, edge)
-    online(work.rows, mo.mn_view(work.S, plan.scores), fold_of(how, work), False, edge is not None or how.empties,
-           plan.lift)
+    judge(plan, how, work, place, n, masked)
+    online(work.rows, mo.mn_view(work.S, plan.scores), fold_of(how, work), False, masked or how.empties, plan.lift)
     values_done(plan, work, at_V)
     round_up(plan, work)
     if grew(work.rows):
@@ -457,17 +456,17 @@ def queries_done(work, at_Q):
 
 
 @mo.jit
-def judge(plan, how, work, place, n, edge):
-    """Scores become what the rules make of them; ``edge``: which end of windows lies in this tile of keys, or None."""
-    if how.modified or edge is not None:
+def judge(plan, how, work, place, n, masked):
+    """Scores become what the rules make of them."""
+    if how.modified or masked:
         m, head, batch = place
         thread, rows = mo.thread_idx().x, mo.mn_view(work.S, plan.scores)
         at = Place(m * plan.config.bM + thread // 32 * 16 + thread % 32 // 4, n * plan.config.bN + thread % 4 * 2,
                    head, batch)
         if how.modified:
             modify(how, rows, at)
-        if edge is not None:
-            mask(how, rows, at, edge == "left" or not how.rules.apart, edge == "right" or not how.rules.apart)
+        if masked:
+            mask(how, rows, at)
 
 
 @mo.jit

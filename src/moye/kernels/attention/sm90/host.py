@@ -41,8 +41,7 @@ def arguments_sm90(problem: Problem, arrays: tuple[Any, Any, Any, Any], *, bias:
         balanced, dims = not (rules.left or rules.right or several), (problem.dim, problem.dim_v)
         config = choose_narrow(*dims, balanced=balanced) if problem.narrow else \
             choose(*dims, balanced=balanced, queries=problem.queries)
-    rules = replace(rules, ragged=problem.keys % config.bN != 0 or several, lacking=several,
-                    apart=rules.left and problem.left >= config.bM + config.bN)
+    rules = replace(rules, ragged=problem.keys % config.bN != 0 or several, lacking=several)
     plan = make_plan(config, (problem.dtype, problem.out), (problem.dim, problem.dim_v), rules, problem.heads_of_a_key)
     tiles, heads = -(-problem.queries // config.bM), problem.heads * problem.batch
     if several:                                         # one number more for each, some of which stand for no tile
