@@ -16,7 +16,9 @@ import pytest
 import moye as mo
 from moye.kernels import TensorConfig, gemm_sm80, gemm_sm90
 from moye.kernels.gemm.sm80.config import configs as sm80_configs
-from moye.kernels.gemm.sm90.config import Problem, choose, estimate, overlap_of, takes_rows
+from moye.kernels.gemm.sm90 import host
+from moye.kernels.gemm.sm90.config import Problem, _tiles, choose, estimate, takes_rows
+from moye.kernels.gemm.sm90.fusion import Fusion
 from moye.runtime.prepare import compile_only
 from warpgroup_products import Fused, check_error, expected, poisoned, tile
 
@@ -101,17 +103,28 @@ def test_drawn_rows(seed):
     assert np.isnan(memory[..., N:].astype(np.float32)).all(), "something between rows of C was written"
 
 
-@pytest.mark.parametrize("width", range(16, 257, 16))
-def test_columns_of_tiles_meet(width):
-    """Of every row, whatever its begin, each column is stored by one tile, from whole sectors to whole sectors."""
-    config = tile("bf16", 64, width, 2)
-    for N in (width, width + 1, 2 * width, 5 * width - 3, 1000):
-        overlap = overlap_of(config, N)
-        assert overlap == (16 if width < N else 0) and takes_rows(config, 2, N) == (width >= N or width >= 48)
-        if overlap and width > 32:
-            step, lead = width - overlap, np.arange(16)[:, None]
-            first = np.arange(-(-(N + overlap - 1) // step)) * step
-            assert (first[0] - lead <= 0).all() and (first[-1] + step - lead >= N).all()
+@pytest.mark.parametrize("N", [48, 49, 95, 96, 97, 145, 161])
+def test_tiles_share_columns_with_their_neighbours(N):
+    """As many tiles as cover rows of any begin, none more: the grid has a block for each, and the model knows them."""
+    config, c = tile("bf16", 64, 48, 2), mo.TensorLike(mo.bfloat16, (64, N), (N, 1))
+    spaced = mo.TensorLike(mo.bfloat16, (N, 64), (64, 1))
+    recipe = host._recipe(*(mo.describe(x) for x in (mo.TensorLike(mo.bfloat16, (64, 64), (64, 1)), spaced, c)),
+                          Fusion(), False, config, 132)
+    overlap = 16 if N > 48 and N % 8 else 0             # of the only tile, and where TMA stores C, none
+    starts = range(0, N + (overlap and 15), 48 - overlap)       # rows begin up to 15 columns in front of a sector
+    assert recipe.plan.C.overlap == overlap and recipe.blocks == len(starts)
+    problem = host.problem_of(*(mo.describe(x) for x in (mo.TensorLike(mo.bfloat16, (64, 64), (64, 1)), spaced, c)),
+                              Fusion(), False)
+    assert _tiles(config, problem) == (1, len(starts))
+
+
+@pytest.mark.parametrize(("change", "wanted"), [
+    ({}, True), ({"bN": 32}, False), ({"store": "element"}, False), ({"stages": 5}, True), ({"stages": 6}, False)])
+def test_what_has_no_room_for_rows_is_stored_by_threads(change, wanted):
+    """Narrow tiles cannot share columns, and stages may leave no memory for 64 rows of each warpgroup."""
+    config = replace(tile("bf16", 128, 128, 4, groups=2), **change)
+    assert takes_rows(config, 2, 333) == wanted
+    assert takes_rows(replace(config, stages=2), 2, 32) == (change.get("store") != "element")
 
 
 def test_the_model_knows_what_copies_cost():

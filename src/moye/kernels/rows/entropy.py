@@ -22,6 +22,7 @@ from moye.kernels.rows.parts import (
     as_rows,
     fetch,
     fold,
+    next_stage,
     place,
     read,
     row,
@@ -211,25 +212,23 @@ def cross_entropy_staged_kernel(loss, lse, dlogits, dloss, logits, labels, weigh
         upper = gradient_of(of, target, number, True)
         held, = arrived(plan, where, staged, slot, phase, LOWEST)
         own, tells = staged_logit(plan, where, staged, slot, target, wide)
-        top, total, each, fit = kept_exponentials(plan, held, wide(LOG2E), room)
+        top, total, kept, fit = kept_exponentials(plan, held, wide(LOG2E), room)
         fetch(plan, where, staged, (gX,), number + plan.stages * where.step, slot)      # all have read the stage by now
         rest = mo.log(total)
         part = upper * (1 + 2 * of.z * (top + rest)) / total
         if target.counts:
-            for piece, e in zip(where.pieces, each, strict=True):
+            for piece, e in zip(where.pieces, kept, strict=True):
                 share = e * (fit * part)
                 take_at_label(piece, share, target, upper)
                 write(piece, rD, share)
         else:
-            for piece, e in zip(where.pieces, each, strict=True):
+            for piece, e in zip(where.pieces, kept, strict=True):
                 e.fill(0)
                 write(piece, rD, e)
         if tells:
             gL[number] = gL.dtype(row_loss(target, top, own, rest, None, of.smooth, of.z))
             gS[number] = gS.dtype(top + rest)
-        label, slot = next_label, slot + 1
-        if slot == plan.stages:
-            slot, phase = mo.int32(0), phase ^ 1
+        label, (slot, phase) = next_label, next_stage(plan, slot, phase)
 
 
 @mo.jit

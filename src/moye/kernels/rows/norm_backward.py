@@ -167,9 +167,7 @@ def norm_backward_staged_kernel(dx, dout, x, weight, rstd, mean, dsummed, partia
         rD = parts.row(plan, where, gD, turn)
         for i in mo.static_range(len(where.pieces)):
             finish(kept, i, held, numbers, means, offset, rD, added)
-        numbers, slot = following, slot + 1
-        if slot == plan.stages:
-            slot, phase = mo.int32(0), phase ^ 1
+        numbers, (slot, phase) = following, parts.next_stage(plan, slot, phase)
     hand_over(plan, where, kept.totals, wanted, partial)
 
 

@@ -260,6 +260,15 @@ def arrived(plan, where, staged, stage, phase, fill=0):
             for array in staged.arrays]
 
 
+@mo.jit
+def next_stage(plan, stage, phase):
+    """(stage, phase) of the row that comes next."""
+    stage += 1
+    if stage == plan.stages:
+        stage, phase = mo.int32(0), phase ^ 1
+    return stage, phase
+
+
 @dataclass(frozen=True, slots=True)
 class Room:
     """Shared memory for folds.  ``turn`` counts them.

@@ -24,6 +24,7 @@ from moye.kernels.rows.parts import (
     as_rows,
     fetch,
     fold,
+    next_stage,
     place,
     read,
     row,
@@ -232,14 +233,12 @@ def softmax_staged_kernel(out, x, scale: mo.float64,                   # type: i
     staged, slot, phase, scale = stages(plan, where, (gX,)), mo.int32(0), mo.int32(0), wide(scale)
     for first in mo.range(where.first, where.rows, where.step):
         held, = arrived(plan, where, staged, slot, phase, LOWEST)
-        top, total, each, fit = kept_exponentials(plan, held, scale * LOG2E, room)
+        top, total, kept, fit = kept_exponentials(plan, held, scale * LOG2E, room)
         fetch(plan, where, staged, (gX,), first + plan.stages * where.step, slot)       # all have read the stage by now
         rO, (share, rest) = row(plan, where, gO, first), inverse_and_log(total)
-        for piece, r, e in zip(where.pieces, held, each, strict=True):
+        for piece, r, e in zip(where.pieces, held, kept, strict=True):
             write(piece, rO, (r.to(wide) - top) * scale - rest if log else e * (fit * share))
-        slot += 1
-        if slot == plan.stages:
-            slot, phase = mo.int32(0), phase ^ 1
+        slot, phase = next_stage(plan, slot, phase)
 
 
 @mo.kernel

@@ -24,7 +24,7 @@ class Strip:
     """Rows from ``row`` on, ``columns`` of them from ``column`` on, of a contiguous C that begins at 16 bytes.
 
     ``place`` (batch, or ()) is the rest of the coordinate in ``whole``, the array of all batches that the matrix ``C``
-    is one of.  ``staged`` is (rows, columns + 16 bytes), and ``M`` and ``N`` are the extents.
+    is one of.  ``staged`` is (rows, columns and room to shift them), and ``M`` and ``N`` are the extents.
     """
 
     whole: Any

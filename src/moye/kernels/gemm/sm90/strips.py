@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import moye as mo
-from moye.kernels.gemm.parts.rows import staging
+from moye.kernels.gemm.parts.rows import Strip, begin_of, staging
 from moye.kernels.gemm.sm90.config import GROUP, SECTOR
 from moye.kernels.gemm.sm90.fusion import finish
 
@@ -24,34 +24,16 @@ _EACH = 8                               # elements of 16 bytes
 _ENDLESS = 1 << 30                      # places for 16 bytes that C has at most: tiles reach beyond it
 
 
-@dataclass(frozen=True, slots=True)
-class Strip:
-    """Rows of a tile in shared memory: ``staged`` (rows, bN and room), from ``row`` and ``column`` of C on.
-
-    ``lead`` of a row is how many elements behind a multiple of 32 bytes it begins, in C and here.
-    """
-
-    whole: Any
-    place: tuple[Any, ...]
-    C: Any
-    staged: Any
-    row: Any
-    column: Any
-
-    # Called in kernels alone.
-
-    def begin(self, row: Any) -> Any:
-        """Elements between the first of C and those of a row of the strip."""
-        return mo.crd2idx((self.row + row, 0, *self.place), self.whole.layout)
-
-    def lead(self, row: Any) -> Any:
-        return self.begin(row) % SECTOR
-
-
 @mo.jit
 def column_of(plan, n):
     """The first column of tile ``n`` of a row of tiles; the first tile begins in front of C."""
     return n * (plan.config.bN - plan.C.overlap) - plan.C.overlap
+
+
+@mo.jit
+def lead_of(strip, row):
+    """How many elements behind a multiple of 32 bytes a row begins, in C and in shared memory."""
+    return begin_of(strip, row) % SECTOR
 
 
 @mo.jit
@@ -64,11 +46,11 @@ def store_rows(plan, out, sC, acc, tile):
     first = column_of(plan, by)
     for i in mo.static_range(mo.size(sums, 2)):
         row = bx * (config.bM // 64) + group + groups * i
-        strip = Strip(out.C, place, C, own, row * 64, first)
+        strip = Strip(out.C, place, C, own, row * 64, first, config.bN, out.M, out.N)
         mo.sync_warp()                                  # all have read the rows before
         stage(plan, out, strip, sums[:, :, i], (row, first // plan.C.columns), bz)
         mo.sync_warp()
-        send(plan, out, strip)
+        send(plan, strip)
 
 
 @mo.jit
@@ -77,7 +59,7 @@ def stage(plan, out, strip, sums, place, batch):
     thr_mma, shape = plan.C.piece.get_slice(mo.thread_idx().x % GROUP), (64, plan.C.columns)
     rows = thr_mma.partition_C(mo.identity_tensor(shape))               # ((2, 2, 2), 1, 1): column, row, 8s
     copy, layout = staging(plan.C.dtype, plan.C.grain), mo.make_layout(shape, mo.stride(strip.staged))
-    leads = [strip.lead(rows[(0, half, 0), 0, 0][0]) for half in range(2)]
+    leads = [lead_of(strip, rows[(0, half, 0), 0, 0][0]) for half in range(2)]
     for c in mo.static_range(mo.size(sums, 1)):
         part = plan.C.piece.partition_fragment_C(shape)                 # (MMA, 1, 1)
         mo.copyto(part.with_layout(mo.make_layout(mo.size(sums, 0))), sums[:, c])
@@ -104,28 +86,28 @@ class Run:
 
 
 @mo.jit
-def run_of(plan, out, strip, row):
+def run_of(plan, strip, row):
     """A row's part: whole sectors, but where C begins and ends; nothing of a row that C has not."""
-    lead, overlap = strip.lead(row), plan.C.overlap
+    lead, overlap = lead_of(strip, row), plan.C.overlap
     first = mo.max(overlap, lead - strip.column) if overlap else lead
-    end = mo.min(plan.config.bN if overlap else lead + plan.config.bN, lead + out.N - strip.column)
-    end = mo.where(strip.row + row < out.M, end, first)
+    end = mo.min(plan.config.bN if overlap else lead + plan.config.bN, lead + strip.N - strip.column)
+    end = mo.where(strip.row + row < strip.M, end, first)
     body = (first + _EACH - 1) // _EACH
     return Run(first, body, mo.max(end // _EACH, body), end)
 
 
 @mo.jit
-def send(plan, out, strip):
+def send(plan, strip):
     """A warp's rows of a strip, 16 bytes a thread, and what is left where C begins or ends."""
-    if plan.C.overlap > 0 and (strip.column >= 0) & (strip.column + plan.config.bN <= out.N):
-        vectors(plan, out, strip, True)
+    if plan.C.overlap > 0 and (strip.column >= 0) & (strip.column + plan.config.bN <= strip.N):
+        vectors(plan, strip, True)
     else:
-        vectors(plan, out, strip, False)
-        ends(plan, out, strip)
+        vectors(plan, strip, False)
+        ends(plan, strip)
 
 
 @mo.jit
-def vectors(plan, out, strip, inside):
+def vectors(plan, strip, inside):
     """The whole 16 bytes of each row; of a tile ``inside`` of C as many for each."""
     lane, skipped = mo.lane_idx(), plan.C.overlap // _EACH
     parts = plan.config.bN // _EACH + (-skipped if skipped else SECTOR // _EACH)        # of a row
@@ -133,10 +115,10 @@ def vectors(plan, out, strip, inside):
     memory = strip.whole.with_layout(mo.make_layout((_EACH, _ENDLESS), (1, _EACH)))
     for i in mo.static_range(side // 2):
         row = first_of_warp() + i * (32 // side) + lane // side
-        begin, run = (strip.begin(row) - strip.lead(row) + strip.column) // _EACH, run_of(plan, out, strip, row)
+        begin, run = (begin_of(strip, row) - lead_of(strip, row) + strip.column) // _EACH, run_of(plan, strip, row)
         for turn in mo.static_range(-(-parts // side)):
             part = skipped + turn * side + lane % side
-            has = (strip.row + row < out.M) & (part < skipped + parts) if inside else \
+            has = (strip.row + row < strip.M) & (part < skipped + parts) if inside else \
                 (part >= run.body) & (part < run.tail)
             if has:
                 mo.copyto(memory[None, begin + part], mo.tile(strip.staged, (1, _EACH), (row, part))[0, None])
@@ -149,12 +131,12 @@ def first_of_warp():
 
 
 @mo.jit
-def ends(plan, out, strip):
+def ends(plan, strip):
     """Up to 7 elements in front of a row's whole 16 bytes, and behind them, an element a thread."""
     for turn in mo.range(8, unroll=1):
         row, e = first_of_warp() + turn * 2 + mo.lane_idx() // 16, mo.lane_idx() % _EACH
-        run = run_of(plan, out, strip, row)
+        run = run_of(plan, strip, row)
         behind = mo.lane_idx() // _EACH % 2 == 1
         at = mo.where(behind, run.tail * _EACH, run.first) + e
         if at < mo.where(behind, run.end, mo.min(run.body * _EACH, run.end)):
-            strip.C[strip.row + row, strip.column + at - strip.lead(row)] = strip.staged[row, at]
+            strip.C[strip.row + row, strip.column + at - lead_of(strip, row)] = strip.staged[row, at]
