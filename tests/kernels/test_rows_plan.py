@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from moye.kernels.rows import Shape, row_plan
+import moye as mo
+from moye.kernels import cross_entropy, rms_norm, softmax
+from moye.kernels.rows import RowPlan, Shape, row_plan
 from moye.kernels.rows.plan import widest
 
 
@@ -59,6 +61,38 @@ def test_crowded():
     for shape in (Shape(16384, 8193, 16, shifted=True), Shape(1024, 131072, 16), Shape(16384, 64, 16)):
         assert row_plan(shape).crowded == row_plan(shape)
     assert row_plan(Shape(16384, 65544, 16, held=2, sums=True)).streamed
+
+
+def test_no_plan_of_the_rule_has_a_fault():
+    """Drawn shapes, of every kind."""
+    rng = np.random.default_rng(1)
+    for _ in range(600):
+        bits = int(rng.choice([16, 32, 64]))
+        width = 1 << int(rng.integers(0, (128 // bits).bit_length()))
+        columns = int(2 ** rng.uniform(0, 19)) // width * width if rng.random() < 0.5 else int(2 ** rng.uniform(0, 19))
+        kind = rng.choice(["plain", "shifted", "masked", "sums", "passed", "ahead"])
+        shape = Shape(int(2 ** rng.uniform(0, 14)), max(1, columns), bits, width,
+                      shifted=kind == "shifted", masked=kind == "masked", held=int(rng.integers(1, 3)),
+                      sums=kind == "sums", passed=kind == "passed", ahead=int(rng.integers(1, 3)) * (kind == "ahead"))
+        plan = row_plan(shape, clusters=bool(rng.random() < 0.8))
+        assert plan.fault(shape.columns) == "", (shape, plan)
+
+
+@pytest.mark.parametrize(("plan", "words"), [
+    (RowPlan(4, 32, rows=2, rounds=2, stages=2), "stages=2: bulk copies bring rows that are whole vectors, one to a"),
+    (RowPlan(4, 64, streamed=True, stages=2), "stages=2: bulk copies"),
+    (RowPlan(4, 32), "has 32 vectors of 4 elements"),
+    (RowPlan(4, 48, rounds=2), "lanes=48, rows=1: a row has a power of two"), (RowPlan(4, 2048), "has 2048 threads"),
+    (RowPlan(4, 64, rounds=2, full=2), "full=2: only 1 rounds are whole"),
+    (RowPlan(8, 32, cluster=3), "cluster=3 is none of"),
+    (RowPlan(4, 64, shifted=True), "edges=0: 6 elements may lie beside the vectors")])
+def test_plans_that_no_kernel_can_have_are_refused(plan, words):
+    """Rows of 256 columns; each would leave elements out, or read others."""
+    x = np.zeros((9, 256), np.float32)
+    for call in (lambda: softmax(x, x, plan=plan), lambda: rms_norm(x, x, plan=plan),
+                 lambda: cross_entropy(np.zeros((), np.float32), x, np.zeros(9, np.int64), plan=plan)):
+        with pytest.raises(mo.ArgumentError, match=re.escape(words)):
+            call()
 
 
 ROWS = re.compile(r"^\| (\d+) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|( again)? \|$", re.M)

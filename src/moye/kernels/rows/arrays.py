@@ -59,10 +59,14 @@ def in_memory(what: str, written: dict[str, Any], read: dict[str, Any], in_place
                     for arrays in (written, read)), in_place=in_place)
 
 
-def check_plan(what: str, plan: Any) -> None:
-    """ArgumentError for a plan that is given and is none."""
-    if plan is not None and not isinstance(plan, RowPlan):
+def check_plan(what: str, plan: Any, columns: int) -> None:
+    """ArgumentError for a plan that is given and is none, or none for rows of so many columns."""
+    if plan is None:
+        return
+    if not isinstance(plan, RowPlan):
         raise mo.ArgumentError(f"{what}: plan={shown(plan)} is neither a RowPlan nor None")
+    if columns and (fault := plan.fault(columns)):
+        raise mo.ArgumentError(f"{what}: {plan} {fault}", hint="plan=None takes the rule's")
 
 
 @dataclass

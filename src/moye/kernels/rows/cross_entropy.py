@@ -67,7 +67,7 @@ def cross_entropy(loss: Any, logits: Any, labels: Any, *, lse: Any = None, dlogi
     given = _given(name, logits, labels, weight, options)
     shape, wide = given.info.shape, wider(given.info.dtype)
     check_loss(name, "loss", loss, shape[:-1], options)
-    check_plan(name, plan)
+    check_plan(name, plan, given.columns)
     if lse is not None:
         given.of_rows("lse", lse)
     if dlogits is not None:

@@ -303,7 +303,7 @@ def norm_backward(what: str, dx: Any, dout: Any, x: Any, weight: Any, rstd: Any,
     """Check the arguments, and launch."""
     given = Rows(what, x)
     offset = real(what, "offset", offset)
-    check_plan(what, plan)
+    check_plan(what, plan, given.columns)
     dx, dout, dsummed = (given.alike(name, t, needed=name != "dsummed") for name, t in
                          (("dx", dx), ("dout", dout), ("dsummed", dsummed)))
     weight, dweight, dbias = (given.of_columns(name, t) for name, t in

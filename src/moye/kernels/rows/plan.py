@@ -104,6 +104,29 @@ class RowPlan:
         """Whether every thread has elements in every round, so that no access needs a predicate."""
         return self.full == self.rounds and not self.edges and not self.masked
 
+    def fault(self, columns: int) -> str:
+        """Why no kernel can have this plan for rows of so many columns, in a few words; "" if one can."""
+        each, vectors = self.lanes * self.cluster, -(-columns // self.width) if self.masked else columns // self.width
+        sure = (columns - (self.width - 1) * self.shifted) // self.width
+        edges = 0 if self.masked else 2 * (self.width - 1) if self.shifted else columns % self.width
+        ahead = self.rows == self.at_once == 1 and not (self.edges or self.shifted or self.masked or self.streamed)
+        for holds, why in (
+                (self.lanes == power(self.lanes) if self.lanes <= _WARP else self.lanes % _WARP == 0 and self.rows == 1,
+                 f"lanes={self.lanes}, rows={self.rows}: a row has a power of two of threads, up to {_WARP}, or whole "
+                 "warps of a block of its own"),
+                (self.threads <= _THREADS, f"has {self.threads} threads, and a block has at most {_THREADS}"),
+                (self.cluster in (1, 2, 4, 8), f"cluster={self.cluster} is none of 1, 2, 4 and 8"),
+                (each * self.rounds >= vectors, f"has {each * self.rounds} vectors of {self.width} elements for "
+                                                f"{columns} columns"),
+                (self.edges >= edges, f"edges={self.edges}: {edges} elements may lie beside the vectors"),
+                (self.streamed or self.masked or self.full * each <= max(0, sure),
+                 f"full={self.full}: only {max(0, sure) // each} rounds are whole"),
+                (self.stages == 0 or ahead, f"stages={self.stages}: bulk copies bring rows that are whole vectors, one "
+                                            "to a block, and are held")):
+            if not holds:
+                return why
+        return ""
+
     @property
     def crowded(self) -> RowPlan:
         """The same where a quarter more threads fit on a multiprocessor, with 48 registers each: for simple kernels."""

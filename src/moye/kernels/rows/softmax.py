@@ -334,7 +334,7 @@ def _forward(name: str, out: Any, x: Any, axis: int, scale: float, mask: Any, ca
     """Check, choose a plan, launch."""
     given, axis, scale = _given(name, "x", x, axis, scale)
     shape, gO = shape_of(x), _alike(given, "out", out, x, axis)
-    check_plan(name, plan)
+    check_plan(name, plan, given.columns)
     if causal is not None:
         causal = integer(name, "causal", causal)
         if axis % len(shape) != len(shape) - 1 or len(shape) < 2:

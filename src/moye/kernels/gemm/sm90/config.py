@@ -29,8 +29,8 @@ _FEWEST = 0.2                       # waves: of fewer tiles, sums of too many bl
 _LEAST_SHARE = 4                    # k tiles of a block at least, where it has a share of a tile
 MEETING = 8 << 10
 """Bytes for each warpgroup to store C where blocks meet in memory, few columns at a time, through two buffers."""
-SECTOR = 16
-"""Elements of 16 bits that memory writes at once: 32 bytes."""
+SECTOR = mo.hardware.SECTOR // 2
+"""Elements of 16 bits in a sector, which memory writes at once."""
 MOST = 200
 """Registers of a thread that sums may take: two warpgroups with 128x192 tiles each, and what multicasts need."""
 
