@@ -519,7 +519,7 @@ def configured(product: Product) -> dict[str, Any]:
              "e5m2": mo.float8_e5m2, "s8": mo.int8, "u8": mo.uint8}[kind.a]
     promote = kind.a in EIGHTH and ("fast_accum", True) not in product.options
     problem = Problem(product.M, product.N, product.K, product.batches or 1, dtype, promote=promote,
-                      gated=product.gated, lines=(128, 128) if product.pick % 2 == 0 else (16, 16))
+                      gated=product.gated, lines=((128, 16)[product.pick % 2],) * 2, out=WIDTHS[product.out])
     ways: dict[tuple[Any, ...], list[Any]] = {}         # each as often, and not as many as it has tiles
     for config in candidates(problem, product.blocks):
         way = config.schedule, config.groups, config.split_k > 1 and config.gather, config.share_A, config.share_B

@@ -85,12 +85,31 @@ def test_no_plan_of_the_rule_has_a_fault():
     (RowPlan(4, 48, rounds=2), "lanes=48, rows=1: a row has a power of two"), (RowPlan(4, 2048), "has 2048 threads"),
     (RowPlan(4, 64, rounds=2, full=2), "full=2: only 1 rounds are whole"),
     (RowPlan(8, 32, cluster=3), "cluster=3 is none of"),
-    (RowPlan(4, 64, shifted=True), "edges=0: 6 elements may lie beside the vectors")])
+    (RowPlan(4, 64, shifted=True), "edges=0: 6 elements may lie beside the vectors"),
+    (RowPlan(4, 16, rows=2, rounds=2, cluster=2), "cluster=2, lanes=16, rows=2: each block of a cluster has whole"),
+    (RowPlan(4, 32, rounds=2, masked=True, edges=3), "masked=True, shifted=False, edges=3: where vectors have"),
+    (RowPlan(0, 64), "width=0 is no whole number"), (RowPlan(3, 96), "width=3 is no power of two"),
+    (RowPlan(4, 64.0), "lanes=64.0 is no whole number"), (RowPlan(4, 64, resident=40), "resident=40 is no whole"),
+    (RowPlan(4, 64, full=-1), "full=-1 is no whole number from 0")])
 def test_plans_that_no_kernel_can_have_are_refused(plan, words):
     """Rows of 256 columns; each would leave elements out, or read others."""
     x = np.zeros((9, 256), np.float32)
     for call in (lambda: softmax(x, x, plan=plan), lambda: rms_norm(x, x, plan=plan),
                  lambda: cross_entropy(np.zeros((), np.float32), x, np.zeros(9, np.int64), plan=plan)):
+        with pytest.raises(mo.ArgumentError, match=re.escape(words)):
+            call()
+
+
+@pytest.mark.parametrize(("x", "plan", "words"), [
+    (np.zeros((40, 256), np.float32)[:, ::2], RowPlan(4, 32, edges=6, shifted=True), "elements of a row are no"),
+    (np.zeros((40, 129), np.float32)[:, :128], RowPlan(4, 32, edges=6, shifted=True), "do not begin alike"),
+    (np.zeros((40, 129), np.float32)[:, :128], RowPlan(4, 32, full=1, stages=2), "no multiples of 16 bytes"),
+    (np.zeros((40, 256), np.float32)[:, ::2], RowPlan(4, 32, full=1, stages=2), "elements of a row are no")])
+def test_plans_that_rows_cannot_have_are_refused(x, plan, words):
+    """Rows of 128 columns, in arrays that lie otherwise than the plan says; the result's rows lie one after another."""
+    out = np.zeros((40, 128), np.float32)
+    for call in (lambda: softmax(out, x, plan=plan), lambda: rms_norm(out, x, plan=plan),
+                 lambda: cross_entropy(np.zeros((), np.float32), x, np.zeros(40, np.int64), dlogits=out, plan=plan)):
         with pytest.raises(mo.ArgumentError, match=re.escape(words)):
             call()
 

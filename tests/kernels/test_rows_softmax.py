@@ -41,7 +41,8 @@ def test_long_rows_are_spread_over_a_cluster(columns, dtype):
 @pytest.mark.parametrize("columns, dtype, plan", [
     (1000, ml_dtypes.bfloat16, RowPlan(8, 32, rounds=2, cluster=2, stages=2)),
     (2048, ml_dtypes.bfloat16, RowPlan(8, 64, rounds=2, cluster=2, full=2, stages=3)),
-    (700, np.float32, RowPlan(4, 64, rounds=3, stages=2)), (1030, np.float64, RowPlan(2, 96, rounds=6, stages=4))])
+    (700, np.float32, RowPlan(4, 64, rounds=3, stages=2)), (512, np.float64, RowPlan(2, 128, cluster=4, stages=3)),
+    (1030, np.float64, RowPlan(2, 96, rounds=6, stages=4))])
 def test_rows_by_bulk_copies(columns, dtype, plan, log):
     """Several rows ahead, also in place; a NaN, infinities, and a row of which nothing counts."""
     x = problem(21, columns, dtype)[0]

@@ -32,6 +32,13 @@ def one_stride(shape: Sequence[int], strides: Sequence[int]) -> int | None:
     return kept[-1][1] if kept else 0
 
 
+def _pitches(info: Any) -> list[int]:
+    """The distances of the rows of an array in elements: one if its modes can be merged, none of a single row."""
+    mine = [step for n, step in zip(info.shape[:-1], info.strides[:-1], strict=True) if n > 1]
+    pitch = one_stride(info.shape[:-1], info.strides[:-1]) if info.kind in VIEWED or len(mine) <= 1 else None
+    return mine if pitch is None else [pitch] * (len(mine) > 0)
+
+
 def merged(x: Any, info: Any) -> Any:
     """A view with all modes but the last merged into one, if their strides allow it; else ``x`` itself."""
     pitch = one_stride(info.shape[:-1], info.strides[:-1])
@@ -57,16 +64,6 @@ def in_memory(what: str, written: dict[str, Any], read: dict[str, Any], in_place
     """ArgumentError for outputs that cannot be written, or share memory with others, but where they may be an input."""
     outputs(what, *({name: info_of(what, name, x) for name, x in arrays.items() if x is not None}
                     for arrays in (written, read)), in_place=in_place)
-
-
-def check_plan(what: str, plan: Any, columns: int) -> None:
-    """ArgumentError for a plan that is given and is none, or none for rows of so many columns."""
-    if plan is None:
-        return
-    if not isinstance(plan, RowPlan):
-        raise mo.ArgumentError(f"{what}: plan={shown(plan)} is neither a RowPlan nor None")
-    if columns and (fault := plan.fault(columns)):
-        raise mo.ArgumentError(f"{what}: {plan} {fault}", hint="plan=None takes the rule's")
 
 
 @dataclass
@@ -153,6 +150,30 @@ class Rows:
         return row_plan(Shape(self.rows, self.columns, bits, width, shifted, masked, held, sums, passed, ahead),
                         multiprocessors=self.multiprocessors, clusters=clusters)
 
+    def checked(self, plan: Any) -> RowPlan | None:
+        """A plan that is given in the rule's place, or None; ArgumentError for one that these arrays cannot have."""
+        if plan is not None and not isinstance(plan, RowPlan):
+            raise mo.ArgumentError(f"{self.what}: plan={shown(plan)} is neither a RowPlan nor None")
+        if plan is not None and self.columns and (fault := plan.fault(self.columns) or self._fault(plan)):
+            raise mo.ArgumentError(f"{self.what}: {plan} {fault}", hint="plan=None takes the rule's")
+        return plan
+
+    def _fault(self, plan: RowPlan) -> str:
+        """Why rows that lie like these cannot have a plan, in a few words; "" if they can."""
+        if not (plan.shifted or plan.stages):
+            return ""
+        kind = f"stages={plan.stages}" if plan.stages else "shifted=True"
+        if self.columns > 1 and any(info.strides[-1] != 1 for info in self.infos):
+            return f"{kind}: elements of a row are no neighbours in memory"
+        pitches = [(info, _pitches(info)) for info in self.infos]
+        if plan.stages and (self.columns * self.info.dtype.bytes % 16 or any(
+                (info.ptr % 16 or any(p * info.dtype.bytes % 16 for p in found)) for info, found in pitches)):
+            return f"{kind}: rows are no multiples of 16 bytes, or do not begin at one, and bulk copies bring such"
+        if plan.shifted and (any(len(found) > 1 for _, found in pitches)
+                             or len({p % plan.width for _, found in pitches for p in found}) > 1):
+            return f"{kind}: rows of the arrays do not begin alike, modulo {plan.width} elements"
+        return ""
+
     def grid(self, plan: RowPlan) -> int:
         """The blocks of a persistent grid; of clusters as many as the device holds, as one more takes a turn more."""
         clusters = mo.resident_clusters(self.info, plan.cluster) if plan.cluster > 1 else 0
@@ -168,10 +189,9 @@ class Rows:
             if info.strides[-1] != 1 and self.columns > 1:
                 return 1, False
             starts.append(info.ptr % 16 // info.dtype.bytes)
-            mine = [s for n, s in zip(info.shape[:-1], info.strides[:-1], strict=True) if n > 1]
-            pitch = one_stride(info.shape[:-1], info.strides[:-1]) if info.kind in VIEWED or len(mine) <= 1 else None
-            alike = alike and pitch is not None and (len(info.shape) <= 2 or info.kind in VIEWED)
-            pitches += mine if pitch is None else [pitch] * (len(mine) > 0)
+            found = _pitches(info)
+            alike = alike and len(found) <= 1 and (len(info.shape) <= 2 or info.kind in VIEWED)
+            pitches += found
         return widest(self.info.dtype.bits, tuple(starts), tuple(pitches), alike=alike)
 
     @property

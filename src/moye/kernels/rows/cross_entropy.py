@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import moye as mo
 from moye.kernels.options import integer, real, shown
-from moye.kernels.rows.arrays import Rows, check_plan, in_memory
+from moye.kernels.rows.arrays import Rows, in_memory
 from moye.kernels.rows.entropy import (
     THREADS,
     cross_entropy_backward_kernel,
@@ -67,13 +67,13 @@ def cross_entropy(loss: Any, logits: Any, labels: Any, *, lse: Any = None, dlogi
     given = _given(name, logits, labels, weight, options)
     shape, wide = given.info.shape, wider(given.info.dtype)
     check_loss(name, "loss", loss, shape[:-1], options)
-    check_plan(name, plan, given.columns)
     if lse is not None:
         given.of_rows("lse", lse)
     if dlogits is not None:
         _gradients(given, dlogits, dloss, options)
     elif dloss is not None:
         raise mo.ArgumentError(f"{name}: dloss is the gradient of loss, and there is no dlogits to multiply by it")
+    plan = given.checked(plan)
     in_memory(name, {"loss": loss, "lse": lse, "dlogits": dlogits},
               {"logits": logits, "labels": labels, "weight": weight, "dloss": dloss}, in_place=("logits",))
     if given.rows == 0:

@@ -14,7 +14,7 @@ from typing import Any
 
 import moye as mo
 from moye.kernels.options import real
-from moye.kernels.rows.arrays import Rows, check_plan, in_memory
+from moye.kernels.rows.arrays import Rows, in_memory
 from moye.kernels.rows.norm_kernels import BLOCK, norm_kernel, norm_streamed_kernel
 from moye.kernels.rows.plan import RowPlan
 from moye.kernels.views import FLOATS, described, info_of
@@ -33,7 +33,7 @@ def norm(what: str, out: Any, x: Any, weight: Any, bias: Any, eps: float, offset
     weight, bias = (given.of_columns(name, t) for name, t in (("weight", weight), ("bias", bias)))
     rstd, mean = (given.of_rows(name, t) for name, t in (("rstd", rstd), ("mean", mean)))
     eps, offset = real(what, "eps", eps, 0.0), real(what, "offset", offset)
-    check_plan(what, plan, given.columns)
+    plan = given.checked(plan)
     factor, by_row = _factor(given, out, scale)
     in_memory(what, {"out": out, "summed": summed, "rstd": rstd, "mean": mean, "scale": scale},
               {"x": x, "residual": residual, "weight": weight, "bias": bias}, in_place=("x", "residual"))

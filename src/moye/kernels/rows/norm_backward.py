@@ -16,7 +16,7 @@ from typing import Any
 import moye as mo
 from moye.kernels.options import real
 from moye.kernels.rows import parts
-from moye.kernels.rows.arrays import Rows, check_plan, in_memory
+from moye.kernels.rows.arrays import Rows, in_memory
 from moye.kernels.rows.norm_kernels import affine, optional_row, stays, sums
 from moye.kernels.rows.plan import RowPlan
 from moye.kernels.workspace import empty
@@ -303,9 +303,9 @@ def norm_backward(what: str, dx: Any, dout: Any, x: Any, weight: Any, rstd: Any,
     """Check the arguments, and launch."""
     given = Rows(what, x)
     offset = real(what, "offset", offset)
-    check_plan(what, plan, given.columns)
     dx, dout, dsummed = (given.alike(name, t, needed=name != "dsummed") for name, t in
                          (("dx", dx), ("dout", dout), ("dsummed", dsummed)))
+    plan = given.checked(plan)
     weight, dweight, dbias = (given.of_columns(name, t) for name, t in
                               (("weight", weight), ("dweight", dweight), ("dbias", dbias)))
     in_memory(what, {"dx": dx, "dweight": dweight, "dbias": dbias},

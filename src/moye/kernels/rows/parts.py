@@ -238,15 +238,16 @@ def fetch(plan, where, staged, matrices, number, stage):
     The blocks of a cluster have parts of each round of vectors, which a copy brings each.
     """
     if (mo.thread_idx().x == 0) & (number < where.rows):
-        copies = 1 if plan.cluster == 1 else plan.rounds
+        alone = plan.cluster == 1
+        copies = 1 if alone else plan.rounds
         most = plan.lanes * plan.rounds * plan.width // copies
         firsts = [(j * plan.cluster + where.rank) * most for j in range(copies)]
-        sizes = [where.columns if copies == 1 else mo.max(mo.min(where.columns - first, most), 0) for first in firsts]
+        sizes = [where.columns if alone else mo.max(mo.min(where.columns - first, most), 0) for first in firsts]
         mo.mbarrier_arrive_expect_tx(staged.full, stage, sum(sizes) * sum(m.dtype.bytes for m in matrices))
         for matrix, array in zip(matrices, staged.arrays, strict=True):
             for j in mo.static_range(copies):
                 source = mo.tile(matrix[number, None], (most,), (j * plan.cluster + where.rank,), ragged=True)
-                if True if copies == 1 else sizes[j] > 0:
+                if True if alone else sizes[j] > 0:
                     mo.copyto(mo.BulkCopy(), mo.tile(array, (most, 1), (j, stage))[:, 0], source,
                               barrier=(staged.full, stage), size=sizes[j])
 

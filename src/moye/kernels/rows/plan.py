@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass, replace
+from numbers import Integral
 
 import moye as mo
 
@@ -38,6 +39,12 @@ _ON_THE_WAY = 64
 _AHEAD = 200 << 10
 """Bytes of rows that a multiprocessor has on their way to shared memory."""
 _MOST_STAGES = 8
+
+
+_RANGES = (("width", 1, 16), ("lanes", 1, 1 << 16), ("rows", 1, 1 << 16), ("rounds", 1, 1 << 31),
+           ("cluster", 1, 1 << 16), ("full", 0, 1 << 31), ("edges", 0, 64), ("at_once", 1, 8), ("resident", 1, 32),
+           ("stages", 0, 64))
+"""Fields of plans that are numbers, from the least to the greatest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,25 +113,48 @@ class RowPlan:
 
     def fault(self, columns: int) -> str:
         """Why no kernel can have this plan for rows of so many columns, in a few words; "" if one can."""
-        each, vectors = self.lanes * self.cluster, -(-columns // self.width) if self.masked else columns // self.width
-        sure = (columns - (self.width - 1) * self.shifted) // self.width
-        edges = 0 if self.masked else 2 * (self.width - 1) if self.shifted else columns % self.width
-        ahead = self.rows == self.at_once == 1 and not (self.edges or self.shifted or self.masked or self.streamed)
+        return self._no_numbers() or self._no_blocks() or self._leaves_out(columns)
+
+    def _no_numbers(self) -> str:
+        """A field that is not in its range."""
+        for name, least, most in _RANGES:
+            number = getattr(self, name)
+            if not isinstance(number, Integral) or not least <= int(number) <= most:
+                return f"{name}={number!r} is no whole number from {least} to {most}"
+        return "" if self.width == power(self.width) else f"width={self.width} is no power of two"
+
+    def _no_blocks(self) -> str:
+        """Threads or blocks that share no row, or do not do what is asked of them."""
+        beside = self.edges or self.shifted or self.masked or self.streamed
         for holds, why in (
                 (self.lanes == power(self.lanes) if self.lanes <= _WARP else self.lanes % _WARP == 0 and self.rows == 1,
                  f"lanes={self.lanes}, rows={self.rows}: a row has a power of two of threads, up to {_WARP}, or whole "
                  "warps of a block of its own"),
                 (self.threads <= _THREADS, f"has {self.threads} threads, and a block has at most {_THREADS}"),
                 (self.cluster in (1, 2, 4, 8), f"cluster={self.cluster} is none of 1, 2, 4 and 8"),
-                (each * self.rounds >= vectors, f"has {each * self.rounds} vectors of {self.width} elements for "
-                                                f"{columns} columns"),
-                (self.edges >= edges, f"edges={self.edges}: {edges} elements may lie beside the vectors"),
-                (self.streamed or self.masked or self.full * each <= max(0, sure),
-                 f"full={self.full}: only {max(0, sure) // each} rounds are whole"),
-                (self.stages == 0 or ahead, f"stages={self.stages}: bulk copies bring rows that are whole vectors, one "
-                                            "to a block, and are held")):
+                (self.cluster == 1 or (self.lanes >= _WARP and self.rows == 1),
+                 f"cluster={self.cluster}, lanes={self.lanes}, rows={self.rows}: each block of a cluster has whole "
+                 "warps and one row"),
+                (not self.masked or not (self.shifted or self.edges),
+                 f"masked=True, shifted={self.shifted}, edges={self.edges}: where vectors have predicates, rows begin "
+                 "with one, and nothing lies beside them"),
+                (self.stages == 0 or (self.rows == self.at_once == 1 and not beside),
+                 f"stages={self.stages}: bulk copies bring rows that are whole vectors, one to a block, and are held")):
             if not holds:
                 return why
+        return ""
+
+    def _leaves_out(self, columns: int) -> str:
+        """Elements of such a row that nobody has, or that are not there."""
+        each, vectors = self.lanes * self.cluster, -(-columns // self.width) if self.masked else columns // self.width
+        sure = max(0, columns - (self.width - 1) * self.shifted) // self.width
+        edges = 0 if self.masked else 2 * (self.width - 1) if self.shifted else columns % self.width
+        if each * self.rounds < vectors:
+            return f"has {each * self.rounds} vectors of {self.width} elements for {columns} columns"
+        if self.edges < edges:
+            return f"edges={self.edges}: {edges} elements may lie beside the vectors"
+        if not (self.streamed or self.masked) and self.full * each > sure:
+            return f"full={self.full}: only {sure // each} rounds are whole"
         return ""
 
     @property

@@ -16,7 +16,7 @@ from typing import Any
 
 import moye as mo
 from moye.kernels.options import integer, real, shown
-from moye.kernels.rows.arrays import Rows, check_plan
+from moye.kernels.rows.arrays import Rows
 from moye.kernels.rows.parts import (
     always,
     anew,
@@ -334,7 +334,6 @@ def _forward(name: str, out: Any, x: Any, axis: int, scale: float, mask: Any, ca
     """Check, choose a plan, launch."""
     given, axis, scale = _given(name, "x", x, axis, scale)
     shape, gO = shape_of(x), _alike(given, "out", out, x, axis)
-    check_plan(name, plan, given.columns)
     if causal is not None:
         causal = integer(name, "causal", causal)
         if axis % len(shape) != len(shape) - 1 or len(shape) < 2:
@@ -346,6 +345,7 @@ def _forward(name: str, out: Any, x: Any, axis: int, scale: float, mask: Any, ca
         gM = _alike(given, "mask", repeated(name, "mask", mask, shape), x, axis, (mo.bool, *FLOATS))
         separate(name, "out", out, "mask", mask)
         kind = replace(kind, mask="kept" if dtype_of(mask) == mo.bool else "added")
+    plan = given.checked(plan)
     if 0 in shape:
         return out
     plan, queries = plan or plan_of(given, ahead=int(kind == Scores(log=log))), shape[-2] if causal is not None else 1
