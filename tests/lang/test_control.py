@@ -906,7 +906,7 @@ def test_dtype_changes_in_a_loop():
     assert "'x' is int32 before" in text and "float32 at its end" in text and "mo.float32(...)" in text
 
     def halves(n, m):
-        x = mo.float32(0) if not isinstance(n, int) else 0.0
+        x = mo.float32(0) if not mo.is_static(n) else 0.0
         for i in range(n):
             x = x + i * 0.5
         return x

@@ -60,8 +60,11 @@ class Static:
     def text(self, *parts):
         return joined(parts)
 
-    def subject(self, value):
+    def subject(self, truths, value):
         return value
+
+    def chosen(self, cond):
+        return bool(cond)
 
     def if_(self, cond, names, dead=(), called=None):
         self.note(names, "if")

@@ -23,9 +23,10 @@ from moye.lang.builtins import dtype_cast
 from moye.lang.debug import breakpoint_, print_
 from moye.lang.ranges import dynamic_range
 from moye.lang.texts import format_of, repr_of, text_of
+from moye.tensor.asking import is_number_class, no_class
 from moye.tensor.context import locate
 from moye.tensor.expr import Expr, beside, bitwise, truth
-from moye.tensor.known import Known, known
+from moye.tensor.known import Known, known, weak
 from moye.tensor.tensor import Tensor
 
 
@@ -115,6 +116,22 @@ def _length(value: Any) -> int:
     return len(value)
 
 
+def _isinstance(value: Any, asked: Any) -> bool:
+    """As Python's own, where it asks for something else than a number."""
+    if isinstance(value, Expr) and is_number_class(asked):
+        raise no_class(value, f"whether {value!r} is a number of Python's")
+    return isinstance(weak(value), asked)
+
+
+def _type(*args: Any, **options: Any) -> Any:
+    """As Python's own, of what is no scalar of the kernel; with three arguments it makes a class."""
+    if len(args) != 1:
+        return type(*args, **options)
+    if isinstance(args[0], Expr):
+        raise no_class(args[0], f"type({args[0]!r})")
+    return type(weak(args[0]))
+
+
 TRACED: dict[object, Callable[..., Any]] = {
     builtins.range: dynamic_range,
     builtins.print: print_,
@@ -131,6 +148,8 @@ TRACED: dict[object, Callable[..., Any]] = {
     builtins.any: _quantifier(any, "or"),
     builtins.all: _quantifier(all, "and"),
     builtins.len: _length,
+    builtins.isinstance: _isinstance,
+    builtins.type: _type,
     builtins.str: text_of,
     builtins.repr: repr_of,
     builtins.format: format_of,

@@ -28,8 +28,9 @@ from moye.lang.source import Source, cloned, compile_inner, head_of, source_of
 
 CONTROL = "__moye__"
 RESERVED = (CONTROL, "locals")
-BUILTINS = frozenset({"abs", "all", "any", "bool", "breakpoint", "divmod", "enumerate", "float", "format", "int", "len",
-                      "max", "min", "pow", "print", "range", "repr", "reversed", "round", "str", "sum", "zip"})
+BUILTINS = frozenset({"abs", "all", "any", "bool", "breakpoint", "divmod", "enumerate", "float", "format", "int",
+                      "isinstance", "len", "max", "min", "pow", "print", "range", "repr", "reversed", "round", "str",
+                      "sum", "type", "zip"})
 OPERATORS: dict[type[ast.cmpop], str] = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">",
                                          ast.GtE: ">=", ast.Is: "is", ast.IsNot: "is not", ast.In: "in",
                                          ast.NotIn: "not in"}
@@ -334,8 +335,10 @@ class _Expressions(ast.NodeTransformer):
         return node
 
     def visit_comprehension(self, node: ast.comprehension) -> ast.comprehension:
+        """Conditions decide how many items there are, so that they must be known while tracing."""
         node.target, node.iter = self.rewritten(node.target), self.rewritten(node.iter)
-        return node                                         # its ifs stay Python
+        node.ifs = [self._call("chosen", test, test if _walrus(test) else self.tested(test)) for test in node.ifs]
+        return node
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.expr:
         """``f"n={n:3}"`` -> ``__moye__.text("n=", (n, -1, "3", "n"))``: a value may be known only on the device."""
@@ -525,7 +528,9 @@ class _Rewriter(_Expressions):
         return node
 
     def visit_Match(self, node: ast.Match) -> ast.stmt:
-        node.subject = self._call("subject", node.subject, self.rewritten(node.subject))
+        truths = any(isinstance(part, ast.MatchSingleton) and part.value is not None
+                     for case in node.cases for part in ast.walk(case.pattern))
+        node.subject = self._call("subject", node.subject, self.rewritten(node.subject), prefix=f"{truths}, ")
         for case in node.cases:
             case.body = self._suite(case.body)
         return node

@@ -23,7 +23,8 @@ from moye.ir import builder as ir_builder
 from moye.ir import constants, fold, ops
 from moye.ir.nodes import Literal, Operand, TensorParam, Value
 from moye.layout import DynInt
-from moye.tensor.context import builder, locate, tested_by_statement, text_is_asked_for
+from moye.tensor.asking import asks_for_a_number, instead_of_a_test, no_class
+from moye.tensor.context import builder, locate, text_is_asked_for
 from moye.tensor.known import Known, KnownBool, KnownInt, known, take_operators, weak
 
 Number: TypeAlias = "int | float | bool"
@@ -45,6 +46,13 @@ class Expr(DynInt):
 
     def __init__(self, operand: Operand) -> None:
         self.operand = operand
+
+    @property
+    def __class__(self) -> Any:  # type: ignore[misc]
+        """What ``isinstance`` asks for where the type is another one than it looks for."""
+        if asks_for_a_number(sys._getframe(1)):
+            raise no_class(self, f"whether {self!r} is a number of Python's")
+        return Expr
 
     # --- facts (DynInt) ---
 
@@ -187,11 +195,8 @@ class Expr(DynInt):
         raise TraceError(f"{self} is a scalar of the kernel and cannot be iterated over", locs=(locate(),))
 
     def _no_truth(self, what: str) -> NoReturn:
-        hint = "decorate the function that tests it with @mo.jit, or use mo.where / mo.Constexpr"
-        if not tested_by_statement(sys._getframe(2)):
-            hint = "Python itself tests it here, as sorted and comparisons of tuples do: compare numbers, one by one"
-        raise TraceError(f"{self} is known only when the kernel runs and cannot become {what} while tracing", hint=hint,
-                         locs=(locate(),))
+        raise TraceError(f"{self} is known only when the kernel runs and cannot become {what} while tracing",
+                         hint=instead_of_a_test(sys._getframe(2)), locs=(locate(),))
 
     def __str__(self) -> str:
         """The text in a layout or a coordinate: its value or name, else ``?``."""
