@@ -25,7 +25,7 @@ from moye.ir.nodes import Block, Operand, Value, Var
 from moye.lang import identity, swaps
 from moye.lang.beside import NONE
 from moye.lang.carry import Carried, Undefined, carried_dtype, fit, rebuild, same_structure, take_apart, variable, widen
-from moye.lang.disagreement import changed_structure, check_dtype
+from moye.lang.disagreement import BODY, LOOP, changed_structure, check_dtype
 from moye.lang.host_objects import Place, Snapshot
 from moye.lang.ranges import DynamicRange
 from moye.lang.reachable import Reached
@@ -273,7 +273,8 @@ class _Dynamic(Loop):
             parts = take_apart(value)
             parts.structure = swaps.placed(parts.structure, places)
             if not same_structure(parts.structure, slot.structure):
-                raise changed_structure(f"the variable {name!r}", slot.structure, parts.structure)
+                raise changed_structure(f"the variable {name!r}", slot.structure, parts.structure,
+                                        BODY if slot.late else LOOP)
             self._unite(name, slot, parts)
             parts = fit(parts, slot.structure)
             if references and not slot.shared and identity.is_shared(value, references):
@@ -315,7 +316,7 @@ class _Dynamic(Loop):
 
     def _update(self, name: str, slot: _Slot, i: int, leaf: Scalar) -> list[tuple[Var, Operand]]:
         var = slot.variables[i]
-        check_dtype(f"the variable {name!r}", var.dtype, leaf)
+        check_dtype(f"the variable {name!r}", var.dtype, leaf, BODY if slot.late else LOOP)
         operand = operand_of(leaf, var.dtype)
         if var.dtype.is_integer:
             facts = fold.facts_of(operand)
