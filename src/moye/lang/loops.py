@@ -19,7 +19,7 @@ from typing import Any
 from moye import dtypes as dt
 from moye.dtypes import Space
 from moye.errors import TraceError
-from moye.ir import fold, ops
+from moye.ir import constants, fold, ops
 from moye.ir.builder import LoopBound
 from moye.ir.nodes import Block, Operand, Value, Var
 from moye.lang import identity, swaps
@@ -405,7 +405,10 @@ class DynamicFor(_Dynamic):
         wide = any(isinstance(x, (Expr, Known)) and x.dtype.bits == 64 for x in ends)
         wide |= any(isinstance(x, Expr) and x.dtype is dt.uint32 and (x.upper is None or x.upper >= 2**31)
                     for x in ends)                      # as int32 it might be negative
-        index = dt.int64 if wide else dt.int32
+        wide |= any(isinstance(x, int) and not constants.fits(int(x), dt.int32) for x in ends)
+        self.narrow = not wide and _may_wrap(*(operand_of(x, dt.int32) for x in ends))
+        """Whether it counts in int64, since the step behind its last turn may leave the int32 that the body sees."""
+        index = dt.int64 if wide or self.narrow else dt.int32
         start, stop, by = (operand_of(x, index) for x in (bounds.start, bounds.stop, bounds.step))
         iv = Value(index, name=target or "i")
         self.op = ops.For(iv=iv, start=start, stop=stop, step=by if isinstance(by, Value) else int(by.value),
@@ -425,7 +428,7 @@ class DynamicFor(_Dynamic):
         if self.never:
             return
         for _ in self._passes():
-            yield Expr(self.op.iv)
+            yield Expr(builder().cast(self.op.iv, dt.int32) if self.narrow else self.op.iv)
         if self.bound.left:  # its variable need not reach the bound
             guards = builder().func.guards
             guards[:] = [g for g in guards if not any(g is void for void in self.bound.guards)]
@@ -518,6 +521,25 @@ def still_holds(read: ops.Read) -> bool:
                    for inner in (op, *(o for nested in op.blocks() for o in nested.walk()))):
                 return False
     return False
+
+
+_LONG_STEP = 1 << 24
+"""A loop of steps as long has few turns, so that a counter of 64 bits costs nothing."""
+
+
+def _may_wrap(start: Operand, stop: Operand, step: Operand) -> bool:
+    """Whether an int32 counter may leave its dtype by the step behind its last turn: then it would go on for ever.
+
+    Of shorter steps and other bounds than constants it is not asked: the checker tells of them where it happens (A11).
+    """
+    if isinstance(step, Value):
+        return False
+    by = int(step.value)
+    if not isinstance(start, Value) and not isinstance(stop, Value):
+        turns = range(int(start.value), int(stop.value), by)
+        return bool(turns) and not constants.fits(turns[-1] + by, dt.int32)
+    last = fold.facts_of(stop)[1 if by > 0 else 0]
+    return abs(by) >= _LONG_STEP and (last is None or not constants.fits(last + by, dt.int32))
 
 
 def _iv_facts(op: ops.For) -> fold.Facts:
