@@ -63,7 +63,7 @@ CASES = [
      "the register tensor f with layout .* where the condition holds, another register tensor f", "f[...] = ...",
      "f = mo.fragment((2,), mo.float32)\nf.fill(0)\nif t > 2:\n    f[...] = f + 1\nout[t] = f[0]"),
     ("s = 'max' if t > 2 else 'min'\nout[t] = 1", "'max' where the condition holds, 'min' where it does not",
-     "tracing decides it: use it in both places", "out[t] = mo.max(x[t], 3) if t > 2 else mo.min(x[t], 3)"),
+     "tracing decides it: use each of the two where", "out[t] = mo.max(x[t], 3) if t > 2 else mo.min(x[t], 3)"),
     ("s = 'a'\nfor i in range(n):\n    s = 'b'\nout[t] = 1 if s == 'a' else 2", "a' before this loop, 'b' at the end",
      "unroll the loop, with mo.static_range",
      "s = 'a'\nfor i in mo.static_range(3):\n    s = 'b'\nout[t] = 1 if s == 'a' else 2"),
@@ -117,3 +117,8 @@ def test_messages_and_hints(text, message, hint, mended):
             launched(text)
         assert hint in error.value.hint
     assert -1 not in launched(mended)
+
+
+def test_functions_have_names():
+    with pytest.raises(TraceError, match="the function <lambda> where the condition holds, the function <lambda>"):
+        launched("g = (lambda v: v + 1) if n == 3 else (lambda v: v - 1)\nout[t] = g(t)")

@@ -330,8 +330,10 @@ def describe(structure: object) -> str:
         return f"{structure[0].__name__}({fields_})"
     if isinstance(structure, tuple) and len(structure) == 2 and isinstance(structure[0], type):
         return f"a {structure[0].__name__} of {len(structure[1])}"
-    if isinstance(structure, _Static) and isinstance(structure.value, str):
-        return repr(structure.value)
+    if isinstance(structure, _Static):
+        value = structure.value
+        return repr(value) if isinstance(value, str) else f"the function {value.__name__}" \
+            if isinstance(value, FunctionType) else str(value)
     return repr(structure)
 
 

@@ -98,7 +98,7 @@ def _one_structure(name: str, before: object, after: object, ways: Ways) -> str:
         return "instead of None give it a value of the other kind, such as 0 or float(\"inf\")"
     if is_static(before) and is_static(after):
         return "tracing decides it: unroll the loop, with mo.static_range" if ways is LOOP else \
-            "tracing decides it: use it in both places themselves, or decide by a parameter annotated mo.Constexpr"
+            "tracing decides it: use each of the two where it is chosen, or choose by a mo.Constexpr parameter"
     return "give it a value of one kind on every way to this point"
 
 
