@@ -47,8 +47,8 @@ class Expr(DynInt):
     def __init__(self, operand: Operand) -> None:
         self.operand = operand
 
-    @property
-    def __class__(self) -> Any:  # type: ignore[misc]
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
         """What ``isinstance`` asks for where the type is another one than it looks for."""
         if asks_for_a_number(sys._getframe(1)):
             raise no_class(self, f"whether {self!r} is a number of Python's")

@@ -85,8 +85,8 @@ class KnownBool(Known):
         self.value = bool(value)
         self.dtype = dt.bool_
 
-    @property
-    def __class__(self) -> Any:  # type: ignore[misc]
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
         """For a user's ``isinstance`` it is the bool of Python's that it is taken for."""
         return bool if asks_for_a_number(sys._getframe(1)) else KnownBool
 
