@@ -488,7 +488,9 @@ class While(_Dynamic):
 
     def test(self, cond: object) -> int:
         if not self.dynamic:
-            return self._restart() if isinstance(cond, Expr) else 0 if cond else 1
+            # A condition of the kernel's constants, mo.int32(0) < n, is one of its variables in a loop.
+            many = isinstance(cond, Known) and self._turns >= MOST_TURNS
+            return self._restart() if isinstance(cond, Expr) or many else 0 if cond else 1
         if not isinstance(cond, Expr) and cond:
             return 0
         b = builder()

@@ -88,7 +88,7 @@ def _round(value: Any, *digits: Any) -> Any:
         return round(value, *digits)
     if digits and digits != (None,):
         raise TraceError(f"round({value}, {digits[0]}): a kernel rounds to integers only",
-                         hint="round(x * 100) / 100 rounds to two digits", locs=(locate(),))
+                         hint="mo.round(x * 100) / 100 rounds to two digits", locs=(locate(),))
     if isinstance(value, Tensor):
         return math.round_(value)
     return value if value.dtype.is_integer else dtype_cast(math.round_(value), dt.int32)

@@ -604,7 +604,7 @@ class Refusals(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Global(self, node: ast.Global) -> None:
-        self._refuse(node, "global", "pass the value as a parameter and return the new one")
+        self._refuse(node, "global", "write it into an array that is a parameter; a @mo.jit function may return it")
 
     def visit_Nonlocal(self, node: ast.Nonlocal) -> None:
         self._refuse(node, "nonlocal", "return the new value and assign it where the name lives")

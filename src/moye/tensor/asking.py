@@ -34,11 +34,11 @@ _BETWEEN = frozenset({"CACHE", "PRECALL", "BUILD_TUPLE", "BINARY_OP", "LOAD_GLOB
 
 def instead_of_a_test(frame: FrameType | None) -> str:
     """The hint of a value whose truth Python asks for."""
-    while frame is not None and is_internal(frame.f_code.co_filename):
-        frame = frame.f_back
+    frame = _users(frame)
     if frame is None or not _is_statement(frame):
+        more = "; max, min, any and all take it in a function with @mo.jit" if in_plain_code(frame) else ""
         return "Python itself tests it here, as sorted, filter, list.index and comparisons of tuples do: compare " \
-               "numbers, one by one"
+               f"numbers, one by one{more}"
     code = frame.f_code
     if code.co_name in ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"):
         return KEEP_ITEMS
@@ -47,6 +47,19 @@ def instead_of_a_test(frame: FrameType | None) -> str:
     if code.co_name == "<lambda>":
         return "write the lambda as a def with @mo.jit, or use mo.where"
     return "decorate the function that tests it with @mo.jit, or use mo.where / mo.Constexpr"
+
+
+def _users(frame: FrameType | None) -> FrameType | None:
+    """The innermost frame that is not moye's."""
+    while frame is not None and is_internal(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame
+
+
+def in_plain_code(frame: FrameType | None) -> bool:
+    """Whether the innermost code that is not moye's is that of a function that is not rewritten."""
+    frame = _users(frame)
+    return frame is not None and _REWRITTEN not in (*frame.f_code.co_freevars, *frame.f_code.co_cellvars)
 
 
 def _is_statement(frame: FrameType) -> bool:

@@ -23,7 +23,7 @@ from moye.ir import builder as ir_builder
 from moye.ir import constants, fold, ops
 from moye.ir.nodes import Literal, Operand, TensorParam, Value
 from moye.layout import DynInt
-from moye.tensor.asking import asks_for_a_number, instead_of_a_test, no_class
+from moye.tensor.asking import asks_for_a_number, in_plain_code, instead_of_a_test, no_class
 from moye.tensor.context import builder, locate, text_is_asked_for
 from moye.tensor.known import Known, KnownBool, KnownInt, known, take_operators, weak
 
@@ -177,13 +177,34 @@ class Expr(DynInt):
         self._no_truth("a Python bool")
 
     def __index__(self) -> int:
+        plain = ", and range(n) is a loop in a function with @mo.jit" if in_plain_code(sys._getframe(1)) else ""
         raise TraceError(f"{self} is known only when the kernel runs; a static integer is needed here",
-                         hint="a loop variable is static in mo.static_range; a parameter is with mo.Constexpr",
+                         hint=f"a loop variable is static in mo.static_range; a parameter is with mo.Constexpr{plain}",
+                         locs=(locate(),))
+
+    def __int__(self) -> int:
+        raise TraceError(f"{self} is known only when the kernel runs and cannot become a Python int while tracing",
+                         hint="x.to(mo.int32) converts, and so does int(x) in a function with @mo.jit",
                          locs=(locate(),))
 
     def __float__(self) -> float:
         raise TraceError(f"{self} is known only when the kernel runs and cannot become a Python float while tracing",
-                         hint="use moye's function: mo.exp for math.exp", locs=(locate(),))
+                         hint="use moye's function, as mo.exp for math.exp; x.to(mo.float32) converts",
+                         locs=(locate(),))
+
+    def __round__(self, digits: int | None = None) -> Any:
+        if digits is not None:
+            raise TraceError(f"round({self!r}, {digits}): a kernel rounds to integers only",
+                             hint="mo.round(x * 100) / 100 rounds to two digits", locs=(locate(),))
+        return self._integer("round")
+
+    def __floor__(self) -> Any: return self._integer("floor")
+    def __ceil__(self) -> Any: return self._integer("ceil")
+    def __trunc__(self) -> Any: return self._integer("trunc")
+
+    def _integer(self, kind: str) -> Any:
+        """What Python's ``round``, ``math.floor`` and their like give: an integer, which stays what it is."""
+        return self if self.dtype.is_integer else Expr(operand_of(unary(kind, self))).to(dt.int32)
 
     def __array_function__(self, function: Any, types: object, args: object, options: object) -> NoReturn:
         no_numpy(function)
@@ -252,7 +273,8 @@ def no_numpy(function: Any) -> NoReturn:
     name = getattr(function, "__name__", "")
     own = {"where": "mo.where(cond, a, b)", "maximum": "mo.max(a, b)", "minimum": "mo.min(a, b)"}.get(name)
     raise TraceError(f"NumPy{f', in np.{name},' if name else ''} does not take scalars and tensors of a kernel",
-                     hint=f"use {own}" if own else "use moye's function: mo.exp for np.exp, mo.where for np.where",
+                     hint=f"use {own}" if own else
+                     "use moye's function, as mo.exp for np.exp; x.to(mo.float32) converts",
                      locs=(locate(),))
 
 
