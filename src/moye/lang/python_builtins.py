@@ -25,7 +25,7 @@ from moye.lang.ranges import dynamic_range
 from moye.lang.texts import format_of, repr_of, text_of
 from moye.tensor.asking import is_number_class, no_class
 from moye.tensor.context import locate
-from moye.tensor.expr import Expr, beside, bitwise, truth
+from moye.tensor.expr import Expr, beside, bitwise, is_scalar, truth, where
 from moye.tensor.known import Known, known, weak
 from moye.tensor.tensor import Tensor
 
@@ -69,7 +69,7 @@ def _quantifier(own: Callable[..., Any], kind: str) -> Callable[..., Any]:
 
 
 def _extremum(own: Callable[..., Any], traced: Callable[..., Any]) -> Callable[..., Any]:
-    def extremum(*args: Any, **options: Any) -> Any:
+    def extremum(*args: Any, key: Any = None, **options: Any) -> Any:
         items = args
         if len(args) == 1 and isinstance(args[0], Tensor):
             raise TraceError(f"{own.__name__} of one tensor: it takes numbers, and two or more tensors",
@@ -77,9 +77,29 @@ def _extremum(own: Callable[..., Any], traced: Callable[..., Any]) -> Callable[.
                              locs=(locate(),))
         if len(args) == 1 and isinstance(args[0], Iterable) and not _traced(args[0]):
             items = tuple(args[0])                      # a generator, too, is read once
-            args = items,
+            args, options = (items,), {} if items else options      # a default is for nothing
+        if key is not None:
+            keys = tuple(map(key, items))
+            if any(map(_traced, keys)):
+                return _first_by(own, items, keys)
+            options["key"] = key
         return traced(*items) if any(_traced(item) for item in items) and not options else own(*args, **options)
     return extremum
+
+
+def _first_by(own: Callable[..., Any], items: tuple[Any, ...], keys: tuple[Any, ...]) -> Any:
+    """The first of the items whose key is the greatest, or least."""
+    best, most = items[0], keys[0]
+    for item, key in zip(items[1:], keys[1:], strict=True):
+        better = key > most if own is max else key < most
+        if isinstance(better, Expr) and not (is_scalar(item) and is_scalar(best)):
+            raise TraceError(f"{own.__name__} chooses one of several objects by a key that is known only when the "
+                             "kernel runs", hint="choose among numbers, or with an if", locs=(locate(),))
+        if isinstance(better, Expr):
+            best, most = where(better, item, best), where(better, key, most)
+        elif better:
+            best, most = item, key
+    return best
 
 
 def _round(value: Any, *digits: Any) -> Any:
