@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import numbers
+from dataclasses import dataclass
 
 import ml_dtypes
 import numpy as np
@@ -223,6 +224,16 @@ def test_classes_of_values(body):
     ("i.dtype.is_integer", 1), ("(i * 0.5).dtype.is_integer", 0), ("i.dtype(3)", 3)])
 def test_classes_that_tracing_knows(body, expected):
     assert launched(written(body, "i", globals())) == [expected] * 4
+
+
+@dataclass(frozen=True)
+class Point:
+    x: int = 0
+
+
+@pytest.mark.parametrize("body", ["Point() == i", "i == Point()", "Point() in (i, Point(1))", "(i, Point()) == 3"])
+def test_objects_that_are_compared_with_values(body):
+    assert launched(written(f"1 if {body} else 2", "i", {"Point": Point})) == [2] * 4
 
 
 @mo.jit

@@ -230,6 +230,15 @@ def _walrus(node: ast.AST) -> ast.NamedExpr | None:
     return next(filter(None, map(_walrus, inner)), None)
 
 
+def _terms(test: ast.expr) -> Iterator[ast.expr]:
+    """What must be true for a condition to be."""
+    if not isinstance(test, ast.BoolOp) or not isinstance(test.op, ast.And):
+        yield test
+        return
+    for value in test.values:
+        yield from _terms(value)
+
+
 class _WalrusTests(ast.NodeTransformer):
     """``while TEST: BODY`` -> ``while True: (if TEST: pass; else: break); BODY`` where the test binds names, so that
     leaving the loop is a break, which sees them.
@@ -337,7 +346,9 @@ class _Expressions(ast.NodeTransformer):
     def visit_comprehension(self, node: ast.comprehension) -> ast.comprehension:
         """Conditions decide how many items there are, so that they must be known while tracing."""
         node.target, node.iter = self.rewritten(node.target), self.rewritten(node.iter)
-        node.ifs = [self._call("chosen", test, test if _walrus(test) else self.tested(test)) for test in node.ifs]
+        # ``if a and b`` is ``if a if b``, where b may bind names.
+        tests = [term for test in node.ifs for term in _terms(test)]
+        node.ifs = [self._call("chosen", test, test if _walrus(test) else self.tested(test)) for test in tests]
         return node
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.expr:

@@ -96,7 +96,7 @@ def _names_a_number(code: CodeType, at: int) -> bool:
     before = [instruction for instruction in dis.get_instructions(code) if instruction.offset <= at]
     asking = before.pop()
     if asking.opname == "LOAD_ATTR":
-        return bool(asking.argval == "__class__")
+        return bool(asking.argval == "__class__") and not code.co_name.startswith("__")     # __eq__ of dataclasses asks
     for instruction in reversed(before):
         if instruction.opname not in _BETWEEN:
             return False
