@@ -210,7 +210,9 @@ def require_dtype(what: str, dtype: object) -> None:
     """DTypeError unless this is a dtype; its hint is the dtype of that name."""
     if not isinstance(dtype, DType):
         name = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", None) or str(dtype)
-        found = BY_NAME.get(str(name).rpartition(".")[2])
+        short = str(name).rpartition(".")[2]
+        known = {"float": "float32", "int": "int32", "half": "float16", "double": "float64"}
+        found = BY_NAME.get(known.get(short, short))
         raise DTypeError(f"{what}: {dtype!r} is no dtype of moye",
                          hint=f"use mo.{found}" if found else f"moye has {', '.join(BY_NAME)}")
 

@@ -288,6 +288,29 @@ def waits_for_a_negative_count(x, y, n):
     mo.cp_async_wait(-1)
 
 
+# --- what Python would decide while tracing --------------------------------------------------------------------------
+
+
+@bad
+@mo.kernel
+def chooses_items(x, y, n):
+    x[0] = sum(y[i] for i in range(8) if y[i] > 0)
+
+
+@bad
+@mo.kernel
+def asks_for_a_class(x, y, n):
+    x[0] = y[0] if isinstance(n, int) else y[1]
+
+
+@bad
+@mo.kernel
+def matches_truths(x, y, n):
+    match (n > 2, 1):
+        case (True, 1):
+            x[0] = 1
+
+
 @pytest.mark.parametrize("name", KERNELS)
 def test_kernel(name, refuses):
     x, y = np.full(256, np.nan, np.float32), np.ones(256, np.float32)

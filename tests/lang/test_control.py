@@ -892,7 +892,7 @@ def test_structure_changes_in_a_loop():
             x = (x, m)
         return 0
 
-    assert "a scalar before, tuple of 2 after" in error(kind, 1, 2)
+    assert "a scalar before this loop, a tuple of 2 at the end of its body" in error(kind, 1, 2)
 
 
 def test_dtype_changes_in_a_loop():
@@ -903,10 +903,10 @@ def test_dtype_changes_in_a_loop():
         return x
 
     text = error(fn, 3, 4)
-    assert "'x' is int32 before" in text and "float32 at its end" in text and "mo.float32(...)" in text
+    assert "'x' is int32 before" in text and "float32 at the end" in text and "mo.float32(...)" in text
 
     def halves(n, m):
-        x = mo.float32(0) if not isinstance(n, int) else 0.0
+        x = mo.float32(0) if not mo.is_static(n) else 0.0
         for i in range(n):
             x = x + i * 0.5
         return x

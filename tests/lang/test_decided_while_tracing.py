@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import functools
+import numbers
+from dataclasses import dataclass
 
 import ml_dtypes
 import numpy as np
@@ -11,6 +13,7 @@ import pytest
 
 import moye as mo
 from moye.errors import MoyeError, TraceError
+from written import written
 
 
 def launched(body, n=0):
@@ -168,3 +171,134 @@ def test_objects_of_plain_classes():
     with pytest.raises(TraceError, match="is one Plain on one way to this point and another on another") as error:
         kernel[1, 8](np.zeros(8, np.float32), np.ones(8, np.float32))
     assert error.value.hint == "make Plain a dataclass: its fields are carried"
+
+
+# --- classes of Python's numbers -------------------------------------------------------------------------------------
+
+def plain_isinstance(v):
+    return 1 if isinstance(v, (int, float)) else 2
+
+
+def plain_union(v):
+    return 1 if isinstance(v, str | int) else 2
+
+
+def plain_match(v):
+    match [v, 1]:
+        case [int(), _]:
+            return 1
+        case _:
+            return 2
+
+
+@functools.singledispatch
+def dispatched(v):
+    return 1
+
+
+@dispatched.register
+def _(v: int):
+    return 2
+
+
+@pytest.mark.parametrize("body", [
+    "1 if isinstance(i, int) else 2", "1 if isinstance(i, (str, float)) else 2", "1 if isinstance(i > 2, bool) else 2",
+    "1 if isinstance(i, int | None) else 2", "1 if isinstance(i, numbers.Number) else 2", "type(i)(3)",
+    "1 if isinstance(i, np.floating) else 2", "1 if type(i) is int else 2", "1 if type(i) in (int, float) else 2",
+    "1 if i.__class__ is int else 2", "sum(1 for v in (i, 1) if isinstance(v, int))",
+    "(lambda ask: 1 if ask(i, int) else 2)(isinstance)", plain_isinstance, plain_union, plain_match, dispatched])
+def test_classes_of_values(body):
+    body = written(body, "i", {**globals(), "numbers": numbers}) if isinstance(body, str) else body
+    with pytest.raises(TraceError, match="known only when the kernel runs, and has a dtype instead of") as error:
+        launched(body)
+    assert "mo.is_static(x)" in error.value.hint
+
+
+@pytest.mark.parametrize(("body", "expected"), [
+    ("isinstance(i, (tuple, list, str))", 0), ("isinstance((i, 1), tuple)", 1), ("isinstance(i, mo.Tensor)", 0),
+    ("isinstance(None, int)", 0), ("isinstance(True, int)", 1), ("isinstance(i // 4, int)", 1),
+    ("isinstance(i // 4, float)", 0), ("type(i // 4) is int", 1), ("isinstance(i < 4, bool)", 1),
+    ("type(i < 4) is bool", 1), ("plain_isinstance(i < 4)", 1), ("type((i,)) is tuple", 1),
+    ("type('Made', (), {'v': 7})().v", 7), ("plain_match(2)", 1), ("mo.is_static(i)", 0), ("mo.is_static(3)", 1),
+    ("mo.is_static(i // 4)", 1), ("mo.is_static((3, 'a'))", 1), ("mo.is_static((3, i))", 0), ("i.dtype == mo.int32", 1),
+    ("i.dtype.is_integer", 1), ("(i * 0.5).dtype.is_integer", 0), ("i.dtype(3)", 3)])
+def test_classes_that_tracing_knows(body, expected):
+    assert launched(written(body, "i", globals())) == [expected] * 4
+
+
+@dataclass(frozen=True)
+class Point:
+    x: int = 0
+
+
+@pytest.mark.parametrize("body", ["Point() == i", "i == Point()", "Point() in (i, Point(1))", "(i, Point()) == 3"])
+def test_objects_that_are_compared_with_values(body):
+    assert launched(written(f"1 if {body} else 2", "i", {"Point": Point})) == [2] * 4
+
+
+@mo.jit
+def matched(v, flag, given):
+    match given:
+        case "value":
+            match v:
+                case 3:
+                    return 1
+        case "items":
+            match (v, 1):
+                case (3, 1):
+                    return 1
+        case "class":
+            match {"a": v}:
+                case {"a": int()}:
+                    return 1
+        case "truth":
+            match (flag, 1):
+                case (True, 1):
+                    return 1
+        case "names":
+            match (v, 1):
+                case (a, 1):
+                    return a
+        case "static":
+            match (v // 4 == 0, v // 4 < 1):
+                case (a, _):
+                    return 5
+        case "decided":
+            match v // 4 == 0:
+                case True:
+                    return 6
+    return 2
+
+
+@pytest.mark.parametrize(("given", "told"), [
+    ("value", "a match statement cannot look at"), ("items", "cannot become a Python bool"),
+    ("class", "has a dtype instead"), ("truth", "a match statement cannot tell whether values of the kernel are True")])
+def test_match_statements(given, told):
+    with pytest.raises(TraceError, match=told) as error:
+        launched(lambda i: matched(i, i > 2, given))
+    assert error.value.hint == "use if and elif" or given == "class"
+
+
+def test_match_statements_that_tracing_decides():
+    assert launched(lambda i: matched(i, i > 2, "names")) == [0, 1, 2, 3]
+    assert launched(lambda i: matched(i, i > 2, "static")) == [5] * 4
+    assert launched(lambda i: matched(i, i > 2, "decided")) == [6] * 4
+
+
+def test_truths_in_plain_functions():
+    plain = {"if": _plain_if, "lambda": PLAIN_LAMBDA, "sorted": lambda i: sorted([i, 1])[0]}
+    hints = {"if": "decorate the function", "lambda": "write the lambda as a def with @mo.jit",
+             "sorted": "Python itself"}
+    for name, body in plain.items():
+        with pytest.raises(TraceError) as error:
+            launched(body)
+        assert error.value.hint.startswith(hints[name])
+
+
+def _plain_if(v):
+    if v > 2:
+        return 1
+    return 2
+
+
+PLAIN_LAMBDA = eval("lambda v: 1 if v > 2 else 2")

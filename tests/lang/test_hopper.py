@@ -180,7 +180,7 @@ def test_warp_groups():
     def groups(block):
         grouped.trace(X, block=block)
         index, = SEEN.pop()
-        return index if isinstance(index, int) else (index.lower, index.upper)
+        return index if mo.is_static(index) else (index.lower, index.upper)
 
     assert groups(128) == 0
     assert groups(384) == (0, 2)

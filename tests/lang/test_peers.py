@@ -117,7 +117,7 @@ def test_a_mapped_tensor_in_a_loop():
             t = mo.map_shared_rank(s, k % 2)
 
     verify(walks.trace(X, 3, block=32, cluster=2))
-    with pytest.raises(mo.TraceError, match=r"a view of s in block 0 with .* before, a view of s in block of a traced"):
+    with pytest.raises(mo.TraceError, match=r"a view of s in block 0 with .* before this loop, a view of s in block"):
         changes.trace(X, 3, block=32, cluster=2)
 
 

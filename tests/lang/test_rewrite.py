@@ -60,8 +60,11 @@ class Static:
     def text(self, *parts):
         return joined(parts)
 
-    def subject(self, value):
+    def subject(self, truths, value):
         return value
+
+    def chosen(self, cond):
+        return bool(cond)
 
     def if_(self, cond, names, dead=(), called=None):
         self.note(names, "if")
@@ -899,7 +902,8 @@ REFUSED = [
     ("try:\n    pass\nexcept* ValueError:\n    pass", "a kernel cannot use except*", "try:", DEVICE),
     ("g = lambda: (yield a)", "a kernel cannot use yield", "yield a", "return a tuple, or write a loop"),
     ("async def g():\n    await a", "a kernel cannot use async or await", "async def g():", AWAIT),
-    ("global x", "a kernel cannot use global", "global x", "pass the value as a parameter and return the new one"),
+    ("global x", "a kernel cannot use global", "global x",
+     "write it into an array that is a parameter; a @mo.jit function may return it"),
     ("def g():\n    nonlocal a", "a kernel cannot use nonlocal", "nonlocal a",
      "return the new value and assign it where the name lives"),
     ("for i in a:\n    pass\nelse:\n    pass", "a kernel cannot use for ... else", "for i in a:", ELSE),

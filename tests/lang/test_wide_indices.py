@@ -171,5 +171,5 @@ def test_a_kernel_that_cannot_have_64_bits_is_refused_by_name():
             x[first] = 1
 
     assert width(carried, 2048) == 32
-    with pytest.raises(mo.TraceError, match="'first' is int32 before this loop or branch and int64 at its end"):
+    with pytest.raises(mo.TraceError, match="'first' is int32 before this loop and int64 at the end of its body"):
         width(carried, 2049)

@@ -149,7 +149,7 @@ def test_numpy_dtypes_and_integers_are_taken(body):
     ("x[0] = mo.shuffle_xor(x, 1)[0]", "copy it to mo.make_fragment_like(x) first"),
     ("acc = [x[0], x[1]]\nfor i in range(2): acc[i] += 1", "loop with mo.static_range"),
     ("b = [mo.shared_array(mo.float32, 4), x]\nfor i in range(2): b[i][0] = 1", "keep one tensor with a mode for b"),
-    ("if n > 0:\n    m = x[0]\nelse:\n    m = n\nx[0] = m", "start with mo.float32(...), or convert with"),
+    ("if n > 0:\n    m = x[0]\nelse:\n    m = n\nx[0] = m", "convert one of the two, with mo.float32("),
     ("row = x[1]\nx[0] = row[0]", "x[i, :] is a row"),
     ("y = mo.shared_array(mo.float32, 4)\na, b = y, mo.shared_array(mo.float32, 4)\nfor _ in range(n): a, b = b, a",
      "keep one buffer with a stage mode"),

@@ -189,8 +189,8 @@ def test_another_pipeline_is_another_structure():
         exchanged[1, 1](np.zeros(4, np.int32), 4)
     assert caught.value.message == (
         "the variable 'state' changes its structure in a loop or branch of the kernel: PipelineState(pipeline="
-        "Pipeline(stages=4), read=a scalar, write=a scalar, phase=a scalar) before, PipelineState(pipeline="
-        "Pipeline(stages=3), read=a scalar, write=a scalar, phase=a scalar) after")
+        "Pipeline(stages=4), read=a scalar, write=a scalar, phase=a scalar) where the condition holds, PipelineState("
+        "pipeline=Pipeline(stages=3), read=a scalar, write=a scalar, phase=a scalar) where it does not")
 
 
 @pytest.mark.parametrize("stages", [1, 0, 2.0])

@@ -274,8 +274,8 @@ def made(arguments: mo.Constexpr, use: mo.Constexpr):
     ((2, 16), "a number", "consumer_wait: 3 is no state of a PipelineTma"),
     ((3, 16), "another's", "producer_acquire: the state goes round 4 stages, the pipeline has 3"),
     ((3, 16), "exchanged", "the variable 'state' changes its structure in a loop or branch of the kernel: "
-     "PipelineTmaState(ring=Ring(stages=3), stage=a scalar, phase=a scalar) before, "
-     "PipelineTmaState(ring=Ring(stages=4), stage=a scalar, phase=a scalar) after"),
+     "PipelineTmaState(ring=Ring(stages=3), stage=a scalar, phase=a scalar) before this loop, "
+     "PipelineTmaState(ring=Ring(stages=4), stage=a scalar, phase=a scalar) at the end of its body"),
 ])
 def test_errors(arguments, use, message):
     with pytest.raises(TraceError) as caught:

@@ -29,7 +29,7 @@ from moye.lang.carry import (
     united,
     variable,
 )
-from moye.lang.disagreement import changed_structure, check_arms
+from moye.lang.disagreement import ARMS, changed_structure, check_arms
 from moye.lang.host_objects import Snapshot
 from moye.lang.loops import still_holds
 from moye.lang.mutable_parts import State, same
@@ -257,7 +257,7 @@ class Merger:
         with builder().inside(self.op.then if arms == "then" else self.op.orelse):
             b = orelse.parts if isinstance(orelse, _Left) else take_apart(orelse)
         if not same_structure(a.structure, b.structure):
-            raise changed_structure(_called(name), a.structure, b.structure)
+            raise changed_structure(_called(name), a.structure, b.structure, ARMS)
         both = united(a.structure, b.structure)
         a, b = fit(a, both), fit(b, both)
         old = None if isinstance(before, Undefined) else take_apart(before)

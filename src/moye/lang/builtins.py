@@ -137,6 +137,16 @@ def globaltimer() -> Scalar:
     return Expr(builder().special("globaltimer", dtype=dt.int64))
 
 
+def is_static(x: object) -> bool:
+    """Whether tracing knows x: a number of Python's, what facts decide, any object but a value or tensor of a kernel.
+
+    Of a tuple or list, whether it knows all that is in it.
+    """
+    if isinstance(x, (tuple, list)):
+        return all(map(is_static, x))
+    return not isinstance(x, (Expr, Tensor))
+
+
 def static_range(*bounds: Int) -> range:
     """``range`` with static bounds, unrolled while tracing; the loop variable is a Python int.
 

@@ -121,6 +121,15 @@ def plain_class(a: object, b: object) -> str | None:
         not callable(values[0]) else None
 
 
+def is_static(structure: object) -> bool:
+    """Whether a structure is an object that tracing knows, and no variable of the kernel."""
+    return isinstance(structure, _Static)
+
+
+def is_none(structure: object) -> bool:
+    return isinstance(structure, _Static) and structure.value is None
+
+
 class _Static:
     """A static value, compared by value where it can be and else by identity."""
 
@@ -320,7 +329,11 @@ def describe(structure: object) -> str:
         fields_ = ", ".join(f"{name}={describe(part)}" for name, part in structure[1])
         return f"{structure[0].__name__}({fields_})"
     if isinstance(structure, tuple) and len(structure) == 2 and isinstance(structure[0], type):
-        return f"{structure[0].__name__} of {len(structure[1])}"
+        return f"a {structure[0].__name__} of {len(structure[1])}"
+    if isinstance(structure, _Static):
+        value = structure.value
+        return repr(value) if isinstance(value, str) else f"the function {value.__name__}" \
+            if isinstance(value, FunctionType) else str(value)
     return repr(structure)
 
 

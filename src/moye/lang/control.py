@@ -14,6 +14,7 @@ import functools
 import operator
 import sys
 from collections.abc import Callable, Iterable
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from moye import dtypes as dt
@@ -25,9 +26,10 @@ from moye.lang.carry import Undefined
 from moye.lang.host_objects import Snapshot
 from moye.lang.ranges import DynamicRange
 from moye.lang.scopes import naming, regions
+from moye.tensor.asking import KEEP_ITEMS
 from moye.tensor.context import builder, locate
 from moye.tensor.expr import Expr, Scalar, beside, is_scalar, no_text, operand_of, together, truth, typed, where, wrap
-from moye.tensor.known import Known, KnownInt, known
+from moye.tensor.known import Known, KnownBool, KnownInt, known
 from moye.tensor.tensor import Tensor
 
 
@@ -96,10 +98,14 @@ class Control:
             raise TraceError(f"{text} is a function, and a statement that only names it does nothing",
                              hint=f"call it: {text}()", locs=(locate(),))
 
-    def subject(self, value: object) -> object:
-        """The subject of a match statement: Python decides it, so it must be known."""
+    def subject(self, truths: bool, value: object) -> object:
+        """The subject of a match statement: Python decides it, so it must be known; ``truths``: by identity."""
+        value = bool(value) if isinstance(value, KnownBool) else value
         if isinstance(value, (Expr, Tensor)):
             raise TraceError(f"a match statement cannot look at {value!r}, which is known only when the kernel runs",
+                             hint="use if and elif", locs=(locate(),))
+        if truths and _holds_truths(value):
+            raise TraceError("a match statement cannot tell whether values of the kernel are True or False",
                              hint="use if and elif", locs=(locate(),))
         return value
 
@@ -205,6 +211,13 @@ class Control:
         taken, other = (then, orelse) if _truth_of(cond) else (orelse, then)
         return decided.decided_value(taken(), other, called) if isinstance(cond, Known) else taken()
 
+    def chosen(self, cond: object) -> bool:
+        """A condition of a comprehension."""
+        if isinstance(cond, Expr):
+            raise TraceError("a comprehension chooses its items while tracing, and this condition is known only when "
+                             "the kernel runs", hint=KEEP_ITEMS, locs=(locate(),))
+        return bool(_truth_of(cond))
+
     def builtin(self, function: object) -> object:
         """The traced counterpart of a Python builtin (``range``, ``min``, ``print``, ...); others as they are."""
         try:
@@ -230,9 +243,22 @@ def under_a_condition() -> bool:
                                    or (isinstance(region, loops.Loop) and region.dynamic) for region in regions())
 
 
+def _holds_truths(value: Any) -> bool:
+    """Whether there are numbers of the kernel in a match statement's subject, of which none is True or False."""
+    if isinstance(value, (tuple, list)):
+        return any(map(_holds_truths, value))
+    if isinstance(value, dict):
+        return _holds_truths(list(value.values()))
+    if is_dataclass(value) and not isinstance(value, type):
+        return any(_holds_truths(getattr(value, f.name)) for f in fields(value))
+    return isinstance(value, (Expr, KnownBool))
+
+
 def _truth_of(value: object) -> object:
     if isinstance(value, (Tensor, Undefined)):
-        raise TraceError(f"{value!r} has no truth value", locs=(locate(),))
+        hint = "x is not None asks whether there is one; compare elements for what is in it"
+        raise TraceError(f"{value!r} has no truth value", locs=(locate(),),
+                         hint=hint if isinstance(value, Tensor) else None)
     return value
 
 

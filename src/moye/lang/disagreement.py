@@ -1,11 +1,12 @@
 """Where two ways meet that do not agree: the errors of variables whose dtype or structure differs between them.
 
-In: a variable's dtype or structure before, and what another way brings.  Out: nothing, or a ``TraceError``.
+In: a variable's dtype or structure on one way, what another way brings, and which ways these are.  Out: nothing, or a
+``TraceError``.
 
->>> check_dtype("the variable 'x'", dt.int32, 1.5)
+>>> check_dtype("the variable 'x'", dt.int32, 1.5, LOOP)
 Traceback (most recent call last):
     ...
-moye.errors.TraceError: the variable 'x' is int32 before this loop or branch and float32 at its end
+moye.errors.TraceError: the variable 'x' is int32 before this loop and float32 at the end of its body
 ...
 """
 
@@ -15,19 +16,25 @@ from moye import dtypes as dt
 from moye.dtypes import Space
 from moye.errors import TraceError
 from moye.ir import constants
-from moye.lang.carry import carried_dtype, describe, plain_class
+from moye.lang.carry import carried_dtype, describe, is_none, is_static, plain_class
 from moye.tensor.context import locate
 from moye.tensor.expr import Expr, Scalar
 from moye.tensor.known import Known
 
+Ways = tuple[str, str]
+LOOP: Ways = "before this loop", "at the end of its body"
+BODY: Ways = "on one way through this loop's body", "on another"
+ARMS: Ways = "where the condition holds", "where it does not"
+RETURNS: Ways = "on one way out of the function", "on another"
 
-def check_dtype(name: str, dtype: dt.DType, leaf: Scalar) -> None:
+
+def check_dtype(name: str, dtype: dt.DType, leaf: Scalar, ways: Ways) -> None:
     """A variable keeps its dtype: Python numbers that fit, and dtypes all of whose numbers it holds, are converted."""
     if agrees(dtype, leaf):
         return
     have = carried_dtype(leaf)
-    raise TraceError(f"{name} is {dtype} before this loop or branch and {have} at its end",
-                     hint=f"start with mo.{have}(...), or convert with .to(mo.{dtype})", locs=(locate(),))
+    hint = f"start with mo.{have}(...), or convert with mo.{dtype}(...)" if ways is LOOP else _converted(dtype, have)
+    raise TraceError(f"{name} is {dtype} {ways[0]} and {have} {ways[1]}", hint=hint, locs=(locate(),))
 
 
 def check_arms(name: str, dtype: dt.DType, then: Scalar, orelse: Scalar) -> None:
@@ -35,11 +42,13 @@ def check_arms(name: str, dtype: dt.DType, then: Scalar, orelse: Scalar) -> None
     if agrees(dtype, then) and agrees(dtype, orelse):
         return
     here, there = carried_dtype(then), carried_dtype(orelse)
-    wide = here if here.is_float else there
-    hint = f"start with mo.{wide}(...), or convert with .to(mo.{there if wide is here else here})" if wide.is_float \
-        else "convert one of the two, with .to(mo.int32) or .to(mo.int64)"
-    raise TraceError(f"{name} is {here} where the condition holds and {there} where it does not", hint=hint,
-                     locs=(locate(),))
+    hint = _converted(here, there) if here.is_float or there.is_float else \
+        "convert one of the two, with mo.int32(...) or mo.int64(...)"
+    raise TraceError(f"{name} is {here} {ARMS[0]} and {there} {ARMS[1]}", hint=hint, locs=(locate(),))
+
+
+def _converted(one: dt.DType, other: dt.DType) -> str:
+    return f"convert one of the two, with mo.{one}(...) or mo.{other}(...)"
 
 
 def agrees(dtype: dt.DType, leaf: Scalar) -> bool:
@@ -60,25 +69,37 @@ def _holds(dtype: dt.DType, have: dt.DType) -> bool:
     return have.is_float and dtype.is_float and dt.promote(have, dtype) == dtype
 
 
-def changed_structure(name: str, before: object, after: object) -> TraceError:
+def changed_structure(name: str, before: object, after: object, ways: Ways) -> TraceError:
     """The error of a variable whose static structure differs between two ways to one point."""
     if (plain := plain_class(before, after)) is not None:
         return TraceError(f"{name} is one {plain} on one way to this point and another on another, and what an object "
                           "of a plain class holds is not carried", locs=(locate(),),
                           hint=f"make {plain} a dataclass: its fields are carried")
-    kinds = _kind(before), _kind(after)
     told = describe(before), describe(after)
-    hint = "give it a value of one kind on every way to this point"
-    if "fragment" in kinds:
-        if kinds[0] == kinds[1]:
-            told = told[0], "another " + told[1].removeprefix("the ")
-        hint = "write into the same registers: " + (name.rpartition("'")[0].rpartition("'")[2] or "x") + "[...] = ..."
-    elif kinds == ("tensor", "tensor"):
-        of_arguments = before[5].value.space is Space.GLOBAL and before[1] != after[1]  # type: ignore[index]
-        hint = "call a function with @mo.jit, step(a, b) under if turn % 2 == 0, else step(b, a)" if of_arguments \
-            else "keep one buffer with a stage mode and carry the stage index"
+    if _kind(before) == _kind(after) == "fragment":
+        told = told[0], "another " + told[1].removeprefix("the ")
     return TraceError(f"{name} changes its structure in a loop or branch of the kernel: "
-                      f"{told[0]} before, {told[1]} after", hint=hint, locs=(locate(),))
+                      f"{told[0]} {ways[0]}, {told[1]} {ways[1]}", hint=_one_structure(name, before, after, ways),
+                      locs=(locate(),))
+
+
+def _one_structure(name: str, before: object, after: object, ways: Ways) -> str:
+    """What to do about a variable of two structures."""
+    kinds = _kind(before), _kind(after)
+    if "fragment" in kinds:
+        return "write into the same registers: " + (name.rpartition("'")[0].rpartition("'")[2] or "x") + "[...] = ..."
+    if kinds == ("tensor", "tensor"):
+        if ways is not LOOP:
+            return "call a function with @mo.jit in both places, with the one tensor and with the other"
+        of_arguments = before[5].value.space is Space.GLOBAL and before[1] != after[1]  # type: ignore[index]
+        return "call a function with @mo.jit, step(a, b) under if turn % 2 == 0, else step(b, a)" if of_arguments \
+            else "keep one buffer with a stage mode and carry the stage index"
+    if is_none(before) != is_none(after):
+        return "instead of None give it a value of the other kind, such as 0 or float(\"inf\")"
+    if is_static(before) and is_static(after):
+        return "tracing decides it: unroll the loop, with mo.static_range" if ways is LOOP else \
+            "tracing decides it: use each of the two where it is chosen, or choose by a mo.Constexpr parameter"
+    return "give it a value of one kind on every way to this point"
 
 
 def _kind(structure: object) -> object:

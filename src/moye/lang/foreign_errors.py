@@ -119,7 +119,7 @@ def told(error: Exception, where: Loc) -> Exception:
         return MissingError(text, locs=(where,), hint=hint)
     if isinstance(error, TypeError) and "subscriptable" not in text \
             and (internal or _CALLED.search(text) or re.search(rf"\b({'|'.join(_WORDS)})\b", text)):
-        said = re.sub(rf"'?\b({'|'.join(_WORDS)})\b'?( object)?", lambda found: _WORDS[found[1]], text)
+        said = re.sub(rf"'?\b({'|'.join(_WORDS)})\b(?!\.)'?( object)?", lambda found: _WORDS[found[1]], text)
         hint = "mo.elem_less(coordinates, mo.shape(x)) compares them" if "CoordTensor" in text else _taken(text)
         return TraceError(said, locs=(where,), hint=hint)
     if internal and isinstance(error, (AttributeError, IndexError, ValueError, OverflowError, AssertionError)):

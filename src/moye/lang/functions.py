@@ -20,7 +20,7 @@ from moye.lang import identity
 from moye.lang.beside import NONE
 from moye.lang.branches import DynamicIf
 from moye.lang.carry import carried_dtype, fit, rebuild, same_structure, take_apart, united, variable, widen
-from moye.lang.disagreement import changed_structure, check_dtype
+from moye.lang.disagreement import RETURNS, changed_structure, check_dtype
 from moye.lang.host_objects import Place, Snapshot
 from moye.lang.loops import Loop
 from moye.lang.reachable import Reached
@@ -100,7 +100,7 @@ class Returns:
             self.facts = [fold.facts_of(operand_of(leaf, v.dtype)) if v.dtype.is_integer else (None, None, 1)
                           for leaf, v in zip(parts.leaves, self.variables, strict=True)]
         elif not same_structure(parts.structure, self.structure):
-            raise changed_structure(f"the value of {self.name}", self.structure, parts.structure)
+            raise changed_structure(f"the value of {self.name}", self.structure, parts.structure, RETURNS)
         widen(self, parts.structure, "result")
         parts = fit(parts, self.structure)
         pairs: list[tuple[Var, Operand]] = []
@@ -136,7 +136,7 @@ class Returns:
             if place not in self.parts:
                 was = take_apart(self.host.before(place))
                 if not same_structure(was.structure, now.structure):
-                    raise changed_structure(f"the variable {place!r}", was.structure, now.structure)
+                    raise changed_structure(f"the variable {place!r}", was.structure, now.structure, RETURNS)
                 both = united(was.structure, now.structure)
                 was, now = fit(was, both), fit(now, both)
                 held = []
@@ -148,10 +148,10 @@ class Returns:
         for place, part_ in self.parts.items():
             now = take_apart(self.host.now(place))
             if not same_structure(part_.structure, now.structure):
-                raise changed_structure(f"the variable {place!r}", part_.structure, now.structure)
+                raise changed_structure(f"the variable {place!r}", part_.structure, now.structure, RETURNS)
             widen(part_, now.structure, place)
             for var, leaf in zip(part_.variables, fit(now, part_.structure).leaves, strict=True):
-                check_dtype(f"the variable {place!r}", var.dtype, leaf)
+                check_dtype(f"the variable {place!r}", var.dtype, leaf, RETURNS)
                 pairs.append((var, operand_of(leaf, var.dtype)))
         if pairs:
             builder().emit(ops.Assign(pairs=tuple(pairs)))
@@ -195,14 +195,14 @@ class Returns:
             assert self.host is not None, "of a device function"
             before = fit(take_apart(self.host.before(place)), part.structure)
             for var, leaf in zip(part.variables, before.leaves, strict=True):
-                check_dtype(f"the variable {place!r}", var.dtype, leaf)
+                check_dtype(f"the variable {place!r}", var.dtype, leaf, RETURNS)
                 builder().declare(var, operand_of(leaf, var.dtype))
 
 
 def _check_result(name: str, dtype: DType, leaf: Scalar) -> None:
     try:
-        check_dtype(name, dtype, leaf)
+        check_dtype(name, dtype, leaf, RETURNS)
     except TraceError:
         raise TraceError(f"{name} returns {dtype} on one path and {carried_dtype(leaf)} on another",
-                         hint=f"convert one of them, with .to(mo.{dtype}) or mo.{carried_dtype(leaf)}(...)",
+                         hint=f"convert one of them, with mo.{dtype}(...) or mo.{carried_dtype(leaf)}(...)",
                          locs=(locate(),)) from None

@@ -22,6 +22,8 @@ from moye.tensor.context import locate
 from moye.tensor.expr import Expr
 
 _HINT = "make it inside the loop or branch, or keep such values in local names or a register tensor"
+_ALL_PARTS = {"list": "give it all its items before the loop or branch, such as [0] * 4, or use a register tensor",
+              "dict": "give it all its keys before the loop or branch"}
 
 
 class Place(str):
@@ -188,4 +190,5 @@ def _refused(record: _Record) -> TraceError:
     kind = type(record.held).__name__
     what = "moves on" if hasattr(record.held, "__next__") else "changes its parts"
     return TraceError(f"the {kind} {record.path} {what} in a loop or branch of the kernel, which is traced once: "
-                      "the kernel cannot do that as often as Python would", hint=_HINT, locs=(locate(),))
+                      "the kernel cannot do that as often as Python would", hint=_ALL_PARTS.get(kind, _HINT),
+                      locs=(locate(),))

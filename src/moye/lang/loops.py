@@ -19,13 +19,13 @@ from typing import Any
 from moye import dtypes as dt
 from moye.dtypes import Space
 from moye.errors import TraceError
-from moye.ir import fold, ops
+from moye.ir import constants, fold, ops
 from moye.ir.builder import LoopBound
 from moye.ir.nodes import Block, Operand, Value, Var
 from moye.lang import identity, swaps
 from moye.lang.beside import NONE
 from moye.lang.carry import Carried, Undefined, carried_dtype, fit, rebuild, same_structure, take_apart, variable, widen
-from moye.lang.disagreement import changed_structure, check_dtype
+from moye.lang.disagreement import BODY, LOOP, changed_structure, check_dtype
 from moye.lang.host_objects import Place, Snapshot
 from moye.lang.ranges import DynamicRange
 from moye.lang.reachable import Reached
@@ -273,7 +273,8 @@ class _Dynamic(Loop):
             parts = take_apart(value)
             parts.structure = swaps.placed(parts.structure, places)
             if not same_structure(parts.structure, slot.structure):
-                raise changed_structure(f"the variable {name!r}", slot.structure, parts.structure)
+                raise changed_structure(f"the variable {name!r}", slot.structure, parts.structure,
+                                        BODY if slot.late else LOOP)
             self._unite(name, slot, parts)
             parts = fit(parts, slot.structure)
             if references and not slot.shared and identity.is_shared(value, references):
@@ -315,7 +316,7 @@ class _Dynamic(Loop):
 
     def _update(self, name: str, slot: _Slot, i: int, leaf: Scalar) -> list[tuple[Var, Operand]]:
         var = slot.variables[i]
-        check_dtype(f"the variable {name!r}", var.dtype, leaf)
+        check_dtype(f"the variable {name!r}", var.dtype, leaf, BODY if slot.late else LOOP)
         operand = operand_of(leaf, var.dtype)
         if var.dtype.is_integer:
             facts = fold.facts_of(operand)
@@ -404,7 +405,10 @@ class DynamicFor(_Dynamic):
         wide = any(isinstance(x, (Expr, Known)) and x.dtype.bits == 64 for x in ends)
         wide |= any(isinstance(x, Expr) and x.dtype is dt.uint32 and (x.upper is None or x.upper >= 2**31)
                     for x in ends)                      # as int32 it might be negative
-        index = dt.int64 if wide else dt.int32
+        wide |= any(isinstance(x, int) and not constants.fits(int(x), dt.int32) for x in ends)
+        self.narrow = not wide and _may_wrap(*(operand_of(x, dt.int32) for x in ends))
+        """Whether it counts in int64, since the step behind its last turn may leave the int32 that the body sees."""
+        index = dt.int64 if wide or self.narrow else dt.int32
         start, stop, by = (operand_of(x, index) for x in (bounds.start, bounds.stop, bounds.step))
         iv = Value(index, name=target or "i")
         self.op = ops.For(iv=iv, start=start, stop=stop, step=by if isinstance(by, Value) else int(by.value),
@@ -424,7 +428,7 @@ class DynamicFor(_Dynamic):
         if self.never:
             return
         for _ in self._passes():
-            yield Expr(self.op.iv)
+            yield Expr(builder().cast(self.op.iv, dt.int32) if self.narrow else self.op.iv)
         if self.bound.left:  # its variable need not reach the bound
             guards = builder().func.guards
             guards[:] = [g for g in guards if not any(g is void for void in self.bound.guards)]
@@ -484,7 +488,9 @@ class While(_Dynamic):
 
     def test(self, cond: object) -> int:
         if not self.dynamic:
-            return self._restart() if isinstance(cond, Expr) else 0 if cond else 1
+            # A condition of the kernel's constants, mo.int32(0) < n, is one of its variables in a loop.
+            many = isinstance(cond, Known) and self._turns >= MOST_TURNS
+            return self._restart() if isinstance(cond, Expr) or many else 0 if cond else 1
         if not isinstance(cond, Expr) and cond:
             return 0
         b = builder()
@@ -517,6 +523,25 @@ def still_holds(read: ops.Read) -> bool:
                    for inner in (op, *(o for nested in op.blocks() for o in nested.walk()))):
                 return False
     return False
+
+
+_LONG_STEP = 1 << 24
+"""A loop of steps as long has few turns, so that a counter of 64 bits costs nothing."""
+
+
+def _may_wrap(start: Operand, stop: Operand, step: Operand) -> bool:
+    """Whether an int32 counter may leave its dtype by the step behind its last turn: then it would go on for ever.
+
+    Of shorter steps and other bounds than constants it is not asked: the checker tells of them where it happens (A11).
+    """
+    if isinstance(step, Value):
+        return False
+    by = int(step.value)
+    if not isinstance(start, Value) and not isinstance(stop, Value):
+        turns = range(int(start.value), int(stop.value), by)
+        return bool(turns) and not constants.fits(turns[-1] + by, dt.int32)
+    last = fold.facts_of(stop)[1 if by > 0 else 0]
+    return abs(by) >= _LONG_STEP and (last is None or not constants.fits(last + by, dt.int32))
 
 
 def _iv_facts(op: ops.For) -> fold.Facts:

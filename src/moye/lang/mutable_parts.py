@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import array
 import collections
+import operator
 import sys
 import types
 import warnings
@@ -313,6 +314,8 @@ def _progress(held: Any, depth: int) -> object:
         if frame is None:
             return None
         return frame.f_lasti, tuple((name, _token(value, depth)) for name, value in sorted(frame.f_locals.items()))
+    if type(held).__module__ == "builtins" and hasattr(held, "__length_hint__"):
+        return operator.length_hint(held)                   # those of ranges and dicts reduce to a new object each time
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)

@@ -23,9 +23,10 @@ from moye.lang.builtins import dtype_cast
 from moye.lang.debug import breakpoint_, print_
 from moye.lang.ranges import dynamic_range
 from moye.lang.texts import format_of, repr_of, text_of
+from moye.tensor.asking import is_number_class, no_class
 from moye.tensor.context import locate
-from moye.tensor.expr import Expr, beside, bitwise, truth
-from moye.tensor.known import Known, known
+from moye.tensor.expr import Expr, beside, bitwise, is_scalar, truth, where
+from moye.tensor.known import Known, known, weak
 from moye.tensor.tensor import Tensor
 
 
@@ -68,7 +69,7 @@ def _quantifier(own: Callable[..., Any], kind: str) -> Callable[..., Any]:
 
 
 def _extremum(own: Callable[..., Any], traced: Callable[..., Any]) -> Callable[..., Any]:
-    def extremum(*args: Any, **options: Any) -> Any:
+    def extremum(*args: Any, key: Any = None, **options: Any) -> Any:
         items = args
         if len(args) == 1 and isinstance(args[0], Tensor):
             raise TraceError(f"{own.__name__} of one tensor: it takes numbers, and two or more tensors",
@@ -76,9 +77,29 @@ def _extremum(own: Callable[..., Any], traced: Callable[..., Any]) -> Callable[.
                              locs=(locate(),))
         if len(args) == 1 and isinstance(args[0], Iterable) and not _traced(args[0]):
             items = tuple(args[0])                      # a generator, too, is read once
-            args = items,
+            args, options = (items,), {} if items else options      # a default is for nothing
+        if key is not None:
+            keys = tuple(map(key, items))
+            if any(map(_traced, keys)):
+                return _first_by(own, items, keys)
+            options["key"] = key
         return traced(*items) if any(_traced(item) for item in items) and not options else own(*args, **options)
     return extremum
+
+
+def _first_by(own: Callable[..., Any], items: tuple[Any, ...], keys: tuple[Any, ...]) -> Any:
+    """The first of the items whose key is the greatest, or least."""
+    best, most = items[0], keys[0]
+    for item, key in zip(items[1:], keys[1:], strict=True):
+        better = key > most if own is max else key < most
+        if isinstance(better, Expr) and not (is_scalar(item) and is_scalar(best)):
+            raise TraceError(f"{own.__name__} chooses one of several objects by a key that is known only when the "
+                             "kernel runs", hint="choose among numbers, or with an if", locs=(locate(),))
+        if isinstance(better, Expr):
+            best, most = where(better, item, best), where(better, key, most)
+        elif better:
+            best, most = item, key
+    return best
 
 
 def _round(value: Any, *digits: Any) -> Any:
@@ -87,7 +108,7 @@ def _round(value: Any, *digits: Any) -> Any:
         return round(value, *digits)
     if digits and digits != (None,):
         raise TraceError(f"round({value}, {digits[0]}): a kernel rounds to integers only",
-                         hint="round(x * 100) / 100 rounds to two digits", locs=(locate(),))
+                         hint="mo.round(x * 100) / 100 rounds to two digits", locs=(locate(),))
     if isinstance(value, Tensor):
         return math.round_(value)
     return value if value.dtype.is_integer else dtype_cast(math.round_(value), dt.int32)
@@ -115,6 +136,22 @@ def _length(value: Any) -> int:
     return len(value)
 
 
+def _isinstance(value: Any, asked: Any) -> bool:
+    """As Python's own, where it asks for something else than a number."""
+    if isinstance(value, Expr) and is_number_class(asked):
+        raise no_class(value, f"whether {value!r} is a number of Python's")
+    return isinstance(weak(value), asked)
+
+
+def _type(*args: Any, **options: Any) -> Any:
+    """As Python's own, of what is no scalar of the kernel; with three arguments it makes a class."""
+    if len(args) != 1:
+        return type(*args, **options)
+    if isinstance(args[0], Expr):
+        raise no_class(args[0], f"type({args[0]!r})")
+    return type(weak(args[0]))
+
+
 TRACED: dict[object, Callable[..., Any]] = {
     builtins.range: dynamic_range,
     builtins.print: print_,
@@ -131,6 +168,8 @@ TRACED: dict[object, Callable[..., Any]] = {
     builtins.any: _quantifier(any, "or"),
     builtins.all: _quantifier(all, "and"),
     builtins.len: _length,
+    builtins.isinstance: _isinstance,
+    builtins.type: _type,
     builtins.str: text_of,
     builtins.repr: repr_of,
     builtins.format: format_of,

@@ -28,8 +28,9 @@ from moye.lang.source import Source, cloned, compile_inner, head_of, source_of
 
 CONTROL = "__moye__"
 RESERVED = (CONTROL, "locals")
-BUILTINS = frozenset({"abs", "all", "any", "bool", "breakpoint", "divmod", "enumerate", "float", "format", "int", "len",
-                      "max", "min", "pow", "print", "range", "repr", "reversed", "round", "str", "sum", "zip"})
+BUILTINS = frozenset({"abs", "all", "any", "bool", "breakpoint", "divmod", "enumerate", "float", "format", "int",
+                      "isinstance", "len", "max", "min", "pow", "print", "range", "repr", "reversed", "round", "str",
+                      "sum", "type", "zip"})
 OPERATORS: dict[type[ast.cmpop], str] = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">",
                                          ast.GtE: ">=", ast.Is: "is", ast.IsNot: "is not", ast.In: "in",
                                          ast.NotIn: "not in"}
@@ -229,6 +230,15 @@ def _walrus(node: ast.AST) -> ast.NamedExpr | None:
     return next(filter(None, map(_walrus, inner)), None)
 
 
+def _terms(test: ast.expr) -> Iterator[ast.expr]:
+    """What must be true for a condition to be."""
+    if not isinstance(test, ast.BoolOp) or not isinstance(test.op, ast.And):
+        yield test
+        return
+    for value in test.values:
+        yield from _terms(value)
+
+
 class _WalrusTests(ast.NodeTransformer):
     """``while TEST: BODY`` -> ``while True: (if TEST: pass; else: break); BODY`` where the test binds names, so that
     leaving the loop is a break, which sees them.
@@ -334,8 +344,12 @@ class _Expressions(ast.NodeTransformer):
         return node
 
     def visit_comprehension(self, node: ast.comprehension) -> ast.comprehension:
+        """Conditions decide how many items there are, so that they must be known while tracing."""
         node.target, node.iter = self.rewritten(node.target), self.rewritten(node.iter)
-        return node                                         # its ifs stay Python
+        # ``if a and b`` is ``if a if b``, where b may bind names.
+        tests = [term for test in node.ifs for term in _terms(test)]
+        node.ifs = [self._call("chosen", test, test if _walrus(test) else self.tested(test)) for test in tests]
+        return node
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.expr:
         """``f"n={n:3}"`` -> ``__moye__.text("n=", (n, -1, "3", "n"))``: a value may be known only on the device."""
@@ -525,7 +539,9 @@ class _Rewriter(_Expressions):
         return node
 
     def visit_Match(self, node: ast.Match) -> ast.stmt:
-        node.subject = self._call("subject", node.subject, self.rewritten(node.subject))
+        truths = any(isinstance(part, ast.MatchSingleton) and part.value is not None
+                     for case in node.cases for part in ast.walk(case.pattern))
+        node.subject = self._call("subject", node.subject, self.rewritten(node.subject), prefix=f"{truths}, ")
         for case in node.cases:
             case.body = self._suite(case.body)
         return node
@@ -599,7 +615,7 @@ class Refusals(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Global(self, node: ast.Global) -> None:
-        self._refuse(node, "global", "pass the value as a parameter and return the new one")
+        self._refuse(node, "global", "write it into an array that is a parameter; a @mo.jit function may return it")
 
     def visit_Nonlocal(self, node: ast.Nonlocal) -> None:
         self._refuse(node, "nonlocal", "return the new value and assign it where the name lives")

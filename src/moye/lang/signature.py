@@ -109,7 +109,8 @@ def parts_of(value: object) -> tuple[object, tuple[str, ...], tuple[object, ...]
         return tuple(value), tuple(str(k) for k in value), tuple(value.values())
     if isinstance(value, (tuple, list)):
         names = getattr(value, "_fields", None) or tuple(str(i) for i in range(len(value)))
-        return type(value), tuple(names), tuple(value)
+        # What torch.Size holds are Python's integers: in a kernel it is the tuple that it was made of.
+        return tuple if type(value).__module__ == "torch" else type(value), tuple(names), tuple(value)
     assert is_dataclass(value) and not isinstance(value, type), "a dataclass instance"
     names = tuple(f.name for f in fields(value))
     return type(value), names, tuple(getattr(value, n) for n in names)

@@ -133,7 +133,7 @@ def _refuse_other_kinds(fn: FunctionType) -> None:
                          hint="drop async; asynchronous copies need no await", locs=[where])
     if flags & inspect.CO_GENERATOR:
         raise TraceError(f"{fn.__qualname__} is a generator, and a kernel is a plain def",
-                         hint="return a tuple instead of yielding", locs=[where])
+                         hint="write into an array instead; a function with @mo.jit may return a tuple", locs=[where])
     if fn.__code__.co_name == "<lambda>":
         raise TraceError("a lambda cannot be a kernel", hint="write it as a def", locs=[where])
 

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import dis
 import enum
+import functools
 import inspect
+import operator
 import re
 import sys
 import types
@@ -29,6 +31,7 @@ from moye.errors import Frame, Loc, MoyeError, TraceError
 from moye.ir.builder import Builder
 from moye.ir.nodes import Block, Buffer, Extent, Func, Param, ScalarParam, TensorParam, Value
 from moye.lang import identity
+from moye.lang.contents import Contents, contents_of, holds_attributes
 from moye.lang.control import CONTROL
 from moye.lang.foreign_errors import told
 from moye.lang.functions import KernelMarker
@@ -67,7 +70,10 @@ Namespace = dict[str, Any] | types.CellType | type | types.FunctionType
 
 @dataclass(slots=True)
 class Capture:
-    """A name read from a module, a closure or a class, or a part of a function: where it lives and what it was."""
+    """A name read from a module, a closure or a class, or a part of a function: where it lives and what it was.
+
+    Of a mutable object ``value`` is what was in it.
+    """
 
     namespace: Namespace
     name: str
@@ -88,6 +94,7 @@ class JitFunction:
     def __init__(self, function: types.FunctionType) -> None:
         self.function = function
         self._rewritten: types.FunctionType | None = None
+        self._parts: tuple[object, ...] = ()
         self._inside = 0
         """The number of its calls that are being traced."""
         update_wrapper(self, function)
@@ -95,8 +102,9 @@ class JitFunction:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not tracing():
             return self.function(*args, **kwargs)
-        if self._rewritten is None:
-            self._rewritten = rewrite(self.function, CONTROL)
+        parts = _parts_of(self.function)
+        if self._rewritten is None or any(map(operator.is_not, parts, self._parts)):
+            self._rewritten, self._parts = rewrite(self.function, CONTROL), parts
         if _callees:
             _callees[-1].append(self.function)
         if self._inside >= _MOST_INSIDE:
@@ -284,7 +292,8 @@ def captures_of(functions: Sequence[types.FunctionType],
 
     Mutable objects are an error, but where a plain function reads them: it may be host code.
     """
-    captures: list[Capture] = []
+    captures = [capture for function in dict.fromkeys(functions) if _may_change(function.__module__, function)
+                for capture in _parts(function)]
     seen: set[tuple[int, str]] = set()
     todo = [*functions, *plain]
     known = {id(f) for f in todo}
@@ -294,7 +303,8 @@ def captures_of(functions: Sequence[types.FunctionType],
                 continue
             seen.add((id(namespace), name))
             value = _held(namespace, name)
-            if is_mutable(value) and position >= len(functions):
+            if (is_mutable(value) and position >= len(functions)) or _is_called_object(value):
+                captures.append(Capture(namespace, name, contents_of(value)))
                 continue
             if is_mutable(value):
                 array = hasattr(value, "__array_interface__")
@@ -302,6 +312,7 @@ def captures_of(functions: Sequence[types.FunctionType],
                 raise TraceError(
                     f"the kernel reads {shown!r}, {kind} that may change between launches",
                     hint="pass it as an argument" if array else
+                    "make a tuple of what it gives" if hasattr(value, "__next__") else
                     "pass it as a parameter annotated mo.Constexpr, or make it a tuple or a frozen dataclass",
                     locs=(_read_of(shown.rpartition(".")[2], function),))
             captures.append(Capture(namespace, name, value))
@@ -310,8 +321,23 @@ def captures_of(functions: Sequence[types.FunctionType],
                     and _may_change(value.__module__, function):
                 known.add(id(value))
                 todo.append(value)
-                captures += [Capture(value, part, getattr(value, part)) for part in _PARTS]
+                captures += _parts(value)
     return captures
+
+
+def _parts(function: types.FunctionType) -> Iterator[Capture]:
+    """Code and defaults of a function; of mutable ones what is in them."""
+    for name, value in zip(_PARTS, _parts_of(function), strict=True):
+        yield Capture(function, name, contents_of(value) if is_mutable(value) else value)
+
+
+def _parts_of(function: types.FunctionType) -> tuple[object, ...]:
+    return function.__code__, function.__defaults__, function.__kwdefaults__
+
+
+def _is_called_object(value: object) -> bool:
+    """Whether it is no function, but an object that can be called and holds what the call reads."""
+    return isinstance(value, functools.partial) or (callable(value) and holds_attributes(value))
 
 
 def _functions_in(spec: Spec) -> list[types.FunctionType]:
@@ -360,8 +386,10 @@ def _attributes(value: object, name: str, reader: types.FunctionType) -> dict[st
     if isinstance(value, type) and not issubclass(value, enum.Enum):
         return next((base for base in value.__mro__
                      if name in vars(base) and _may_change(base.__module__, reader)), None)
-    if isinstance(value, types.FunctionType):
-        return vars(value) if name in vars(value) and _may_change(value.__module__, reader) else None
+    own = type(value).__module__.startswith("moye.")        # a kernel, or a function with @mo.jit
+    function = getattr(value, "__wrapped__", None) if own else value
+    if isinstance(function, types.FunctionType):
+        return vars(value) if name in vars(value) and _may_change(function.__module__, reader) else None
     return None
 
 
@@ -407,6 +435,8 @@ def is_mutable(value: object) -> bool:
         return is_plain_instance(value.__self__)
     if value is None or isinstance(value, (type, types.ModuleType, enum.Enum, classmethod)) or callable(value):
         return False
+    if hasattr(type(value), "__next__"):
+        return True
     if type(value).__hash__ is None or hasattr(value, "__array_interface__") or hasattr(value, "__dlpack__"):
         return not (type(value).__module__ == "numpy" and getattr(value, "shape", None) == ())
     if is_dataclass(value):
@@ -417,7 +447,19 @@ def is_mutable(value: object) -> bool:
 
 def changed(captures: list[Capture]) -> bool:
     """Whether any captured name now holds something else."""
-    return any(not same_value(_held(capture.namespace, capture.name), capture.value) for capture in captures)
+    return not all(map(holds_now, captures))
+
+
+def holds_now(capture: Capture) -> bool:
+    """Whether a name still holds what was captured."""
+    return holds(capture, _held(capture.namespace, capture.name))
+
+
+def holds(capture: Capture, now: object) -> bool:
+    """Whether a value is what was captured."""
+    if isinstance(capture.value, Contents):
+        return contents_of(now) == capture.value
+    return same_value(now, capture.value)
 
 
 _MISSING = object()

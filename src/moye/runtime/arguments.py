@@ -25,7 +25,7 @@ from moye import dtypes as dt
 from moye.atoms.atom import CopyOp, MmaOp
 from moye.atoms.bulk import BulkOp
 from moye.dtypes import DType
-from moye.errors import ArgumentError, DTypeError
+from moye.errors import ArgumentError, DTypeError, TraceError
 from moye.lang.signature import (
     Constexpr,
     ScalarSpec,
@@ -45,6 +45,9 @@ from moye.layout import ComposedLayout, Layout, Swizzle
 from moye.pipelines.multistage import Pipeline
 from moye.runtime.arrays import ArrayInfo, describe, natural_strides
 from moye.runtime.tma_arguments import TmaCopy
+from moye.tensor.context import locate, tracing
+from moye.tensor.expr import Expr
+from moye.tensor.tensor import Tensor
 from moye.tensor.tiled import CopyAtom, TiledCopy, TiledMMA
 
 _STATIC_TYPES = (Layout, ComposedLayout, Swizzle, DType, CopyOp, BulkOp, MmaOp, CopyAtom, TiledCopy, TiledMMA, Pipeline,
@@ -153,9 +156,17 @@ def _classify(call: Call, name: str, value: Any, role: Role) -> Spec:
         return ScalarSpec(_numpy_scalar(name, value))
     if isinstance(value, _FUNCTIONS):
         return StaticSpec(static_key(name, value), value)
+    if tracing() and isinstance(value, (Expr, Tensor)):
+        raise in_a_kernel(f"argument {name!r} is of the kernel that is being traced")
     hint = "pass arrays, numbers, layouts and atoms; annotate static values mo.Constexpr"
     raise ArgumentError(f"argument {name!r} is a {type(value).__module__}.{type(value).__qualname__}, which a kernel "
                         f"cannot take", hint=f"pass its array, {name}.array" if hasattr(value, "array") else hint)
+
+
+def in_a_kernel(what: str) -> TraceError:
+    """The error of a kernel that another kernel launches."""
+    return TraceError(f"{what}, and a kernel launches no kernels", locs=(locate(),),
+                      hint="put what both do into a function with @mo.jit, which both call")
 
 
 def _numpy_scalar(name: str, value: Any) -> DType:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -190,8 +191,11 @@ def _named(name: str, kind: str) -> DType:
                                 f"lowest, and take mo.recast(x, mo.{name}) in the kernel")
         return found
     except DTypeError as error:
+        real = "torch.view_as_real(x), whose last mode has two parts" if kind == "torch" else \
+            "x.view(x.real.dtype), where real and imaginary parts take turns"
         raise ArgumentError(f"a {kind} array of dtype {name} cannot be an argument of a kernel: "
-                            f"moye knows {', '.join(map(str, dtypes.ALL))}") from error
+                            f"moye knows {', '.join(map(str, dtypes.ALL))}",
+                            hint=f"pass {real}" if "complex" in name else None) from error
 
 
 def _element_strides(strides: tuple[int, ...], size: int, kind: str) -> tuple[int, ...]:
@@ -253,11 +257,37 @@ def _torch(obj: Any) -> ArrayInfo:
             raise RuntimeError("its pointer is null")
         return _new(ArrayInfo, (pointer, shape, obj.stride(), dtype, device, True, "torch"))
     except RuntimeError as error:                       # sparse, fake and functional tensors have no memory to point to
-        kind = "a nested tensor" if getattr(obj, "is_nested", False) else str(error).splitlines()[0].partition(". ")[0]
-        traced = type(obj).__name__ in ("FakeTensor", "FunctionalTensor")
-        raise ArgumentError(f"a torch tensor of class {type(obj).__name__} has no memory that a kernel could use "
-                            f"({kind})", hint="@mo.torch_op makes an operator of the function that launches, and "
-                            "torch.compile takes it" if traced else None) from error
+        what, hint = _without_memory(obj, error)
+        raise ArgumentError(what, hint=hint) from error
+
+
+def _without_memory(obj: Any, error: RuntimeError) -> tuple[str, str | None]:
+    """What a tensor is that is no strided memory, and what to pass instead."""
+    name = type(obj).__name__
+    layout = str(getattr(obj, "layout", "")).rpartition(".")[2]
+    if name in ("FakeTensor", "FunctionalTensor"):
+        return f"a torch tensor of class {name} has no memory that a kernel could use ({error})", \
+            "@mo.torch_op makes an operator of the function that launches, and torch.compile takes it"
+    if getattr(obj, "is_nested", False):
+        return "a nested torch tensor is several tensors of different shapes, and a kernel takes one", \
+            "pass x.to_padded_tensor(0), or the tensors of x.unbind() one by one"
+    if layout.startswith("sparse"):
+        parts = {"sparse_coo": "x.coalesce().indices() and .values()",
+                 "sparse_csr": "x.crow_indices(), x.col_indices() and x.values()",
+                 "sparse_bsr": "x.crow_indices(), x.col_indices() and x.values()"}
+        return f"a sparse torch tensor ({layout}) keeps its elements in several arrays, and a kernel takes one", \
+            f"pass {parts.get(layout, 'x.ccol_indices(), x.row_indices() and x.values()')}, or x.to_dense()"
+    if layout == "_mkldnn":
+        return "a torch tensor of MKL-DNN's layout cannot be an argument of a kernel", "pass x.to_dense()"
+    if name == "MaskedTensor":
+        return "a masked torch tensor cannot be an argument of a kernel, which would not see its mask", \
+            "pass x.get_data() and x.get_mask() as two arguments"
+    batched = getattr(getattr(sys.modules["torch"]._C, "_functorch", None), "is_batchedtensor", None)
+    if batched is not None and batched(obj):
+        return "a torch tensor inside of torch.func.vmap has no memory of its own", \
+            "launch on the whole batch, with a mode for it"
+    why = str(error).splitlines()[0].partition(". ")[0]
+    return f"a torch tensor of class {name} has no memory that a kernel could use ({why})", None
 
 
 def _torch_dtype(obj: Any) -> DType:

@@ -25,8 +25,9 @@ from moye.dtypes import bits_of
 from moye.errors import DriverError
 from moye.ir import ops
 from moye.ir.nodes import Func, Literal, ScalarParam, TensorParam, Value
+from moye.lang.contents import Contents
 from moye.lang.signature import ScalarSpec, StaticSpec, TensorSpec, TmaSpec, told_apart
-from moye.lang.trace import Capture
+from moye.lang.trace import Capture, holds_now
 from moye.runtime import autograd
 from moye.runtime.arguments import Call, static_key, unstable
 from moye.runtime.arrays import ArrayInfo, span_bytes
@@ -333,7 +334,9 @@ def captured(writer: Writer, captures: Sequence[Capture]) -> list[str]:
     found = []
     for capture in captures:
         space = writer.name(capture.namespace)
-        if isinstance(capture.namespace, types.CellType):
+        if isinstance(capture.value, Contents):
+            found.append(f"{writer.name(holds_now)}({writer.name(capture)})")
+        elif isinstance(capture.namespace, types.CellType):
             found.append(f"{space}.cell_contents is {writer.name(capture.namespace.cell_contents)}")
         elif isinstance(capture.namespace, types.FunctionType):
             found.append(f"{space}.{capture.name} is {writer.name(getattr(capture.namespace, capture.name))}")

@@ -26,7 +26,7 @@ from moye.ir.nodes import Func
 from moye.lang.pickling import reduced
 from moye.lang.trace import changed
 from moye.runtime import prepare, recording, respecialised, sessions
-from moye.runtime.arguments import Call, Signature, classify, same_device
+from moye.runtime.arguments import Call, Signature, classify, in_a_kernel, same_device
 from moye.runtime.arrays import TensorLike
 from moye.runtime.autograd import mark, written_tensors
 from moye.runtime.boundary import boundary
@@ -56,6 +56,7 @@ from moye.runtime.launch import (
 from moye.runtime.prepare import Prepared
 from moye.runtime.respecialised import Shape
 from moye.runtime.shown import kernel_html
+from moye.tensor.context import tracing
 
 Extents = int | Sequence[int]
 _MOST_LAUNCHERS = 1024
@@ -136,6 +137,8 @@ class Kernel:
         return launcher
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
+        if tracing():
+            raise in_a_kernel(f"the kernel {self.__name__} is called in another kernel")
         raise LaunchError(f"the kernel {self.__name__} needs a launch configuration",
                           hint=f"{self.__name__}[grid, block](...)")
 

@@ -11,8 +11,9 @@ import types
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from moye.lang.contents import Contents
 from moye.lang.signature import ScalarSpec, Spec, StaticSpec, TensorSpec, TmaSpec, TreeSpec, same_value
-from moye.lang.trace import Capture
+from moye.lang.trace import Capture, holds
 
 _LONGEST = 60
 
@@ -55,14 +56,16 @@ def changes(captures: Sequence[Capture]) -> list[str]:
     for capture in captures:
         space = capture.namespace
         if isinstance(space, types.FunctionType):
-            if getattr(space, capture.name) is not capture.value:
+            if not holds(capture, getattr(space, capture.name)):
                 found.append(f"the function {space.__name__} has another {capture.name.strip('_')}")
             continue
         where = "closure variable" if isinstance(space, types.CellType) else \
             f"{space.__name__}'s attribute" if isinstance(space, type) else "global"
         now = space.cell_contents if isinstance(space, types.CellType) else \
             vars(space).get(capture.name) if isinstance(space, type) else space.get(capture.name)
-        if not same_value(now, capture.value):
+        if isinstance(capture.value, Contents):
+            found += [] if holds(capture, now) else [f"what is in {where} {capture.name} changed"]
+        elif not same_value(now, capture.value):
             found.append(f"{where} {capture.name} changed from {_short(capture.value)} to {_short(now)}")
     return found
 

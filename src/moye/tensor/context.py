@@ -9,7 +9,6 @@ Outside a trace ``builder()`` raises a TraceError that says so.
 
 from __future__ import annotations
 
-import dis
 import functools
 import sys
 import threading
@@ -122,16 +121,7 @@ def is_internal(file: str) -> bool:
     return known
 
 
-def tested_by_statement(frame: FrameType | None) -> bool:
-    """Whether an ``if``, ``while``, ``and``, ``not``... of the user's asks for a truth, and no function of Python's."""
-    while frame is not None and is_internal(frame.f_code.co_filename):
-        frame = frame.f_back
-    if frame is None:
-        return False
-    return any(word in dis.opname[frame.f_code.co_code[frame.f_lasti]] for word in ("JUMP", "UNARY_NOT", "TO_BOOL"))
-
-
-_LOOKING = frozenset({"IPython", "_pytest", "bdb", "code", "debugpy", "executing", "inspect", "ipykernel", "pdb",
+LOOKING = frozenset({"IPython", "_pytest", "bdb", "code", "debugpy", "executing", "inspect", "ipykernel", "pdb",
                       "pluggy", "pprint", "pydevd", "_pydevd_bundle", "pytest", "reprlib", "rich", "stack_data",
                       "traceback"})
 """Packages that show objects to people while the program is stopped."""
@@ -143,7 +133,7 @@ def text_is_asked_for(frame: FrameType | None) -> bool:
     """Whether code of the kernel asks for an object's text, and not moye's own code or a debugger's."""
     while _state.builders and frame is not None and not is_internal(frame.f_code.co_filename):
         module = str(frame.f_globals.get("__name__", "")).partition(".")[0]
-        if module in _LOOKING and (module, frame.f_code.co_name) != _OF_DATACLASSES:
+        if module in LOOKING and (module, frame.f_code.co_name) != _OF_DATACLASSES:
             return False
         if module == "__main__" or (module not in sys.stdlib_module_names and frame.f_code.co_name != "__repr__"):
             return True

@@ -23,7 +23,8 @@ from moye.ir import builder as ir_builder
 from moye.ir import constants, fold, ops
 from moye.ir.nodes import Literal, Operand, TensorParam, Value
 from moye.layout import DynInt
-from moye.tensor.context import builder, locate, tested_by_statement, text_is_asked_for
+from moye.tensor.asking import asks_for_a_number, in_plain_code, instead_of_a_test, no_class
+from moye.tensor.context import builder, locate, text_is_asked_for
 from moye.tensor.known import Known, KnownBool, KnownInt, known, take_operators, weak
 
 Number: TypeAlias = "int | float | bool"
@@ -45,6 +46,13 @@ class Expr(DynInt):
 
     def __init__(self, operand: Operand) -> None:
         self.operand = operand
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        """What ``isinstance`` asks for where the type is another one than it looks for."""
+        if asks_for_a_number(sys._getframe(1)):
+            raise no_class(self, f"whether {self!r} is a number of Python's")
+        return Expr
 
     # --- facts (DynInt) ---
 
@@ -169,13 +177,34 @@ class Expr(DynInt):
         self._no_truth("a Python bool")
 
     def __index__(self) -> int:
+        plain = ", and range(n) is a loop in a function with @mo.jit" if in_plain_code(sys._getframe(1)) else ""
         raise TraceError(f"{self} is known only when the kernel runs; a static integer is needed here",
-                         hint="a loop variable is static in mo.static_range; a parameter is with mo.Constexpr",
+                         hint=f"a loop variable is static in mo.static_range; a parameter is with mo.Constexpr{plain}",
+                         locs=(locate(),))
+
+    def __int__(self) -> int:
+        raise TraceError(f"{self} is known only when the kernel runs and cannot become a Python int while tracing",
+                         hint="x.to(mo.int32) converts, and so does int(x) in a function with @mo.jit",
                          locs=(locate(),))
 
     def __float__(self) -> float:
         raise TraceError(f"{self} is known only when the kernel runs and cannot become a Python float while tracing",
-                         hint="use moye's function: mo.exp for math.exp", locs=(locate(),))
+                         hint="use moye's function, as mo.exp for math.exp; x.to(mo.float32) converts",
+                         locs=(locate(),))
+
+    def __round__(self, digits: int | None = None) -> Any:
+        if digits is not None:
+            raise TraceError(f"round({self!r}, {digits}): a kernel rounds to integers only",
+                             hint="mo.round(x * 100) / 100 rounds to two digits", locs=(locate(),))
+        return self._integer("round")
+
+    def __floor__(self) -> Any: return self._integer("floor")
+    def __ceil__(self) -> Any: return self._integer("ceil")
+    def __trunc__(self) -> Any: return self._integer("trunc")
+
+    def _integer(self, kind: str) -> Any:
+        """What Python's ``round``, ``math.floor`` and their like give: an integer, which stays what it is."""
+        return self if self.dtype.is_integer else Expr(operand_of(unary(kind, self))).to(dt.int32)
 
     def __array_function__(self, function: Any, types: object, args: object, options: object) -> NoReturn:
         no_numpy(function)
@@ -187,11 +216,8 @@ class Expr(DynInt):
         raise TraceError(f"{self} is a scalar of the kernel and cannot be iterated over", locs=(locate(),))
 
     def _no_truth(self, what: str) -> NoReturn:
-        hint = "decorate the function that tests it with @mo.jit, or use mo.where / mo.Constexpr"
-        if not tested_by_statement(sys._getframe(2)):
-            hint = "Python itself tests it here, as sorted and comparisons of tuples do: compare numbers, one by one"
-        raise TraceError(f"{self} is known only when the kernel runs and cannot become {what} while tracing", hint=hint,
-                         locs=(locate(),))
+        raise TraceError(f"{self} is known only when the kernel runs and cannot become {what} while tracing",
+                         hint=instead_of_a_test(sys._getframe(2)), locs=(locate(),))
 
     def __str__(self) -> str:
         """The text in a layout or a coordinate: its value or name, else ``?``."""
@@ -247,7 +273,8 @@ def no_numpy(function: Any) -> NoReturn:
     name = getattr(function, "__name__", "")
     own = {"where": "mo.where(cond, a, b)", "maximum": "mo.max(a, b)", "minimum": "mo.min(a, b)"}.get(name)
     raise TraceError(f"NumPy{f', in np.{name},' if name else ''} does not take scalars and tensors of a kernel",
-                     hint=f"use {own}" if own else "use moye's function: mo.exp for np.exp, mo.where for np.where",
+                     hint=f"use {own}" if own else
+                     "use moye's function, as mo.exp for np.exp; x.to(mo.float32) converts",
                      locs=(locate(),))
 
 
@@ -303,9 +330,10 @@ def operand_of(x: Scalar, dtype: DType | None = None, *, modulo: bool = False) -
             number = int(number)
         pattern = modulo and -(1 << (chosen.bits - 1)) <= number < 1 << chosen.bits
         if not pattern and not constants.fits(number, chosen):
-            holds = dt.int32 if constants.fits(number, dt.int32) else dt.int64
-            raise DTypeError(f"{number} does not fit {chosen}", hint=f"convert the other operand, with .to(mo.{holds})",
-                             locs=(locate(),))
+            holds = next((x for x in (dt.int32, dt.int64, dt.uint64) if constants.fits(number, x)), None)
+            raise DTypeError(f"{number} does not fit {chosen}", locs=(locate(),),
+                             hint=f"convert the other operand, with .to(mo.{holds})" if holds else
+                             "no integer of a kernel has more than 64 bits")
     elif chosen.is_float and isinstance(number, int) and abs(number) >= 1 << 1023:
         raise DTypeError(f"an integer of {number.bit_length()} bits does not fit {chosen}", locs=(locate(),))
     return constants.literal(number, chosen)

@@ -9,11 +9,13 @@ Arithmetic with them is that of ``Expr``, which gives its operators; outside a t
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from moye import dtypes as dt
 from moye.dtypes import DType
 from moye.ir.nodes import Literal
+from moye.tensor.asking import asks_for_a_number
 from moye.tensor.context import tracing
 
 _OPERATORS = """add radd sub rsub mul rmul truediv rtruediv floordiv rfloordiv mod rmod divmod rdivmod and rand or ror
@@ -82,6 +84,11 @@ class KnownBool(Known):
     def __init__(self, value: object) -> None:
         self.value = bool(value)
         self.dtype = dt.bool_
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        """For a user's ``isinstance`` it is the bool of Python's that it is taken for."""
+        return bool if asks_for_a_number(sys._getframe(1)) else KnownBool
 
     def __bool__(self) -> bool:
         return self.value

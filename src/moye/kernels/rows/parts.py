@@ -127,7 +127,7 @@ def vector(plan, where, j):
     if plan.masked:
         coordinates = mo.tile(mo.identity_tensor((where.columns,)), (plan.width,), (at,), ragged=True)
         return Piece(plan.width, at, mo.elem_less(coordinates, (where.columns,)), 0)
-    if isinstance(j, int) and j < plan.full:
+    if mo.is_static(j) and j < plan.full:
         return Piece(plan.width, at, True, where.lead)
     return Piece(plan.width, at, at < (where.columns - where.lead) // plan.width, where.lead)
 
@@ -174,7 +174,7 @@ def always(condition: Any) -> bool:
 def _view(piece, source):
     """(tensor of the piece's elements, whether they are there)."""
     if not isinstance(source, Row):                     # a vector of one element a column
-        tensor = source if piece.edge or isinstance(piece.lead, int) else mo.with_lead(source, -piece.lead)
+        tensor = source if piece.edge or mo.is_static(piece.lead) else mo.with_lead(source, -piece.lead)
         return mo.tile(tensor, (piece.width,), (piece.at,), ragged=True), piece.has
     has = piece.has
     if not always(source.there):

@@ -394,8 +394,11 @@ class Watch:
         if any(finding.code in _UNDEFINED for finding in self.reporter.findings):
             return                                      # what is computed from undefined data says nothing
         what = overflow.name_of(kind, name)
+        wide = "int32" if bits == 32 else "int64"
+        if isinstance(op, ops.For):
+            wide = "counter" if bits == 32 else "counter64"
         self.tell("A11", "-", op, lane, count, tensor=what, what=what, number=number, bits=bits,
-                  mend="narrow" if bits < 32 else "shl" if kind == "shl" else "int32" if bits == 32 else "int64",
+                  mend="narrow" if bits < 32 else "shl" if kind == "shl" else wide,
                   wider="int64" if bits == 32 else "uint64")
 
     def added(self, op: ops.Op, name: str, old: Array, values: Array, lane: tuple[int, int]) -> None:

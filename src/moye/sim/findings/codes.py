@@ -45,6 +45,8 @@ A11  L/S   an integer that its dtype, or the index width in use, does not hold
   > int32      compute it in int64
   > narrow     compute it in 32 bits, as C++ does: an operand.to(mo.int32)
   > int64      mo.uint64 wraps, if that is what it is meant to do
+  > counter    count in int64, from mo.int64(start), as a loop computes the step behind its last turn, too
+  > counter64  let it end a step before: a loop computes the step behind its last turn, too
   > shl        compute it in {wider}, or in uint{bits} if bits may fall out
   > cast       compute with it in {source} first, and convert what is left
   > shift      test the count first

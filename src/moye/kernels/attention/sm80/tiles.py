@@ -35,14 +35,14 @@ def sequence(X, offsets, batch):
 def matrix(X, part, head):
     """One head of a sequence (rows, dim); it may reach beyond the sequence."""
     whole = X[:, :, head, part.batch]
-    return whole if isinstance(part.begin, int) else mo.domain_offset((part.begin, 0), whole)
+    return whole if mo.is_static(part.begin) else mo.domain_offset((part.begin, 0), whole)
 
 
 @mo.jit
 def numbers(X, part, head):
     """The number that each row of a sequence has for a head, of X (rows, heads, batch)."""
     whole = X[:, head, part.batch]
-    return whole if isinstance(part.begin, int) else mo.domain_offset((part.begin,), whole)
+    return whole if mo.is_static(part.begin) else mo.domain_offset((part.begin,), whole)
 
 
 @mo.jit

@@ -1,0 +1,112 @@
+"""Hints that a newcomer follows: what is refused, what the hint says, and that it works."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import moye as mo
+from moye.errors import MoyeError
+from written import block
+
+
+@mo.kernel
+def other(out, x):
+    out[0] = x[0]
+
+
+@mo.jit
+def shared_part(out, x):
+    out[0] = x[0]
+
+
+def plain_round(v):
+    return round(v)
+
+
+def plain_digits(v):
+    return round(v, 1)
+
+
+def plain_max(v):
+    return max(v, 2)
+
+
+def plain_int(v):
+    return int(v)
+
+
+def plain_range(n):
+    total = 0
+    for i in range(n):
+        total = total + i
+    return total
+
+
+def plain_floor(v):
+    return math.floor(v) + math.ceil(v) * 10 + math.trunc(-v) * 100
+
+
+jit_max, jit_int, jit_range = map(mo.jit, (plain_max, plain_int, plain_range))
+
+
+def launched(text, dtype=np.float32):
+    """What a kernel stores of x = 1.6, 2.6, ... and n = 3."""
+    out, x = np.zeros(2, dtype), np.arange(4, dtype=np.float32) + np.float32(1.6)
+    names = {name: value for name, value in globals().items() if not name.startswith("__")}
+    mo.kernel(block(text, "out, x, n", names))[1, 1](out, x, 3)
+    return out.tolist()
+
+
+@pytest.mark.parametrize(("text", "message", "hint", "mended", "expected"), [
+    ("other(out, x)", "the kernel other is called in another kernel", "a function with @mo.jit, which both call",
+     "shared_part(out, x)", 1.6),
+    ("other[1, 1](out, x)", "argument 'out' is of the kernel that is being traced", "with @mo.jit, which both call",
+     "shared_part(out, x)", 1.6),
+    ("other.launch(out, x, grid=1, block=1)", "a kernel launches no kernels", "with @mo.jit, which both call",
+     "shared_part(out, x)", 1.6),
+    ("out[0] = plain_digits(x[0])", "a kernel rounds to integers only", "mo.round(x * 100) / 100 rounds to two digits",
+     "out[0] = mo.round(x[0] * 10) / 10", 1.6),
+    ("out[0] = round(x[0], 1)", "a kernel rounds to integers only", "mo.round(x * 100) / 100 rounds to two digits",
+     "out[0] = mo.round(x[0] * 100) / 100", 1.6),
+    ("out[0] = plain_max(x[0])", "cannot become a Python bool",
+     "max, min, any and all take it in a function with @mo.jit",
+     "out[0] = jit_max(x[0])", 2.0),
+    ("out[0] = plain_int(x[0])", "cannot become a Python int", "and so does int(x) in a function with @mo.jit",
+     "out[0] = jit_int(x[0]) + x[0].to(mo.int32)", 2.0),
+    ("out[0] = plain_range(n)", "a static integer is needed", "range(n) is a loop in a function with @mo.jit",
+     "out[0] = jit_range(n)", 3.0),
+    ("out[0] = math.exp(x[0])", "cannot become a Python float", "mo.exp for math.exp",
+     "out[0] = mo.log(mo.exp(x[0]))", 1.6),
+    ("out[0] = np.float32(n)", "NumPy does not take scalars", "x.to(mo.float32) converts",
+     "out[0] = n.to(mo.float32)", 3.0),
+    ("out[0] = x[-1]", "index -1 is outside mode 0", "mo.size(x, 0) - 1 is the last one",
+     "out[0] = x[mo.size(x, 0) - 1]", 4.6),
+    ("out[0] = x[0] if x else 0", "has no truth value", "x is not None asks whether there is one",
+     "out[0] = x[0] if x is not None else 0", 1.6),
+    ("s = mo.fragment(2, float)\nout[0] = 1", "no dtype of moye", "use mo.float32",
+     "s = mo.fragment(2, mo.float32)\ns[0] = 3\nout[0] = s[0]", 3.0),
+    ("global launches\nlaunches = 1", "cannot use global", "write it into an array that is a parameter",
+     "out[0] = 1", 1.0),
+    ("for i in range(n):\n    yield i", "is a generator", "write into an array instead",
+     "for i in range(n):\n    out[0] = i", 2.0),
+    ("v = 0\nwhile v < 20000:\n    v += 1\nout[0] = v", "is unrolled while tracing, and not done after 16384 turns",
+     "such as mo.int32(0)", "v = mo.int32(0)\nwhile v < 20000:\n    v += 1\nout[0] = v", 20000.0),
+    ("out.fill(0, 1, 2)", r"^Tensor.fill\(\) takes 2 positional arguments", "", "out.fill(7)", 7.0),
+])
+def test_hints_work(text, message, hint, mended, expected):
+    with pytest.raises(MoyeError, match=message) as error:
+        launched(text)
+    assert hint in (error.value.hint or "")
+    assert launched(mended)[0] == pytest.approx(expected)
+
+
+def test_rounding_in_plain_functions():
+    assert launched("out[0] = plain_round(x[1])\nout[1] = plain_round(n)", np.int32) == [3, 3]
+    assert launched("out[0] = plain_floor(x[1])\nout[1] = math.floor(n)", np.int32) == [2 + 30 - 200, 3]
+
+
+def test_math_functions_of_registers_that_tracing_decides():
+    assert launched("out[0] = math.floor(2.5) + round(n // 4 * 0 + 2)", np.int32)[0] == 4
