@@ -4,13 +4,13 @@ that others access.
 In: byte addresses (V, T, B), the columns (T or 1, B) of the blocks whose memory they are in, masks; accesses of blocks
 to their own memory; block barriers; exits.  Out: findings through the judge.
 
-What orders blocks is in clocks.py (``far``): barriers of the cluster that release, and arrivals at mbarriers of other
-blocks.  A relaxed barrier says that all blocks have started, nothing more.
+What orders blocks is in clocks.py (``far``): barriers of the cluster that release, arrivals at mbarriers of other
+blocks, and flags (signals.py).  A relaxed barrier says that all blocks have started, nothing more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Protocol
@@ -20,6 +20,7 @@ import numpy as np
 from moye.ir import ops
 from moye.ir.nodes import Buffer, Func, Ref, TileRef
 from moye.sim.checks.clocks import Bools, Clocks, Ints
+from moye.sim.checks.flag_history import Place
 from moye.sim.checks.footprint import Footprint, Reach, footprint
 from moye.sim.checks.judge import LOADED, READ, WRITTEN, Judge, Tell
 from moye.sim.checks.shared_records import (
@@ -36,7 +37,7 @@ from moye.sim.checks.shared_records import (
     pack,
     thread_of,
 )
-from moye.sim.checks.signals import Flags
+from moye.sim.checks.signals import Flags, Where
 
 
 class Fences(Protocol):
@@ -133,6 +134,9 @@ class Peers:
         if (found := self._find(op, ref, addresses, column, width, there, by_group=False)) is None:
             return
         shadow, others, reach = found
+        if self.checker.flags is not None and (shadow.atomics is not None or others.atomics):
+            self.checker.flags.cut(Where(self._place(ref), watched=False), self._in_rank(ref, addresses, column), there,
+                                   width)
         number = self.judge.number(op)
         told = self._twice(shadow, op, reach) | self._after_own(shadow, op, reach, WRITTEN)
         told |= self._after_others(shadow, others, op, reach, WRITTEN)
@@ -153,6 +157,7 @@ class Peers:
         own, there = self._parts(column, active)
         if own.any():
             self.checker.atomic(op, ref, addresses, width, own)
+        self._synchronise(op, ref, addresses, column, there)
         if (found := self._find(op, ref, addresses, column, width, there, by_group=True)) is None:
             return
         shadow, others, reach = found
@@ -160,6 +165,27 @@ class Peers:
         told |= self._after_others(shadow, others, op, reach, WRITTEN)
         self._alive(shadow, op, reach, WRITTEN, told)
         others.changed(reach, self.checker.clocks, self.checker.judge.number(op))
+
+    def _synchronise(self, op: ops.Op, ref: Ref | TileRef, addresses: Ints, column: Ints, there: Bools) -> None:
+        """What atomics tell the blocks that look at what they change, and learn of them."""
+        if self.checker.flags is not None and there.any():
+            place, watched = self._place(ref), self.checker.flags.traffic.watched(ref.buffer)
+            self.checker.flags.access(op, Where(place, watched), self._in_rank(ref, addresses, column)[0], there,
+                                      more=True)
+
+    def _in_rank(self, ref: Ref | TileRef, addresses: Ints, column: Ints) -> Ints:
+        """Addresses in the memory of all ranks, one behind the other."""
+        return addresses + column % self.size * ref.buffer.root.bytes
+
+    def _place(self, ref: Ref | TileRef) -> Callable[[int, int], Place]:
+        """The place of such an address, for a thread of a block."""
+        buffer = ref.buffer.root
+
+        def place(block: int, byte: int) -> Place:
+            rank, offset = divmod(byte, buffer.bytes)
+            return block // self.size * self.size + rank, buffer.id, offset
+
+        return place
 
     def local(self, shadow: Shadow, op: ops.Op, at: Footprint, verb: str) -> None:
         """A block accesses memory of its own that others of its cluster access too."""

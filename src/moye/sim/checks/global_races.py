@@ -73,7 +73,7 @@ class GlobalMemory:
         self.cluster = prod(func.cluster_dim)
         signals = traffic(func, {})
         remote = any(isinstance(op, ops.MbarrierArrive) and op.rank is not None for op in walked)
-        ordered = any(strong(op) and _is_global(op) and signals.follows(op) for op in walked)
+        ordered = any(strong(op) and _among_blocks(op) and signals.follows(op) for op in walked)
         self.crossing = ordered or (remote and signals.ordered)
         """Whether blocks may order each other."""
         self.plan = Plan([]) if spent is None else plan(func, memory, blocks, ordered=self.crossing, spent=spent)
@@ -138,8 +138,9 @@ def _units(region: Region, memory: Global, index: Ints) -> Ints:
     return units
 
 
-def _is_global(op: ops.Op) -> bool:
-    return any(ref.buffer.space is Space.GLOBAL for ref, _ in op.refs())
+def _among_blocks(op: ops.Op) -> bool:
+    """Whether other blocks may use what is accessed."""
+    return any(ref.buffer.space in (Space.GLOBAL, Space.CLUSTER) for ref, _ in op.refs())
 
 
 class GlobalChecker:

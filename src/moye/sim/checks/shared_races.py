@@ -343,7 +343,8 @@ class SharedChecker:
     def fence(self, op: Fence, active: Bools | None) -> None:
         """A fence of block scope, which orders nothing between blocks.  What lies before it has an epoch of its own."""
         if self.peers.on and op.scope in ("thread", "cta"):
-            self.clocks.now = self.clocks.now + self.split(active)
+            who = self.split(active)                    # first: there may be more groups from here on
+            self.clocks.now = self.clocks.now + who
             self.peers.block_barrier(op, active)
 
     def finish(self) -> None:
