@@ -261,6 +261,8 @@ class Flags:
     def _published(self, eye: Eye, epochs: Ints, scope: int, how: int) -> Release:
         clocks, column = self.shared.clocks, self._column(eye.block - self.first)
         heard = clocks.heard[clocks.group[eye.thread], :, column].copy()
+        if (stores := clocks.stores[eye.thread]) >= 0:
+            heard[stores] = max(heard[stores], clocks.waited[eye.thread, column])
         others = tuple((mate, far) for mate, far in eye.far if far.any())
         return self.between.release((eye.block, eye.thread, how), epochs, heard, self.between.visible(eye), others,
                                     scope, tuple(self._nearby(eye, column)))
