@@ -1,4 +1,4 @@
-"""mbarrier_try_wait: copies that are polled land."""
+"""mbarrier_try_wait may be false although the phase is complete: whoever does not heed that has not waited."""
 
 from __future__ import annotations
 
@@ -8,6 +8,69 @@ import pytest
 import moye as mo
 
 THREADS = 64
+
+
+@mo.kernel
+def reversed_row(out, how: mo.Constexpr):
+    """Each thread reads what another has written, after it has asked whether all have arrived."""
+    tid = mo.thread_idx().x
+    s, bars = mo.shared_array(mo.float32, THREADS), mo.mbarrier_array(1)
+    if tid == 0:
+        mo.mbarrier_init(bars, 0, THREADS)
+    mo.sync_threads()
+    s[tid] = 1.0 * tid
+    mo.mbarrier_arrive(bars, 0)
+    if how == "polls":
+        while not mo.mbarrier_try_wait(bars, 0, 0):
+            mo.nanosleep(20)
+    elif how == "asks, then waits":
+        if not mo.mbarrier_try_wait(bars, 0, 0):
+            mo.mbarrier_wait(bars, 0, 0)
+    elif how == "asks some times, for as long as it takes":
+        done = mo.mbarrier_try_wait(bars, 0, 0)
+        while not done:
+            for _ in range(3):
+                if mo.mbarrier_try_wait(bars, 0, 0):
+                    done = done | True
+                    break
+    elif how == "ignored":
+        mo.mbarrier_try_wait(bars, 0, 0)
+    elif how == "stored":
+        out[THREADS + tid] = mo.where(mo.mbarrier_try_wait(bars, 0, 0), mo.float32(1), mo.float32(0))
+    elif how == "asks twice":
+        if not mo.mbarrier_try_wait(bars, 0, 0):
+            mo.mbarrier_try_wait(bars, 0, 0)
+    elif how == "asks four times":
+        for _ in range(4):
+            if mo.mbarrier_try_wait(bars, 0, 0):
+                break
+    elif how == "waits on the wrong side" and mo.mbarrier_try_wait(bars, 0, 0):
+        mo.mbarrier_wait(bars, 0, 0)
+    if how == "reads before it waits":
+        done = mo.mbarrier_try_wait(bars, 0, 0)
+        out[tid] = s[THREADS - 1 - tid]
+        if not done:
+            mo.mbarrier_wait(bars, 0, 0)
+    elif how == "reads if it may":
+        if mo.mbarrier_try_wait(bars, 0, 0):
+            out[tid] = s[THREADS - 1 - tid]
+    else:
+        out[tid] = s[THREADS - 1 - tid]
+
+
+RIGHT = ["polls", "asks, then waits", "asks some times, for as long as it takes", "reads if it may"]
+WRONG = ["ignored", "stored", "asks twice", "asks four times", "waits on the wrong side", "reads before it waits"]
+
+
+@pytest.mark.parametrize("how", RIGHT + WRONG)
+def test_whether_the_answer_is_heeded(how):
+    out = np.zeros(2 * THREADS, np.float32)
+    report = mo.check(reversed_row, lints=False)[1, THREADS](out, how)
+    assert {finding.code for finding in report.findings} == ({"C1"} if how in WRONG else set()), str(report)
+    assert np.array_equal(out[:THREADS], np.arange(THREADS)[::-1]), "the outputs are those of the first run"
+    if how in WRONG:
+        finding = report.findings[0]
+        assert "mbarrier_try_wait() may be false" in finding.message and "mbarrier_wait()" in finding.hint
 
 
 @mo.kernel
@@ -70,7 +133,7 @@ def whichever_comes(out, x, n, fault: mo.Constexpr):
         mo.sync_threads()
 
 
-@pytest.mark.parametrize("fault", [False])
+@pytest.mark.parametrize("fault", [False, True])
 def test_a_loop_that_asks_for_several(fault):
     x = np.arange(6 * THREADS, dtype=np.float32)
     out = np.zeros_like(x)
@@ -79,3 +142,9 @@ def test_a_loop_that_asks_for_several(fault):
     assert found[:1] == (["D6"] if fault else []) and set(found) <= {"D6", "D8"}, str(report)
     if not fault:
         np.testing.assert_array_equal(out.reshape(6, -1), x.reshape(6, -1)[:, ::-1])
+
+
+def test_what_is_too_much_to_run_again_is_said(monkeypatch):
+    monkeypatch.setattr("moye.sim.machine.machine.MOST_BYTES", 1)
+    report = mo.check(reversed_row, lints=False)[1, THREADS](np.zeros(2 * THREADS, np.float32), "ignored")
+    assert "mbarrier_try_wait is false: it is too much" in "".join(report.not_judged), str(report)

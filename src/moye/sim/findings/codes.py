@@ -608,6 +608,8 @@ V1   S     wrong result
   = unnamed_lane which is not in the mask
   = exited     which has exited
   = not_there  which is not there
+  > unheeded   mbarrier_wait() where mbarrier_try_wait() is false
+  = unheeded   {sentence}; mbarrier_try_wait() may be false, and does not wait then
   > lucky      hold one lock at both
   > none
   = lucky      {sentence}; no lock is held at both, and who took one first is luck

@@ -80,6 +80,8 @@ class Hooks:
     schedules: int | None = 1
     """The number of schedules that run, from ``seed`` on, until one shows a violation; None means several if blocks
     signal."""
+    unlucky: bool = False
+    """Let mbarrier_try_wait be false where it may."""
     first: int | None = None
     """Run only so many blocks, the first of the grid."""
     blocks: int | None = None

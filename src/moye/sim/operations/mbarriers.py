@@ -15,6 +15,7 @@ import numpy as np
 
 from moye.ir import ops
 from moye.ir.nodes import Buffer
+from moye.sim.checks.answers import Answers
 from moye.sim.findings.wording import Crowd
 from moye.sim.flow.mbarrier_phases import Phases, state
 from moye.sim.operations.batch_state import BatchState
@@ -66,6 +67,7 @@ class Mbarriers:
         self.all: dict[int, Phases] = {}
         self.asked: dict[tuple[int, int], Array] = {}
         """The element for which each lane (T, B) has asked in vain, -1 for none, by tensor and operation."""
+        self.answers = Answers(self.batch.launch.func) if self.batch.launch.hooks.unlucky else None
 
     def of(self, buffer: Buffer) -> Phases:
         """The barriers of a shared tensor."""
@@ -161,6 +163,9 @@ class Mbarriers:
         found = self.passed(op, element, np.broadcast_to(np.asarray(parity), shape))
         self._ask(op, element, lanes_of(mask, *shape), found)
         lanes = lanes_of(mask, *shape) & found
+        if self.answers is not None and (denied := self.answers.denied(op, lanes)).any():
+            self.batch.launch.writes += 1               # who asks again gets on
+            lanes, found = lanes & ~denied, found & ~denied
         if lanes.any():
             self.passes(op, element, lanes)
         return found
