@@ -165,3 +165,40 @@ def test_a_block_passes_on_what_it_was_told(how, fault):
     out, flag = np.zeros(32, np.float32), np.zeros(1, np.int32)
     report = mo.check(passed_on, lints=False).launch(out, flag, how, fault, grid=3, block=32, cluster=3)
     assert [finding.code for finding in report.findings] == (["C1"] if fault else []), str(report)
+
+
+@mo.kernel
+def counted(out, how: mo.Constexpr, owner: mo.Constexpr, scope: mo.Constexpr, between: mo.Constexpr):
+    """A word that a block uses atomically, and another block of the cluster, too."""
+    tid, bx, rank = mo.thread_idx().x, mo.block_idx().x, mo.cluster_rank()
+    s, found = mo.shared_array(mo.int32, 2), mo.int32(0)
+    if tid == 0:
+        s[0] = 0
+    mo.cluster_sync()
+    if tid == 0 and rank == owner:
+        if how == "adds":
+            mo.atomic_add(s, 0, 1, scope=scope)
+        elif how == "loads":
+            found = mo.load(s, 0, order="relaxed", scope=scope)
+        else:
+            mo.store(s, 0, 1, order="relaxed", scope=scope)
+    if between:
+        mo.cluster_sync()
+    if tid == 0 and rank != owner:
+        mo.atomic_add(mo.map_shared_rank(s, owner), 0, 1, scope="cluster")
+    mo.cluster_sync()
+    if tid == 0:
+        out[bx] = s[0] + found
+
+
+@pytest.mark.parametrize("owner", [0, 1])
+@pytest.mark.parametrize("how", ["adds", "loads", "stores"])
+@pytest.mark.parametrize(("scope", "between", "found"), [
+    ("cta", False, ["D19"]), ("cluster", False, []), ("gpu", False, []), ("cta", True, [])])
+def test_the_scope_of_atomics_that_meet_those_of_another_block(how, owner, scope, between, found):
+    report = mo.check(counted, lints=False).launch(np.zeros(4, np.int32), how, owner, scope, between, grid=4, block=32,
+                                                   cluster=2)
+    assert [finding.code for finding in report.findings] == found, str(report)
+    if found:
+        message = report.findings[0].message
+        assert "is accessed atomically by thread 0 of block" in message and "scope of one of the two ends" in message

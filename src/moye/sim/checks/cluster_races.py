@@ -22,6 +22,7 @@ from moye.ir.nodes import Buffer, Func, Ref, TileRef
 from moye.sim.checks.clocks import Bools, Clocks, Ints
 from moye.sim.checks.flag_history import Place
 from moye.sim.checks.footprint import Footprint, Reach, footprint
+from moye.sim.checks.global_regions import CTA, scope_of
 from moye.sim.checks.judge import LOADED, READ, WRITTEN, Judge, Tell
 from moye.sim.checks.shared_records import (
     ENGINE,
@@ -37,6 +38,7 @@ from moye.sim.checks.shared_records import (
     pack,
     thread_of,
 )
+from moye.sim.checks.signal_memory import strong
 from moye.sim.checks.signals import Flags, Where
 
 
@@ -189,6 +191,10 @@ class Peers:
 
     def local(self, shadow: Shadow, op: ops.Op, at: Footprint, verb: str) -> None:
         """A block accesses memory of its own that others of its cluster access too."""
+        if self.on and _is_narrow(op):
+            if shadow.narrow is None:
+                shadow.narrow = Recent(shadow.units, self.checker.clocks)
+            shadow.narrow.add(at, self.checker.clocks, self.judge.number(op))
         if shadow.others is None:
             return
         if at.block is None:
@@ -258,6 +264,8 @@ class Peers:
             told |= self._after_write(shadow, op, reach, last, reach.owner, bad, verb)
         if shadow.atomics is not None and not _is_atomic(op):
             told |= self._after_recent(op, shadow, reach, shadow.atomics, reach.owner, self.judge.after_write, verb)
+        if shadow.narrow is not None and _is_atomic(op):
+            told |= self._after_recent(op, shadow, reach, shadow.narrow, reach.owner, self.judge.too_narrow, verb)
         if verb != READ:
             for engine, table in shadow.engines.items():
                 record = table[unit, reach.owner]
@@ -278,10 +286,12 @@ class Peers:
         for number, recent in others.reads.items() if verb != READ else ():
             rival = reach.owner // self.size * self.size + number
             told |= self._after_recent(op, shadow, reach, recent, rival, self.judge.after_read, verb)
-        strong = _is_atomic(op) or ops.is_ordered(op)
-        for number, recent in others.atomics.items() if not strong else ():
+        # Atomics of two blocks race where the scope of one leaves the other block out (not morally strong, PTX ISA).
+        apart, narrow = not (_is_atomic(op) or ops.is_ordered(op)), _is_narrow(op)
+        for number, recent in others.atomics.items() if narrow or apart else ():
             rival = reach.owner // self.size * self.size + number
-            told |= self._after_recent(op, shadow, reach, recent, rival, self.judge.after_write, verb)
+            tell = self.judge.too_narrow if narrow else self.judge.after_write
+            told |= self._after_recent(op, shadow, reach, recent, rival, tell, verb)
         return told
 
     def _after_write(self, shadow: Shadow, op: ops.Op, reach: Reach, last: Ints, rival: Ints, bad: Bools,
@@ -488,6 +498,11 @@ class Peers:
         clocks = self.checker.clocks
         self.scoped = np.where(who, clocks.now[clocks.group], self.scoped)
         self.barrier = np.where(who, self.judge.number(op), self.barrier)
+
+
+def _is_narrow(op: ops.Op) -> bool:
+    """Whether an atomic or ordered access has a scope that ends at its block."""
+    return strong(op) and scope_of(op) == CTA
 
 
 def _is_atomic(op: ops.Op) -> bool:

@@ -170,6 +170,10 @@ class Judge:
         codes = np.full(met.unit.shape, _D13) if verb == LOADED else self._plain(met, scope, _C2)
         self._report(shadow, op, met, codes, "over", verb, scope)
 
+    def too_narrow(self, shadow: Shadow, op: ops.Op, met: Clashes, scope: Ints, verb: str) -> None:
+        """D19: atomic accesses by two blocks, of which one has the scope of its block."""
+        self._report(shadow, op, met, np.full(met.unit.shape, _D19), "atomics", verb, mend="atomics")
+
     def over_engine_there(self, shadow: Shadow, op: ops.Op, met: Clashes, verb: str) -> None:
         """Writes over what an asynchronous unit of the owner may still read."""
         products = self.engines[int(met.thread[0])].kind == "products"

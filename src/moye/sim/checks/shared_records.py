@@ -306,6 +306,8 @@ class Shadow:
         self.atomics: Recent | None = None
         self.updates: Recent | None = None
         """The atomics since the last other write of each unit, where proxy fences matter."""
+        self.narrow: Recent | None = None
+        """The atomics, and ordered loads and stores, whose scope leaves out the other blocks of the cluster."""
         self.copies: InFlight | None = None
         self.pending = False                            # whether a copy may be in flight
         self.stale: Bools | None = None
@@ -328,7 +330,7 @@ class Shadow:
     @property
     def _recents(self) -> list[Recent]:
         by_others = [] if self.others is None else [*self.others.reads.values(), *self.others.atomics.values()]
-        return [self.reads, *(x for x in (self.atomics, self.updates) if x is not None), *by_others]
+        return [self.reads, *(x for x in (self.atomics, self.updates, self.narrow) if x is not None), *by_others]
 
     def allocate(self, op: Op) -> None:
         """A new tensor takes the place of the old one; its contents have no writer."""

@@ -382,8 +382,12 @@ D19  S     an operation of block scope used between blocks
   write      {written_twice}
   over       {overwritten}: {missing}
   = missing    {fence:sync_threads|the fence}{scope} between {then} and {now} orders the threads of one block alone
-  -          {both}, and the scope of one of the two ends at its block
+  -          {both}, and {ends}
+  atomics    {here} is accessed atomically by thread {rival} of block {of}{other} and by thread {actor} of block
+        {by}{op}: nothing orders the two, and {ends}
+  = ends       the scope of one of the two ends at its block
   > -          scope="gpu"
+  > atomics    scope="cluster", or cluster_sync() between the two
   > cluster    cluster_sync() between the two
 D20  T/S   wrong multicast mask or remote rank
   rank       {who} addresses block {rank}{op} of its cluster of {size}
