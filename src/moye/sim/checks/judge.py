@@ -139,6 +139,10 @@ class Judge:
         """Reads that the next write may overtake, and has here."""
         self._report(shadow, op, clashes, self._sync(clashes, _C2), "overtaken", READ)
 
+    def uneven(self, shadow: Shadow, op: ops.Op, clashes: Clashes, verb: str) -> None:
+        """Atomic accesses of different sizes."""
+        self._report(shadow, op, clashes, self._sync(clashes, _C1), "sizes_here", verb)
+
     def twice(self, shadow: Shadow, op: ops.Op, clashes: Clashes, verb: str) -> None:
         """Writes of one unit by two threads in one statement."""
         self._report(shadow, op, clashes, np.full(clashes.unit.shape, _C1), "twice", verb)
@@ -485,6 +489,9 @@ class Judge:
         unit, column = int(clashes.unit[i]), int(clashes.block[i])
         if code in ("D1", "B9") and facts["actor"] == facts["rival"]:
             facts["unwaited"] = Clause("unwaited_own")
+        elif case == "sizes_here":
+            facts["less"], facts["more"] = sorted(ref.dtype.bytes for op in (facts["op"], facts["other"])
+                                                  for ref, _ in op.refs())
         elif code == "B11":
             facts["deed"] = Clause("a_written")
         elif code == "B6":

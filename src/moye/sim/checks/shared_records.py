@@ -308,6 +308,8 @@ class Shadow:
         """The atomics since the last other write of each unit, where proxy fences matter."""
         self.narrow: Recent | None = None
         """The atomics, and ordered loads and stores, whose scope leaves out the other blocks of the cluster."""
+        self.sized: dict[int, Recent] = {}
+        """Atomic and ordered accesses by their bytes, where there are several sizes; loads by less than 0."""
         self.copies: InFlight | None = None
         self.pending = False                            # whether a copy may be in flight
         self.stale: Bools | None = None
@@ -330,7 +332,8 @@ class Shadow:
     @property
     def _recents(self) -> list[Recent]:
         by_others = [] if self.others is None else [*self.others.reads.values(), *self.others.atomics.values()]
-        return [self.reads, *(x for x in (self.atomics, self.updates, self.narrow) if x is not None), *by_others]
+        own = [x for x in (self.atomics, self.updates, self.narrow) if x is not None]
+        return [self.reads, *own, *self.sized.values(), *by_others]
 
     def allocate(self, op: Op) -> None:
         """A new tensor takes the place of the old one; its contents have no writer."""

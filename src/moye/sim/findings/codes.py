@@ -618,6 +618,11 @@ V1   S     wrong result
   > none
   = lucky      {sentence}; no lock is held at both, and who took one first is luck
   asserted   {who}: {message}{op}
+  sizes      {both}: {uneven}
+  sizes_here {here} is accessed atomically by thread {rival}{other} and by thread {actor}{op}: {uneven}
+  = uneven     atomic accesses of {less} and of {more} bytes are not atomic to each other, and nothing orders them
+  > sizes      access it in one size
+  > sizes_here access it in one size
 """
 
 CODES: dict[str, Code] = {}
