@@ -469,7 +469,10 @@ F5   S     a consumer exits while the producer still waits
   > -          let the readers release every stage that is filled for them, or tell the one who fills them to stop
 F6   T/S   register budget exceeded or not a multiple of 8
   -          block {block}: {message}
+  late       warp group {group} of block {block} waits for {wanted} registers of each thread{op}, and can have {left}:
+        the others give theirs back only after they have heard that it has gone on
   > -          {advice}
+  > late       let the others give back before they wait for what comes behind warpgroup_reg_alloc()
 F7   S     block-wide barrier inside one role
   points     {two_barriers}
   past       {gone_past}
