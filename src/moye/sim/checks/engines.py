@@ -88,19 +88,31 @@ class Engines:
         self.shown.discard(key)
 
     def _initialised_again(self, op: ops.MbarrierInit, element: int, thread: Ints, who: Bools) -> None:
-        """Report D11 if other warps may not have passed their waits yet."""
-        clocks, passed = self.checker.clocks, self.stages.passed.pop((op.ref.buffer.id, element), None)
-        if passed is None:
+        """Report D11 if other warps may not have passed their waits, or not have arrived, yet."""
+        key = op.ref.buffer.id, element
+        passed, arrived = self.stages.passed.pop(key, None), self.stages.reached.pop(key, None)
+        before: ops.Op | None
+        if passed is not None and (found := self._not_before(passed, thread, who)) is not None:
+            (waiter, block), count = found
+            wait = self.stages.last_wait(key, waiter, block)
+            case, before = "waited", None if wait is None else wait.op
+        elif arrived is not None and (found := self._not_before(arrived, thread, who)) is not None:
+            (waiter, block), count = found
+            last = self.stages.arrivals[key]
+            case, before = "arrived", last.op.get(int(last.moment[waiter, block]))
+        else:
             return
-        passed = passed if clocks.columns > 1 else passed.max(axis=1, keepdims=True)
+        self.judge.mbarrier("D11", case, op, (op.ref.buffer, element), (int(thread[block]), block),
+                            (before, waiter), count)
+
+    def _not_before(self, epoch: Ints, thread: Ints, who: Bools) -> tuple[tuple[int, int], int] | None:
+        """The first thread of another warp, and its block, that has done something (T, B) which nothing orders before
+        one thread of each column; and how many there are."""
+        clocks = self.checker.clocks
+        epoch = epoch if clocks.columns > 1 else epoch.max(axis=1, keepdims=True)
         known = clocks.seen[clocks.group[thread], clocks.group[:, None], np.arange(clocks.columns)]
-        bad = (passed > known) & who.any(axis=0) & (np.arange(len(who))[:, None] // WARP != thread // WARP)
-        if bad.any():
-            waiter, block = _first(bad)
-            wait = self.stages.last_wait((op.ref.buffer.id, element), waiter, block)
-            before = None if wait is None else wait.op, waiter
-            self.judge.mbarrier("D11", "waited", op, (op.ref.buffer, element), (int(thread[block]), block), before,
-                                int(bad.sum()))
+        bad = (epoch > known) & who.any(axis=0) & (np.arange(len(who))[:, None] // WARP != thread // WARP)
+        return (_first(bad), int(bad.sum())) if bad.any() else None
 
     def _visible(self, op: ops.Op, ref: Ref, element: int, lanes: Bools, *, proxy: bool = False) -> None:
         """Report D10 if the initialisation is not ordered before this use; once for each tensor of barriers."""

@@ -312,6 +312,8 @@ D10  S     mbarrier initialisation not made visible before use
 D11  S     a barrier object overwritten or invalidated while in use
   waited     {mbarrier} of block {block} is initialised again by thread {thread}{op}, with no barrier since thread
         {rival} waits for it{before}: it may be waiting still
+  arrived    {mbarrier} of block {block} is initialised again by thread {thread}{op}, with no barrier since thread
+        {rival} arrived there{before}: the arrival may be lost, or count in the next
   busy       {element} of block {owner} is initialised again{op} while its phase {phase} is under way: {state}
   data       {who} writes to {element}{op}, which is an mbarrier since its initialisation{made}
   > -          initialise it once, before the loop, or after a sync_threads()
