@@ -147,4 +147,4 @@ def test_a_loop_that_asks_for_several(fault):
 def test_what_is_too_much_to_run_again_is_said(monkeypatch):
     monkeypatch.setattr("moye.sim.machine.machine.MOST_BYTES", 1)
     report = mo.check(reversed_row, lints=False)[1, THREADS](np.zeros(2 * THREADS, np.float32), "ignored")
-    assert "mbarrier_try_wait is false: it is too much" in "".join(report.not_judged), str(report)
+    assert "mbarrier_try_wait is false, or elect() chooses another lane: it is too much" in report.not_judged[-1]

@@ -1,13 +1,15 @@
-"""What mbarrier_try_wait answers in a run in which it is false where it may be: a phase may be complete a moment later.
+"""What may come out otherwise, and does in a run of its own: answers of mbarrier_try_wait, lanes that elect() chooses.
 
-In: a Func; of each time that it is asked, where the phase is complete.  Out: ``Answers.denied``: the lanes that are
-told it is not.
+In: a Func.  Out: ``chances``: those that it has, by the names of their cases in the table of codes; and
+``Answers.denied``: the lanes that are told that a phase is not complete.
 
 An answer in a loop that has no other end is false the first time, and true when the lane asks again; any other is false
 always, as if the time limit of the hardware were over (PTX ISA, mbarrier.try_wait).
 """
 
 from __future__ import annotations
+
+from typing import Literal as OneOf
 
 import numpy as np
 
@@ -17,11 +19,15 @@ from moye.sim.checks.patience import patience
 from moye.sim.flow.once import once_per_func
 from moye.sim.values.memory import Array
 
+Case = OneOf["unheeded", "elected"]
+_CASES: dict[Case, type[ops.Op]] = {"unheeded": ops.MbarrierTest, "elected": ops.Elect}
+
 
 @once_per_func
-def asks(func: Func) -> bool:
-    """Whether threads of a kernel ask for a phase."""
-    return any(isinstance(op, ops.MbarrierTest) for op in func.body.walk())
+def chances(func: Func) -> tuple[Case, ...]:
+    """What runs of their own are made for."""
+    walked = list(func.body.walk())
+    return tuple(case for case, kind in _CASES.items() if any(isinstance(op, kind) for op in walked))
 
 
 class Answers:

@@ -618,6 +618,8 @@ V1   S     wrong result
   = exited     which has exited
   = not_there  which is not there
   > unheeded   mbarrier_wait() where mbarrier_try_wait() is false
+  > elected    let the thread that elect() chooses do what belongs together: keep its answer
+  = elected    {sentence}; elect() may choose another lane than the first, and does here
   = unheeded   {sentence}; mbarrier_try_wait() may be false, and does not wait then
   > lucky      hold one lock at both
   > none
