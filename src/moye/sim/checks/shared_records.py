@@ -192,6 +192,11 @@ class Others:
         """The rank of the block that wrote last."""
         self.fences: Ints = np.full((units, clocks.columns), SHOWN, np.int64)
         """When the writer made it visible to asynchronous units (0: not yet)."""
+        self.update: Ints = np.zeros((units, clocks.columns), np.int64)
+        self.updater: Ints = self.update.copy()
+        """The last atomic since that write, and the rank of its block."""
+        self.shown: Ints = np.full((units, clocks.columns), SHOWN, np.int64)
+        """The same as ``fences`` of that atomic."""
         self.reads: dict[int, Recent] = {}
         """Reads from other blocks, by the rank of the block that reads."""
         self.atomics: dict[int, Recent] = {}
@@ -199,7 +204,8 @@ class Others:
 
     def refine(self, times: int) -> None:
         self.write, self.writer = np.repeat(self.write, times, axis=0), np.repeat(self.writer, times, axis=0)
-        self.fences = np.repeat(self.fences, times, axis=0)
+        self.fences, self.shown = np.repeat(self.fences, times, axis=0), np.repeat(self.shown, times, axis=0)
+        self.update, self.updater = np.repeat(self.update, times, axis=0), np.repeat(self.updater, times, axis=0)
 
     def read(self, reach: Reach, clocks: Clocks, op: int) -> None:
         """Rank by rank: of one block there is one entry for each unit and group."""
@@ -208,6 +214,9 @@ class Others:
     def changed(self, reach: Reach, clocks: Clocks, op: int) -> None:
         """Atomics, rank by rank."""
         self._kept(self.atomics, reach, clocks, op)
+        place = reach.at.unit, reach.owner
+        self.update[place] = pack(clocks.epoch(reach.at.group, reach.actor)[:, 0], op, SYNC, reach.at.first)
+        self.updater[place], self.shown[place] = reach.actor % clocks.cluster, 0
 
     def _kept(self, records: dict[int, Recent], reach: Reach, clocks: Clocks, op: int) -> None:
         for rank in np.unique(reach.actor % clocks.cluster).tolist():
@@ -222,6 +231,7 @@ class Others:
         self.write[reach.at.unit, reach.owner] = pack(epoch, op, SYNC, reach.at.first)
         self.writer[reach.at.unit, reach.owner] = reach.actor % clocks.cluster
         self.fences[reach.at.unit, reach.owner] = 0
+        self.shown[reach.at.unit, reach.owner] = SHOWN      # what counts from here on is who wrote last
 
 
 class InFlight:
