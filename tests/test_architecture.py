@@ -56,8 +56,7 @@ ALONE = {
     "one pass each": ("passes.dce", "passes.wgmma_registers"),
     "one lint or one class of defects each": (
         "runtime.check.needless_barriers", "sim.checks.barrier_reuse",
-        "sim.checks.unwritten_global", "sim.costs.mixed_swizzles", "sim.costs.wgmma_waits",
-        "sim.machine.register_budgets"),
+        "sim.checks.unwritten_global", "sim.costs.mixed_swizzles", "sim.costs.wgmma_waits"),
     "one way to share the work of a kernel": ("kernels.gemm.sm90.shares",),
     "one family of instructions each": (
         "cuda.printing.async_stores", "cuda.printing.atomics", "cuda.printing.bulk_copies",

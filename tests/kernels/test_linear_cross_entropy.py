@@ -89,6 +89,19 @@ def test_sums_without_logits(kind, tokens, columns, hidden, smoothing):
     assert exact.largest_error(loss, want[0]) < 1e-6 and exact.largest_error(lse, want[1]) < 1e-6
 
 
+@pytest.mark.parametrize("dtype, ignored", [(np.int64, 2**40 + 3), (np.int64, -2**63), (np.int32, -2**31)])
+def test_sums_of_an_ignored_label_that_is_no_column_of_32_bits(dtype, ignored):
+    """No part of a label that does not count is taken for a column, and nothing overflows."""
+    x, W, labels = problem("bf16", 10, 64, 300)
+    want = exact.cross_entropy(x.astype(np.float64) @ W.astype(np.float64).T, labels, reduction="none")
+    labels = np.where(labels == -100, ignored, labels).astype(dtype)
+    loss, lse = np.full(10, np.nan, np.float64), np.full(10, np.nan, np.float32)
+    with mo.checking() as reports:
+        launch_sums(loss, lse, x, W, labels, None, ignored, 0.0, 0.0)
+    assert all(report.ok for report in reports), "\n".join(map(str, reports))
+    assert exact.largest_error(loss, want[0]) < 1e-6
+
+
 def test_sums_suit_what_tma_loads():
     a, w = (mo.describe(t) for t in problem("bf16", 8, 64, 16)[:2])
     assert suits(a, w, "sm_90a") and not suits(a, w, "sm_80") and not suits(a, w, None)

@@ -168,3 +168,40 @@ def test_integers_of_the_gpu(body, counts):
     found = budgets(func)
     assert (found and [op.count for _, op in sorted(found.items())]) == counts
     require_budgets(func)
+
+
+@mo.kernel
+def later(out, how: mo.Constexpr):
+    """Warp group 0 asks for registers that the others give back; ``how`` says what lies between."""
+    tid, group = mo.thread_idx().x, mo.warpgroup_idx()
+    bars = mo.mbarrier_array(1)
+    if tid == 0:
+        mo.mbarrier_init(bars, 0, 128)
+    mo.sync_threads()
+    if group == 0:
+        if how == "in turns":
+            mo.barrier_sync(1, 384)
+        mo.warpgroup_reg_alloc(240)
+        if how == "mbarrier":
+            mo.mbarrier_arrive(bars, 0)
+    elif how == "mbarrier" or (how == "one of two" and group == 2):
+        mo.mbarrier_wait(bars, 0, 0 if how == "mbarrier" else 1)
+    if how == "block":
+        mo.sync_threads()
+    if group != 0:
+        mo.warpgroup_reg_dealloc(128)
+        if how == "in turns":
+            mo.barrier_sync(1, 384)
+    out[tid] = tid
+
+
+@pytest.mark.parametrize(("how", "codes"), [("", []), ("in turns", []), ("one of two", []), ("block", ["F6"]),
+                                            ("mbarrier", ["F6"])])
+def test_registers_that_are_given_back_too_late(how, codes):
+    """Who gives them back waits for the one that waits for them."""
+    report = mo.check(later, lints=False)[2, 384](np.zeros(384, np.int32), how)
+    found = [finding for finding in report.findings if finding.code != "G1"]
+    assert [finding.code for finding in found] == codes, str(report)
+    if codes:
+        assert "warp group 0 of block (0, 0, 0) waits for 240 registers" in found[0].message
+        assert "and can have 168" in found[0].message

@@ -278,6 +278,34 @@ def test_a_barrier_that_is_made_anew_while_others_may_wait_for_it(earliest):
 
 
 @mo.kernel
+def made_anew(out, fault: mo.Constexpr):
+    """An mbarrier counts the threads that were here, and nobody waits for it; each time it is another one."""
+    tid = mo.thread_idx().x
+    bars = mo.mbarrier_array(1)
+    for turn in range(3):
+        if tid == 0:
+            mo.mbarrier_init(bars, 0, 64)
+        mo.sync_threads()
+        mo.mbarrier_arrive(bars, 0)
+        if fault == "one waits" and tid == 0:
+            mo.mbarrier_wait(bars, 0, 0)
+        if fault == "":
+            mo.sync_threads()
+        out[tid + 64 * turn] = turn
+
+
+@pytest.mark.parametrize(("fault", "found"), [("", []), ("one waits", []), ("no barrier", ["D11"])])
+def test_a_barrier_that_is_made_anew_while_others_may_arrive(fault, found):
+    """Who waits for the phase knows of all arrivals in it."""
+    report = mo.check(made_anew, lints=False)[2, 64](np.zeros(192, np.int32), fault)
+    told = [finding for finding in report.findings if finding.code != "G1"]
+    assert [finding.code for finding in told] == found, str(report)
+    if found:
+        assert told[0].threads == (32, 0) and "with no barrier since thread 32 arrived there" in told[0].message
+        assert lines_of(told[0]) == ["mo.mbarrier_arrive(bars, 0)", "mo.mbarrier_init(bars, 0, 64)"]
+
+
+@mo.kernel
 def through_one_then_the_other(out, A):
     """Tiles through a buffer with the one mbarrier of a tensor, and a last one through another with the other."""
     tid = mo.thread_idx().x

@@ -20,6 +20,7 @@ from bulk_kernels import (
     stages_kernel,
     tile_kernel,
 )
+from moye.sim.checks import clocks
 from ops_kernels import numpy_of, poison
 
 TIMES = (False, True)
@@ -307,3 +308,47 @@ def test_who_stores_something_else_may_wait_for_that():
     for options in ({}, {"earliest": True}):
         report = mo.check(two_buffers, lints=False, **options)[1, 64](np.zeros(512, np.float32), False)
         assert {finding.code for finding in report.findings} == {"D15"}, str(report)
+
+
+@mo.kernel
+def lane_rows(out, x, rows, fault: mo.Constexpr):
+    """Each thread stores rows of its own, one after the other, from one place: it alone waits for them."""
+    tid, bx, n = mo.thread_idx().x, mo.block_idx().x, mo.block_dim().x
+    mo.assume(mo.size(out, 1) % 16 == 0)
+    s = mo.shared_array(x.dtype, mo.make_layout((n, 16), (16, 1)))
+    for turn in range(2):
+        row = (2 * bx + turn) * n + tid
+        to = tid ^ (1 if fault.startswith("another's") else 0)
+        if row < rows:
+            for i in range(16):
+                s[to, i] = x[row - tid + to, i]
+            mo.fence_proxy_async()
+        if fault.startswith("another's"):
+            mo.sync_warp()
+        if row < rows:
+            mo.copyto(mo.BulkCopy(), mo.tile(out, (1, 16), (row, 0))[0, :], s[tid, :])
+            mo.tma_store_arrive()
+        if fault == "one waits":
+            if tid == 0:
+                mo.tma_store_wait(0, read=True)
+            mo.sync_threads()
+        elif fault == "late":
+            mo.tma_store_wait(1, read=True)
+        elif fault != "nobody waits":
+            mo.tma_store_wait(0, read=True)
+        if fault == "another's, after a barrier":
+            mo.sync_warp()
+
+
+@pytest.mark.parametrize(("fault", "found"), [
+    ("", None), ("nobody waits", "D15"), ("late", "D15"), ("one waits", "D16"), ("another's", "D15"),
+    ("another's, after a barrier", None)])
+def test_every_lane_stores_for_itself(fault, found, monkeypatch):
+    """Each waits for its own, and needs no clocks of its own for it."""
+    monkeypatch.setattr(clocks, "MOST", 1)
+    x = np.random.default_rng(0).standard_normal((2 * 4 * 96, 16)).astype(np.float32)
+    out = np.zeros_like(x)
+    report = mo.check(lane_rows, lints=False)[4, 96](out, x, len(x) - 14, fault)
+    assert next((finding.code for finding in report.findings), None) == found and not report.unsupported, str(report)
+    if found is None:
+        np.testing.assert_array_equal(out[:-14], x[:-14])

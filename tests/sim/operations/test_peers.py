@@ -615,3 +615,38 @@ def test_what_else_a_check_can_tell():
     snapshot, = mo.inspections()
     for block in range(2):
         np.testing.assert_array_equal(snapshot.value("peer", 3, block), x[:4, block ^ 1])
+
+
+@mo.kernel
+def sent_on(out, how: mo.Constexpr, fence: mo.Constexpr):
+    """Each block stores by a bulk copy what the other has put, or added, into its memory."""
+    tid, bx, rank = mo.thread_idx().x, mo.block_idx().x, mo.cluster_rank()
+    mo.assume(mo.size(out) % THREADS == 0)
+    s = mo.shared_array(mo.int32, THREADS)
+    s[tid] = 0
+    mo.fence_proxy_async()
+    mo.cluster_sync()
+    if how == "put":
+        mo.map_shared_rank(s, rank ^ 1)[tid] = tid
+    else:
+        mo.atomic_add(mo.map_shared_rank(s, rank ^ 1), tid, tid, scope="cluster")
+    if fence == "writers":
+        mo.fence_proxy_async()
+    mo.cluster_sync()
+    if fence == "readers":
+        mo.fence_proxy_async()
+        mo.sync_threads()
+    if tid == 0:
+        mo.copyto(mo.BulkCopy(), mo.tile(out, (THREADS,), (bx,)), s)
+        mo.tma_store_arrive()
+        mo.tma_store_wait(0, read=False)
+    mo.cluster_sync()
+
+
+@pytest.mark.parametrize("fence", ["", "writers", "readers"])
+@pytest.mark.parametrize("how", ["put", "added"])
+def test_proxy_fences_of_what_another_block_has_changed(how, fence):
+    out = np.zeros(2 * THREADS, np.int32)
+    report = check(sent_on, out, how, fence, grid=2)
+    assert codes(report) == ([] if fence else ["D12"]), str(report)
+    assert fence == "" or np.array_equal(out, np.tile(np.arange(THREADS), 2))

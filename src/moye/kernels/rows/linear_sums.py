@@ -78,7 +78,8 @@ def fold_tile(plan, acc, tCcC, labels, parts, n, extents):
     for half in mo.static_range(2):
         row, column = places[half]
         if row < M:
-            at = mo.int32(labels[row]) - column
+            label = labels[row]                         # an ignored one may be any number of 64 bits
+            at = mo.int32(mo.where((label >= 0) & (label < N), label, label.dtype(-1))) - column
             if (at >= 0) & (at < columns):
                 for j in mo.static_range(ends):
                     if at == j // 2 * 8 + j % 2:

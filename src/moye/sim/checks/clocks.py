@@ -5,10 +5,11 @@ it).  ``now[g]`` is the epoch of group g, ``seen[g, h]`` the latest epoch of h's
 ordered after; ``seen[g, g]`` is about the *other* threads of g: u at epoch e is before t if u is t or
 e <= seen, else not.
 ``engines`` (a barrier's copies, a warpgroup's products) work on their own; ``heard[g, e]`` is the epoch of engine e
-that g knows to be complete.  In a cluster ``far[g, r]`` and ``far_heard[g, r]`` say the same of the block of rank r
-(of its own: nothing); epoch 1 there is that it has started.  ``wide`` is the part of ``far`` that holds for global
-memory, too.  All arrays end in a block dimension, 1 until blocks differ.  Past ``limit`` groups a mask is rounded up
-to whole ones, and ``coarse`` says so.
+that g knows to be complete, ``waited[t]`` what thread t alone knows of its own bulk groups, until it releases.
+In a cluster ``far[g, r]`` and ``far_heard[g, r]`` say the same of the block of rank r (of its own: nothing); epoch 1
+there is that it has started.  ``wide`` is the part of ``far`` that holds for global memory, too.  All arrays end in a
+block dimension, 1 until blocks differ.  Past ``limit`` groups a mask is rounded up to whole ones, and ``coarse`` says
+so.
 """
 
 from __future__ import annotations
@@ -46,6 +47,9 @@ class Clocks:
         # In a cluster epoch 1 is the start of a block, which its mates may know of before anything else.
         self.now: Ints = np.full((self.groups, 1), 1 if cluster == 1 else 2, np.int64)
         self.heard: Ints = np.zeros((self.groups, 0, 1), np.int64)
+        self.waited: Ints = np.zeros((threads, 1), np.int64)
+        self.stores: Ints = np.full(threads, -1)
+        """The engine of each thread that stores by bulk copies; -1 for others."""
         ranks = 0 if cluster == 1 else cluster
         self.far: Ints = np.zeros((self.groups, ranks, self.groups, 1), np.int64)
         self.wide: Ints = self.far.copy()
@@ -61,6 +65,7 @@ class Clocks:
         self.seen = np.repeat(self.seen, columns, axis=2)
         self.now = np.repeat(self.now, columns, axis=1)
         self.heard = np.repeat(self.heard, columns, axis=2)
+        self.waited = np.repeat(self.waited, columns, axis=1)
         self.far, self.far_heard = np.repeat(self.far, columns, axis=3), np.repeat(self.far_heard, columns, axis=3)
         self.wide = np.repeat(self.wide, columns, axis=3)
         self._channels = {key: tuple(np.repeat(part, columns, axis=-1) for part in known)
@@ -134,6 +139,9 @@ class Clocks:
         # What follows gets a new epoch, so that nobody who acquires this takes it for ordered.
         self.now += who
         heard = np.where(who[:, None, :], self.heard, 0).max(axis=0)
+        if (stores := np.flatnonzero(self.stores >= 0)).size:
+            told = np.where(who[self.group[stores]], self.waited[stores], 0)
+            heard[self.stores[stores]] = np.maximum(heard[self.stores[stores]], told)
         if self.cluster == 1:
             return known, heard
         inside = who[:, None, None, :]
@@ -164,7 +172,10 @@ class Clocks:
             # barrier.sync by all: each arrival synchronizes with each departure, so all know what all have done.
             self.seen = np.repeat(self.now[None], self.groups, axis=0)
             self.now = self.now + 1
+            stores = np.flatnonzero(self.stores >= 0)
             self.heard = np.repeat(self.heard.max(axis=0, keepdims=True), self.groups, axis=0)
+            told = self.heard[:, self.stores[stores]]
+            self.heard[:, self.stores[stores]] = np.maximum(told, self.waited[stores][None])
             if self.cluster > 1:
                 self.far, self.far_heard, self.wide = (np.repeat(far.max(axis=0, keepdims=True), self.groups, axis=0)
                                                        for far in (self.far, self.far_heard, self.wide))
@@ -183,6 +194,10 @@ class Clocks:
         diagonal = np.arange(self.groups)
         self.seen[diagonal, diagonal] = np.where(alone, self.now, self.seen[diagonal, diagonal])
         self.now = self.now + alone
+        for thread in np.flatnonzero(self.stores >= 0).tolist():
+            group, engine = self.group[thread], self.stores[thread]
+            told = np.maximum(self.heard[group, engine], self.waited[thread])
+            self.heard[group, engine] = np.where(alone[group], told, self.heard[group, engine])
 
     def send(self, channel: Channel, who: Bools) -> None:
         """The groups ``who`` leave what they know in the channel (a named barrier, a flag)."""
@@ -269,6 +284,11 @@ class Clocks:
             new = np.zeros((self.groups, self.cluster, 1, self.columns), np.int64)
             self.far_heard = np.concatenate([self.far_heard, new], axis=2)
         return int(self.heard.shape[1]) - 1
+
+    def wait_for_own(self, who: Bools, epoch: Ints) -> None:
+        """The threads ``who`` (T, columns) know their own bulk groups up to these epochs (T, columns)."""
+        # Apart from ``heard``, so that lanes which store need no groups of their own.
+        self.waited = np.where(who, np.maximum(self.waited, epoch), self.waited)
 
     def hear(self, engine: int, who: Bools, epoch: Ints | int) -> None:
         """The groups ``who`` know from here on what the engine did up to an epoch (one a column, or one for all)."""

@@ -4,13 +4,13 @@ that others access.
 In: byte addresses (V, T, B), the columns (T or 1, B) of the blocks whose memory they are in, masks; accesses of blocks
 to their own memory; block barriers; exits.  Out: findings through the judge.
 
-What orders blocks is in clocks.py (``far``): barriers of the cluster that release, and arrivals at mbarriers of other
-blocks.  A relaxed barrier says that all blocks have started, nothing more.
+What orders blocks is in clocks.py (``far``): barriers of the cluster that release, arrivals at mbarriers of other
+blocks, and flags (signals.py).  A relaxed barrier says that all blocks have started, nothing more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Protocol
@@ -20,7 +20,9 @@ import numpy as np
 from moye.ir import ops
 from moye.ir.nodes import Buffer, Func, Ref, TileRef
 from moye.sim.checks.clocks import Bools, Clocks, Ints
+from moye.sim.checks.flag_history import Place
 from moye.sim.checks.footprint import Footprint, Reach, footprint
+from moye.sim.checks.global_regions import CTA, scope_of
 from moye.sim.checks.judge import LOADED, READ, WRITTEN, Judge, Tell
 from moye.sim.checks.shared_records import (
     ENGINE,
@@ -36,7 +38,8 @@ from moye.sim.checks.shared_records import (
     pack,
     thread_of,
 )
-from moye.sim.checks.signals import Flags
+from moye.sim.checks.signal_memory import strong
+from moye.sim.checks.signals import Flags, Where
 
 
 class Fences(Protocol):
@@ -133,6 +136,9 @@ class Peers:
         if (found := self._find(op, ref, addresses, column, width, there, by_group=False)) is None:
             return
         shadow, others, reach = found
+        if self.checker.flags is not None and (shadow.atomics is not None or others.atomics):
+            self.checker.flags.cut(Where(self._place(ref), watched=False), self._in_rank(ref, addresses, column), there,
+                                   width)
         number = self.judge.number(op)
         told = self._twice(shadow, op, reach) | self._after_own(shadow, op, reach, WRITTEN)
         told |= self._after_others(shadow, others, op, reach, WRITTEN)
@@ -153,6 +159,7 @@ class Peers:
         own, there = self._parts(column, active)
         if own.any():
             self.checker.atomic(op, ref, addresses, width, own)
+        self._synchronise(op, ref, addresses, column, there)
         if (found := self._find(op, ref, addresses, column, width, there, by_group=True)) is None:
             return
         shadow, others, reach = found
@@ -161,8 +168,33 @@ class Peers:
         self._alive(shadow, op, reach, WRITTEN, told)
         others.changed(reach, self.checker.clocks, self.checker.judge.number(op))
 
+    def _synchronise(self, op: ops.Op, ref: Ref | TileRef, addresses: Ints, column: Ints, there: Bools) -> None:
+        """What atomics tell the blocks that look at what they change, and learn of them."""
+        if self.checker.flags is not None and there.any():
+            place, watched = self._place(ref), self.checker.flags.traffic.watched(ref.buffer)
+            self.checker.flags.access(op, Where(place, watched), self._in_rank(ref, addresses, column)[0], there,
+                                      more=True)
+
+    def _in_rank(self, ref: Ref | TileRef, addresses: Ints, column: Ints) -> Ints:
+        """Addresses in the memory of all ranks, one behind the other."""
+        return addresses + column % self.size * ref.buffer.root.bytes
+
+    def _place(self, ref: Ref | TileRef) -> Callable[[int, int], Place]:
+        """The place of such an address, for a thread of a block."""
+        buffer = ref.buffer.root
+
+        def place(block: int, byte: int) -> Place:
+            rank, offset = divmod(byte, buffer.bytes)
+            return block // self.size * self.size + rank, buffer.id, offset
+
+        return place
+
     def local(self, shadow: Shadow, op: ops.Op, at: Footprint, verb: str) -> None:
         """A block accesses memory of its own that others of its cluster access too."""
+        if self.on and _is_narrow(op):
+            if shadow.narrow is None:
+                shadow.narrow = Recent(shadow.units, self.checker.clocks)
+            shadow.narrow.add(at, self.checker.clocks, self.judge.number(op))
         if shadow.others is None:
             return
         if at.block is None:
@@ -232,6 +264,8 @@ class Peers:
             told |= self._after_write(shadow, op, reach, last, reach.owner, bad, verb)
         if shadow.atomics is not None and not _is_atomic(op):
             told |= self._after_recent(op, shadow, reach, shadow.atomics, reach.owner, self.judge.after_write, verb)
+        if shadow.narrow is not None and _is_atomic(op):
+            told |= self._after_recent(op, shadow, reach, shadow.narrow, reach.owner, self.judge.too_narrow, verb)
         if verb != READ:
             for engine, table in shadow.engines.items():
                 record = table[unit, reach.owner]
@@ -252,10 +286,12 @@ class Peers:
         for number, recent in others.reads.items() if verb != READ else ():
             rival = reach.owner // self.size * self.size + number
             told |= self._after_recent(op, shadow, reach, recent, rival, self.judge.after_read, verb)
-        strong = _is_atomic(op) or ops.is_ordered(op)
-        for number, recent in others.atomics.items() if not strong else ():
+        # Atomics of two blocks race where the scope of one leaves the other block out (not morally strong, PTX ISA).
+        apart, narrow = not (_is_atomic(op) or ops.is_ordered(op)), _is_narrow(op)
+        for number, recent in others.atomics.items() if narrow or apart else ():
             rival = reach.owner // self.size * self.size + number
-            told |= self._after_recent(op, shadow, reach, recent, rival, self.judge.after_write, verb)
+            tell = self.judge.too_narrow if narrow else self.judge.after_write
+            told |= self._after_recent(op, shadow, reach, recent, rival, tell, verb)
         return told
 
     def _after_write(self, shadow: Shadow, op: ops.Op, reach: Reach, last: Ints, rival: Ints, bad: Bools,
@@ -462,6 +498,11 @@ class Peers:
         clocks = self.checker.clocks
         self.scoped = np.where(who, clocks.now[clocks.group], self.scoped)
         self.barrier = np.where(who, self.judge.number(op), self.barrier)
+
+
+def _is_narrow(op: ops.Op) -> bool:
+    """Whether an atomic or ordered access has a scope that ends at its block."""
+    return strong(op) and scope_of(op) == CTA
 
 
 def _is_atomic(op: ops.Op) -> bool:

@@ -88,19 +88,31 @@ class Engines:
         self.shown.discard(key)
 
     def _initialised_again(self, op: ops.MbarrierInit, element: int, thread: Ints, who: Bools) -> None:
-        """Report D11 if other warps may not have passed their waits yet."""
-        clocks, passed = self.checker.clocks, self.stages.passed.pop((op.ref.buffer.id, element), None)
-        if passed is None:
+        """Report D11 if other warps may not have passed their waits, or not have arrived, yet."""
+        key = op.ref.buffer.id, element
+        passed, arrived = self.stages.passed.pop(key, None), self.stages.reached.pop(key, None)
+        before: ops.Op | None
+        if passed is not None and (found := self._not_before(passed, thread, who)) is not None:
+            (waiter, block), count = found
+            wait = self.stages.last_wait(key, waiter, block)
+            case, before = "waited", None if wait is None else wait.op
+        elif arrived is not None and (found := self._not_before(arrived, thread, who)) is not None:
+            (waiter, block), count = found
+            last = self.stages.arrivals[key]
+            case, before = "arrived", last.op.get(int(last.moment[waiter, block]))
+        else:
             return
-        passed = passed if clocks.columns > 1 else passed.max(axis=1, keepdims=True)
+        self.judge.mbarrier("D11", case, op, (op.ref.buffer, element), (int(thread[block]), block),
+                            (before, waiter), count)
+
+    def _not_before(self, epoch: Ints, thread: Ints, who: Bools) -> tuple[tuple[int, int], int] | None:
+        """The first thread of another warp, and its block, that has done something (T, B) which nothing orders before
+        one thread of each column; and how many there are."""
+        clocks = self.checker.clocks
+        epoch = epoch if clocks.columns > 1 else epoch.max(axis=1, keepdims=True)
         known = clocks.seen[clocks.group[thread], clocks.group[:, None], np.arange(clocks.columns)]
-        bad = (passed > known) & who.any(axis=0) & (np.arange(len(who))[:, None] // WARP != thread // WARP)
-        if bad.any():
-            waiter, block = _first(bad)
-            wait = self.stages.last_wait((op.ref.buffer.id, element), waiter, block)
-            before = None if wait is None else wait.op, waiter
-            self.judge.mbarrier("D11", "waited", op, (op.ref.buffer, element), (int(thread[block]), block), before,
-                                int(bad.sum()))
+        bad = (epoch > known) & who.any(axis=0) & (np.arange(len(who))[:, None] // WARP != thread // WARP)
+        return (_first(bad), int(bad.sum())) if bad.any() else None
 
     def _visible(self, op: ops.Op, ref: Ref, element: int, lanes: Bools, *, proxy: bool = False) -> None:
         """Report D10 if the initialisation is not ordered before this use; once for each tensor of barriers."""
@@ -293,15 +305,12 @@ class Engines:
     def bulk_wait(self, op: ops.BulkWait, lanes: Bools, limit: Ints) -> None:
         """Threads know that their groups below ``limit`` (T, B) have read their sources."""
         self.bulk.waited(op, lanes, limit)
-        for engine, entry in enumerate(self.all):
-            if entry.kind != "store" or not lanes[entry.major].any():
-                continue
-            only = np.zeros_like(lanes)
-            only[entry.major] = lanes[entry.major]
-            # Only the thread that issues bulk copies waits for its groups; others learn of it by a barrier.
-            epoch = np.maximum(limit[entry.major], 0)
-            who, epoch = self._heard(only, epoch)
-            self.checker.clocks.hear(engine, who, epoch)
+        checker = self.checker
+        if checker.clocks.columns == 1 and (np.where(lanes, limit, limit[:, :1]) != limit[:, :1]).any():
+            checker.expand()
+        who = checker.everyone(lanes)
+        # Only the thread that issues bulk copies waits for its groups; others learn of it by a barrier.
+        checker.clocks.wait_for_own(checker.everyone(who), limit if checker.clocks.columns > 1 else limit[:, :1])
 
     def _heard(self, lanes: Bools, epoch: Ints) -> tuple[Bools, Ints]:
         """The groups of a mask and an epoch per column."""
@@ -414,7 +423,7 @@ class Engines:
     def store(self, op: ops.AnyBulk, smem: Ref, chunks: Chunks, boxes: Boxes) -> None:
         """Boxes begin to be read."""
         for thread in np.unique(boxes.thread).tolist():
-            engine = self.engine("store", thread, 0, f"thread {thread}")
+            engine = self.checker.clocks.stores[thread] = self.engine("store", thread, 0, f"thread {thread}")
             self.bulk.issued(thread, boxes.block[boxes.thread == thread], boxes.group[boxes.thread == thread])
             self._read(op, smem, chunks, boxes, boxes.thread == thread, engine)
 
@@ -506,10 +515,12 @@ class Engines:
         """Writes over what engines may still read; of a tensor copy with the element of its barrier."""
         for engine, table in shadow.engines.items():
             last = take(table, at.unit, at.block)
-            bad = epoch_of(last) > self._has_read(engine, at.group, at.block)
+            bad = epoch_of(last) > self._has_read(engine, at)
             if bad.any():
                 entry, column = np.nonzero(bad)
-                clashes = self.checker.clashes(at, entry, column, last[entry, column], at.first[entry])
+                own = (self.all[engine].kind == "store") & (at.first[entry] == self.all[engine].major)
+                actor = np.where(own, at.second[entry], at.first[entry])    # who stores may have waited
+                clashes = self.checker.clashes(at, entry, column, last[entry, column], actor)
                 put(table, at.unit, at.block, np.where(bad, 0, last))
                 waited = self._has_waited(engine, last[entry, column], column)
                 self.judge.over_engine(shadow, op, clashes, None if waited else self.bulk, stage)
@@ -517,15 +528,19 @@ class Engines:
     def _has_waited(self, engine: int, record: Ints, column: Ints) -> bool:
         """Whether the thread that stores has itself waited for what it has read, so that no other wait was meant."""
         entry, clocks = self.all[engine], self.checker.clocks
-        return entry.kind == "store" and bool(
-            (epoch_of(record) <= clocks.heard[clocks.group[entry.major], engine, column]).all())
+        return entry.kind == "store" and bool((epoch_of(record) <= clocks.waited[entry.major, column]).all())
 
-    def _has_read(self, engine: int, group: Ints, block: Ints | None) -> Ints:
-        """Up to which epoch groups (D,) know that an engine of their block has read: (D, columns), or (D, 1)."""
+    def _has_read(self, engine: int, at: Footprint) -> Ints:
+        """Up to which epoch the threads of entries know that an engine of their block has read: (D, columns or 1)."""
         entry, clocks = self.all[engine], self.checker.clocks
         if entry.kind == "send":
-            return clocks.known_engine_of(group, entry.minor, entry.major, block)
-        return clocks.known_engine(group, engine, block)
+            return clocks.known_engine_of(at.group, entry.minor, entry.major, at.block)
+        known = clocks.known_engine(at.group, engine, at.block)
+        if entry.kind != "store":
+            return known
+        own = ((at.first == entry.major) & (at.second == entry.major))[:, None]
+        waited = clocks.waited[entry.major]
+        return np.where(own, np.maximum(known, waited if at.block is None else waited[at.block][:, None]), known)
 
     def has_read_there(self, engine: int, group: Ints, rank: Ints, block: Ints) -> Ints:
         """The same of groups (D,) of ``block`` and an engine of the blocks of these ranks: (D,)."""

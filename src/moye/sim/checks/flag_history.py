@@ -45,12 +45,14 @@ class Release:
     others: tuple[tuple[int, Ints], ...]
     """The same epochs of other blocks of the cluster, as its barriers have told them."""
     scope: int
+    nearby: tuple[tuple[int, Ints], ...] = ()
+    """Those that hold for shared memory alone, as arrivals at mbarriers have told them."""
 
-    def of(self, block: int) -> Iterator[Ints]:
-        """The epochs of a block."""
+    def of(self, block: int, *, shared: bool = False) -> Iterator[Ints]:
+        """The epochs of a block; ``shared``: in shared memory."""
         if block == self.source[0]:
             yield self.epochs
-        for other, epochs in self.others:
+        for other, epochs in (*self.others, *self.nearby) if shared else self.others:
             if other == block:
                 yield epochs
 
@@ -183,14 +185,14 @@ class Between:
     # --- writing -----------------------------------------------------------------------------------------------------
 
     def release(self, source: Source, epochs: Ints, heard: Ints, clock: Clock, others: tuple[tuple[int, Ints], ...],
-                scope: int) -> Release:
+                scope: int, nearby: tuple[tuple[int, Ints], ...] = ()) -> Release:
         """The next release of a source."""
         number = self._numbers[source] = self._numbers.get(source, 0) + 1
-        for block in (source[0], *(other for other, _ in others)):
+        for block in (source[0], *(other for other, _ in (*others, *nearby))):
             known = self.sources.setdefault(block, [])
             if source not in known:
                 known.append(source)
-        return Release(source, number, epochs, heard, clock, others, scope)
+        return Release(source, number, epochs, heard, clock, others, scope, nearby)
 
     def write(self, place: Place, writer: Writer, before: Any, releases: Iterable[Release], *, rmw: bool) -> Location:
         """A strong write, of what was ``before``; one that is no read-modify-write begins a chain."""
@@ -291,12 +293,13 @@ class Between:
             join(merged, clock)
         return merged
 
-    def known(self, clock: Clock, block: int, threads: int) -> Ints:
-        """(threads,): the epoch of each thread of a block up to which everything is ordered before."""
+    def known(self, clock: Clock, block: int, threads: int, *, shared: bool = False) -> Ints:
+        """(threads,): the epoch of each thread of a block up to which everything is ordered before; ``shared``: up to
+        which all that is done in shared memory is."""
         known = np.zeros(threads, np.int64)
         for source in self.sources.get(block, ()):
             if (release := clock.get(source)) is not None:
-                for epochs in release.of(block):
+                for epochs in release.of(block, shared=shared):
                     np.maximum(known, epochs, out=known)
         return known
 

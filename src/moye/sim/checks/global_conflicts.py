@@ -11,7 +11,7 @@ kernel signals through global memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -110,12 +110,14 @@ class Conflicts:
     """Classifies clashes and reports them."""
 
     def __init__(self, func: Func, numbered: list[ops.Op], place: Place, reporter: Reporter,
-                 memory: Callable[[Buffer], Global]) -> None:
+                 memory: Callable[[Buffer], Global], sizes: Mapping[int, int]) -> None:
         self.ops, self.place, self.reporter, self.memory = numbered, place, reporter, memory
         self.signals = signals(func)
         self.remote = any(isinstance(op, ops.MbarrierArrive) and op.rank is not None for op in func.body.walk())
         self.cluster = prod(func.cluster_dim)
         self.used = _used(func)
+        self.sizes = sizes
+        """The bytes of each atomic access, by the id of the op."""
         self._pending: dict[tuple[int, int, int, int, int, bool], _Pending] = {}
         self._writers: dict[int, set[tuple[int, int]]] = {}
         """Per region the units that blocks are known to write against each other, and the blocks."""
@@ -126,7 +128,7 @@ class Conflicts:
         """Threads of one block that no barrier orders."""
         packing = clash.tracks.packing
         actor, rival = packing.thread(clash.record), packing.thread(clash.rival)
-        late = clash.rival_kind in (READ, STRONG)
+        late = clash.rival_kind in (READ, STRONG) and not clash.soft
         warp = (actor // WARP == rival // WARP) & (not clash.together)
         across = np.unique(packing.op(clash.rival[~warp]))
         warp &= ~np.isin(packing.op(clash.rival), across)       # a sync_warp alone would not do
@@ -141,6 +143,9 @@ class Conflicts:
         case, mend = "global_over" if late else "global", "store"
         if clash.together:
             case, mend = "one_global", "twice"
+        elif clash.soft:
+            case = mend = "sizes"
+            facts |= self._sizes(clash)
         elif late and clash.kind == ATOMIC and clash.rival_kind == READ:
             mend = "atomic"
         with self.reporter.agreed(clash.agree):
@@ -228,13 +233,22 @@ class Conflicts:
     def _class(self, clash: Clash) -> str:
         """The class where an atomic access takes part."""
         if clash.soft:
-            return "D19"
+            return "D19" if not self._uneven(clash) else "G2" if clash.kinds == {ATOMIC} else "G3"
         if clash.kinds != {ATOMIC, WRITE}:
             return "G3"
         atomic = clash.op if clash.kind == ATOMIC else self._op(clash, 0)
         unread = isinstance(atomic, ops.AnyBulk) or (isinstance(atomic, ops.Atomic)
                                                      and atomic.result.id not in self.used)
         return "G2" if unread else "G3"
+
+    def _uneven(self, clash: Clash) -> bool:
+        """Whether two atomic accesses have different sizes."""
+        return self.sizes[id(clash.op)] != self.sizes[id(self._op(clash, 0))]
+
+    def _sizes(self, clash: Clash) -> dict[str, Any]:
+        """What there is to tell of two atomic accesses."""
+        less, more = sorted((self.sizes[id(clash.op)], self.sizes[id(self._op(clash, 0))]))
+        return {"one": Clause("access_then"), "two": Clause("access_now"), "less": less, "more": more}
 
     def _aliased(self, clash: Clash) -> bool:
         """Whether the two accesses reach the element through different arguments."""
@@ -247,6 +261,8 @@ class Conflicts:
             ("two", "one") if late else ("one", "two"), ("access_then", "access_now"), strict=True)}
         if code in ("G1", "G3", "G5") and not clash.together and self._one_cluster(clash, int(np.argmin(clash.unit))):
             case = "arrival" if self.remote and not self.signals else "cluster"
+        if clash.soft and code != "D19":
+            case, facts = "sizes", facts | self._sizes(clash)
         mend = "atomic" if code == "G3" and case == "-" and clash.kinds == {ATOMIC, READ} else case
         with self.reporter.agreed(clash.agree):
             self._add(code, case, clash, facts, count=count, swapped=late, mend=mend)

@@ -73,7 +73,7 @@ class GlobalMemory:
         self.cluster = prod(func.cluster_dim)
         signals = traffic(func, {})
         remote = any(isinstance(op, ops.MbarrierArrive) and op.rank is not None for op in walked)
-        ordered = any(strong(op) and _is_global(op) and signals.follows(op) for op in walked)
+        ordered = any(strong(op) and _among_blocks(op) and signals.follows(op) for op in walked)
         self.crossing = ordered or (remote and signals.ordered)
         """Whether blocks may order each other."""
         self.plan = Plan([]) if spent is None else plan(func, memory, blocks, ordered=self.crossing, spent=spent)
@@ -96,7 +96,7 @@ class GlobalMemory:
         self.patterns: dict[int, Pattern] = {}
         self.lanes: dict[tuple[int, int], Ints] = {}
         """The record of each lane of the first blocks, by packing and number of blocks."""
-        self.conflicts = Conflicts(func, self.plan.ops, place, reporter, memory)
+        self.conflicts = Conflicts(func, self.plan.ops, place, reporter, memory, self.plan.sizes)
 
     @property
     def locks(self) -> Locks | None:
@@ -138,8 +138,9 @@ def _units(region: Region, memory: Global, index: Ints) -> Ints:
     return units
 
 
-def _is_global(op: ops.Op) -> bool:
-    return any(ref.buffer.space is Space.GLOBAL for ref, _ in op.refs())
+def _among_blocks(op: ops.Op) -> bool:
+    """Whether other blocks may use what is accessed."""
+    return any(ref.buffer.space in (Space.GLOBAL, Space.CLUSTER) for ref, _ in op.refs())
 
 
 class GlobalChecker:
@@ -405,8 +406,10 @@ class GlobalChecker:
         inside = packing.block(clash.record) == packing.block(clash.rival)
         if packing.detail and (own := np.flatnonzero(inside)).size:
             part = clash.pick(own)
-            # Atomics of one block are morally strong with each other at every scope, which is no data race.
-            late = np.flatnonzero(~self._ordered_inside(part)) if not clash.soft else own[:0]
+            # Atomics of one block are morally strong with each other at every scope, which is no data race, if they
+            # overlap completely.
+            part = part.pick(np.flatnonzero(self._uneven(part))) if clash.soft else part
+            late = np.flatnonzero(~self._ordered_inside(part))
             if late.size and (late := late[~self._observed(part.pick(late))]).size:
                 self._report(self.memory.conflicts.within, part.pick(late))
         if not (others := np.flatnonzero(~inside)).size:
@@ -423,7 +426,7 @@ class GlobalChecker:
                 return
         # Two strong accesses race only if a scope leaves the other's thread out (not morally strong, PTX ISA).
         if clash.soft:
-            part = part.pick(np.flatnonzero(self._narrow(part)))
+            part = part.pick(np.flatnonzero(self._narrow(part) | self._uneven(part)))
         if part.unit.size:
             self._report(self.memory.conflicts.add, part)
 
@@ -496,6 +499,14 @@ class GlobalChecker:
         group, rival = (clocks.group[packing.thread(record)] for record in (clash.record, clash.rival))
         known = clocks.wide[group, other % size, rival, np.where(inside, column, 0)]
         return inside & (packing.epoch(clash.rival) <= known)
+
+    def _uneven(self, clash: Clash) -> Bools:
+        """Whether two atomic accesses have different sizes: what overlaps in part alone is not morally strong (PTX)."""
+        if not clash.tracks.region.uneven:
+            return np.zeros(clash.unit.shape, np.bool_)
+        sizes = np.array([0, *(self.memory.plan.sizes.get(id(op), 0) for op in self.memory.plan.ops)])
+        differ: Bools = sizes[clash.tracks.packing.op(clash.rival)] != self.memory.plan.sizes[id(clash.op)]
+        return differ
 
     def _narrow(self, clash: Clash) -> Bools:
         """Whether one of two atomic accesses has a scope that does not reach the other's block."""

@@ -89,6 +89,8 @@ class Region:
     written: int
     narrow: bool = False
     """Whether an atomic access has a scope below the grid, so that atomics of two blocks may clash."""
+    uneven: bool = False
+    """Whether atomic accesses have several sizes, so that they are not atomic to each other."""
     bulk: bool = False
     """Whether bulk copies store to it."""
     lasts: bool = False
@@ -99,7 +101,7 @@ class Region:
 
     def against(self, kind: int) -> tuple[int, ...]:
         """The kinds of access that one of this kind can clash with."""
-        more = {ATOMIC: (ATOMIC, STRONG), STRONG: (ATOMIC,)}.get(kind, ()) if self.narrow else ()
+        more = {ATOMIC: (ATOMIC, STRONG), STRONG: (ATOMIC,)}.get(kind, ()) if self.narrow or self.uneven else ()
         return (*AGAINST[kind], *more)
 
     @property
@@ -128,6 +130,8 @@ class Plan:
     regions: dict[int, Region] = field(default_factory=dict)
     not_judged: list[str] = field(default_factory=list)
     unsupported: list[str] = field(default_factory=list)
+    sizes: dict[int, int] = field(default_factory=dict)
+    """The bytes of each atomic access, by the id of the op."""
 
 
 def kind_of(op: ops.Op, written: bool) -> int:
@@ -193,6 +197,7 @@ def plan(func: Func, memory: Callable[[Buffer], Global], blocks: int, *, ordered
     """What to watch.  ``ordered``: blocks may order each other; ``spent``: bytes that go to something else."""
     found = accesses(func)
     result = Plan(list({id(op): op for op, *_ in found}.values()))
+    result.sizes = {id(op): size for op, _, kind, size in found if kind in (ATOMIC, STRONG)}
     regions = _regions(func, memory, found)
     full, brief = _packings(func, blocks, len(result.ops) + 1)
     left = SHARE * sum(region.written for region in regions) + SPARE - spent
@@ -259,6 +264,8 @@ def _regions(func: Func, memory: Callable[[Buffer], Global],
             merged.append(Region([buffer], start, end, sizes[buffer.id], mine, written))
     for region in merged:
         region.narrow = any(buffer.id in narrow for buffer in region.buffers)
+        region.uneven = len({size for _, buffer, kind, size in found
+                             if kind in (ATOMIC, STRONG) and buffer in region.buffers}) > 1
         region.bulk = any(buffer.id in bulk for buffer in region.buffers)
         found_here = [op for op, buffer, *_ in found if buffer in region.buffers]
         units = [isinstance(op, ops.AnyBulk) for op in found_here]

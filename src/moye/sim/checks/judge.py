@@ -139,6 +139,10 @@ class Judge:
         """Reads that the next write may overtake, and has here."""
         self._report(shadow, op, clashes, self._sync(clashes, _C2), "overtaken", READ)
 
+    def uneven(self, shadow: Shadow, op: ops.Op, clashes: Clashes, verb: str) -> None:
+        """Atomic accesses of different sizes."""
+        self._report(shadow, op, clashes, self._sync(clashes, _C1), "sizes_here", verb)
+
     def twice(self, shadow: Shadow, op: ops.Op, clashes: Clashes, verb: str) -> None:
         """Writes of one unit by two threads in one statement."""
         self._report(shadow, op, clashes, np.full(clashes.unit.shape, _C1), "twice", verb)
@@ -169,6 +173,10 @@ class Judge:
         """Writes that nothing orders after earlier reads."""
         codes = np.full(met.unit.shape, _D13) if verb == LOADED else self._plain(met, scope, _C2)
         self._report(shadow, op, met, codes, "over", verb, scope)
+
+    def too_narrow(self, shadow: Shadow, op: ops.Op, met: Clashes, scope: Ints, verb: str) -> None:
+        """D19: atomic accesses by two blocks, of which one has the scope of its block."""
+        self._report(shadow, op, met, np.full(met.unit.shape, _D19), "atomics", verb, mend="atomics")
 
     def over_engine_there(self, shadow: Shadow, op: ops.Op, met: Clashes, verb: str) -> None:
         """Writes over what an asynchronous unit of the owner may still read."""
@@ -481,6 +489,9 @@ class Judge:
         unit, column = int(clashes.unit[i]), int(clashes.block[i])
         if code in ("D1", "B9") and facts["actor"] == facts["rival"]:
             facts["unwaited"] = Clause("unwaited_own")
+        elif case == "sizes_here":
+            facts["less"], facts["more"] = sorted(ref.dtype.bytes for op in (facts["op"], facts["other"])
+                                                  for ref, _ in op.refs())
         elif code == "B11":
             facts["deed"] = Clause("a_written")
         elif code == "B6":

@@ -17,6 +17,7 @@ from moye.ir.traits import Trait
 from moye.sim.flow.segments import polls
 
 _CLOCKS = ("clock", "globaltimer")
+_READS = (ops.Load, ops.Atomic, ops.MbarrierTest)
 Way = tuple[tuple[Operand, bool], ...]
 """Conditions, and which way they go."""
 
@@ -75,7 +76,7 @@ class _Loop:
             both = (op.kind == "land") == wanted
             parts = [self._alone(part, wanted) and self._moves(part) for part in (op.a, op.b)]
             return all(parts) if both else any(parts)
-        return not any(isinstance(origin, (ops.Load, ops.Atomic)) for origin in self._origins(cond))
+        return not any(isinstance(origin, _READS) for origin in self._origins(cond))
 
     def _moves(self, cond: Operand) -> bool:
         """Whether passes of the loop change a condition without reading anything."""
@@ -84,7 +85,7 @@ class _Loop:
             return any(self._moves(part) for part in op.operands())
         found = list(self._origins(cond))
         clocks = [origin for origin in found if isinstance(origin, ops.Special) and origin.kind in _CLOCKS]
-        return not any(isinstance(origin, (ops.Load, ops.Atomic)) for origin in found) and \
+        return not any(isinstance(origin, _READS) for origin in found) and \
             (bool(clocks) or any(isinstance(origin, ops.Read) for origin in found))
 
     def _origins(self, operand: Operand) -> Iterator[ops.Op]:

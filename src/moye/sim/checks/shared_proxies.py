@@ -126,20 +126,21 @@ class Proxies:
         return found
 
     def _unfenced_there(self, shadow: Shadow, others: Others, at: Footprint) -> Fenced | None:
-        """The same of what other blocks of the cluster wrote there."""
+        """The same of what other blocks of the cluster wrote there, or changed by atomics."""
         clocks = self.checker.clocks
         if at.block is None:
             at = at.across(np.arange(clocks.columns))
         assert at.block is not None, "it has an entry for each block"
         place = (at.unit, at.block)
-        last, fence, rank = others.write[place], others.fences[place], others.writer[place]
-        known = clocks.known_far(at.group, rank, clocks.group.take(thread_of(last), mode="clip"), at.block)
-        bad = (last != 0) & ((fence == 0) | (fence > known))
-        if not bad.any():
-            return None
-        others.fences[at.unit[bad], at.block[bad]] = SHOWN                       # told once
-        clashes = Clashes(at.unit[bad], at.block[bad], last[bad], at.first[bad])
-        return Fenced(clashes, np.zeros(len(clashes.unit), np.bool_), fence[bad] != 0, away=True)
+        for record, by, fences in _by_others(others):
+            last, fence, rank = record[place], fences[place], by[place]
+            known = clocks.known_far(at.group, rank, clocks.group.take(thread_of(last), mode="clip"), at.block)
+            bad = (last != 0) & ((fence == 0) | (fence > known))
+            if bad.any():
+                fences[at.unit[bad], at.block[bad]] = SHOWN                     # told once
+                clashes = Clashes(at.unit[bad], at.block[bad], last[bad], at.first[bad])
+                return Fenced(clashes, np.zeros(len(clashes.unit), np.bool_), fence[bad] != 0, away=True)
+        return None
 
     def unfenced_for(self, shadow: Shadow, op: ops.AnyBulk, at: Footprint, owner: Ints) -> None:
         """D13 of a copy by threads of other blocks (``at.block``) into what the block ``owner`` has written."""
@@ -174,7 +175,8 @@ def renewed(shadow: Shadow, at: Footprint) -> None:
         put(shadow.fences, at.unit, at.block, nothing)
         put(shadow.foreign, at.unit, at.block, nothing.astype(np.bool_))
     if shadow.others is not None:
-        put(shadow.others.fences, at.unit, at.block, np.full((len(at.unit), 1), SHOWN, np.int64))
+        for fences in (shadow.others.fences, shadow.others.shown):
+            put(fences, at.unit, at.block, np.full((len(at.unit), 1), SHOWN, np.int64))
 
 
 def _fence(shadow: Shadow, who: Bools, now: Ints) -> None:
@@ -203,17 +205,25 @@ def _fence_announced(shadow: Shadow, who: Bools, clocks: Clocks) -> None:
         shadow.fences[row[mine], column[mine]] = SHOWN
 
 
+def _by_others(others: Others) -> tuple[tuple[Ints, Ints, Ints], ...]:
+    """The last write of each unit and the last atomic since, the ranks of their blocks, and the fences after them."""
+    return (others.write, others.writer, others.fences), (others.update, others.updater, others.shown)
+
+
 def _fence_there(others: Others, who: Bools, clocks: Clocks) -> None:
     """The same of what they wrote to other blocks; or of what they know that others wrote to their own block."""
-    row, owner = np.nonzero((others.write != 0) & (others.fences == 0))
-    if not row.size:
-        return
-    record, rank = others.write[row, owner], others.writer[row, owner]
+    for records, by, fences in _by_others(others):
+        row, owner = np.nonzero((records != 0) & (fences == 0))
+        if row.size:
+            _fence_those(row, owner, records[row, owner], by[row, owner], fences, who, clocks)
+
+
+def _fence_those(row: Ints, owner: Ints, record: Ints, rank: Ints, fences: Ints, who: Bools, clocks: Clocks) -> None:
     thread, block = thread_of(record), owner // clocks.cluster * clocks.cluster + rank
     mine = who[thread, block]
-    others.fences[row[mine], owner[mine]] = clocks.now[clocks.group[thread[mine]], block[mine]]
+    fences[row[mine], owner[mine]] = clocks.now[clocks.group[thread[mine]], block[mine]]
     for group in np.unique(clocks.group[who.any(axis=1)]).tolist():
         inside = (clocks.group == group)[:, None] & who
         known = clocks.known_far(np.full_like(rank, group), rank, clocks.group[thread], owner)
         seen = inside.any(axis=0)[owner] & (epoch_of(record) <= known)
-        others.fences[row[seen], owner[seen]] = SHOWN
+        fences[row[seen], owner[seen]] = SHOWN

@@ -19,7 +19,19 @@ import numpy as np
 from moye.dtypes import Space
 from moye.hardware import WARP
 from moye.ir.nodes import Buffer, Func, Ref, TileRef
-from moye.ir.ops import Alloc, AnyBulk, CpAsyncWait, Fence, Load, MbarrierWait, NamedBarrier, Op, Store, Wgmma
+from moye.ir.ops import (
+    Alloc,
+    AnyBulk,
+    Atomic,
+    CpAsyncWait,
+    Fence,
+    Load,
+    MbarrierWait,
+    NamedBarrier,
+    Op,
+    Store,
+    Wgmma,
+)
 from moye.sim.checks.barrier_reuse import Reuse
 from moye.sim.checks.clocks import Bools, Clocks, Ints
 from moye.sim.checks.cluster_races import Peers
@@ -52,6 +64,7 @@ from moye.sim.checks.shared_records import (
     take,
     thread_of,
 )
+from moye.sim.checks.signal_memory import strong
 from moye.sim.checks.signals import Flags, Where
 from moye.sim.checks.stages import Stages
 from moye.sim.findings.finding import Reporter
@@ -83,6 +96,8 @@ class SharedChecker:
         self.peers = Peers(self, func)
         self.proxies = _in_two_proxies(func)
         """The tensors for which proxy fences matter."""
+        self.uneven = _of_several_sizes(func)
+        """The tensors whose atomic accesses have several sizes."""
         # Whether parts of the block go on without the others, so that one may be a turn ahead.
         self.overtaking = any(isinstance(op, (NamedBarrier, MbarrierWait)) for op in func.body.walk())
         self.flags: Flags | None = None
@@ -111,6 +126,8 @@ class SharedChecker:
         if shadow.turns is not None:
             shadow.turns.looked(at)
         self.peers.local(shadow, op, at, READ)
+        if ordered and shadow.buffer.id in self.uneven:
+            self._of_other_sizes(shadow, op, at, width, READ)
         if ordered:
             return                                      # ordered with atomics; not kept against plain writes
         if (clashes := self._against_atomics(shadow, op, at)) is not None:
@@ -146,6 +163,8 @@ class SharedChecker:
         if shadow.engines:
             self.engines.against_engines(shadow, op, at)
         self.peers.local(shadow, op, at, WRITTEN)
+        if shadow.buffer.id in self.uneven:
+            self._of_other_sizes(shadow, op, at, width, UPDATED)
         updated(shadow, at, self.clocks, self.judge.number(op))
         shadow.atomics.add(at, self.clocks, self.judge.number(op))
         if stores:
@@ -155,6 +174,18 @@ class SharedChecker:
         renew(shadow, at)
         if self.flags is not None:
             self.flags.done(op, active)
+
+    def _of_other_sizes(self, shadow: Shadow, op: Op, at: Footprint, width: int, verb: str) -> None:
+        """Tell of atomic accesses that overlap earlier ones of another size: they are not morally strong (PTX ISA)."""
+        for size, recent in shadow.sized.items():
+            if abs(size) != width and (size > 0 or verb != READ) and \
+                    (clashes := self.against(recent, at)) is not None and \
+                    (clashes := self._unguarded(shadow, op, clashes)) is not None:
+                self.judge.uneven(shadow, op, clashes, verb)
+        key = -width if verb == READ else width
+        if key not in shadow.sized:
+            shadow.sized[key] = Recent(shadow.units, self.clocks)
+        shadow.sized[key].add(at, self.clocks, self.judge.number(op))
 
     def _uncombined(self, clashes: Clashes) -> Clashes | None:
         """Those whose earlier access is no red.async, with which atomics do not race."""
@@ -343,7 +374,8 @@ class SharedChecker:
     def fence(self, op: Fence, active: Bools | None) -> None:
         """A fence of block scope, which orders nothing between blocks.  What lies before it has an epoch of its own."""
         if self.peers.on and op.scope in ("thread", "cta"):
-            self.clocks.now = self.clocks.now + self.split(active)
+            who = self.split(active)                    # first: there may be more groups from here on
+            self.clocks.now = self.clocks.now + who
             self.peers.block_barrier(op, active)
 
     def finish(self) -> None:
@@ -543,3 +575,12 @@ def _in_two_proxies(func: Func) -> frozenset[int]:
             if ref.buffer.space in (Space.SHARED, Space.CLUSTER) and ref is not barrier and (asynchronous or written):
                 (units if asynchronous else threads).add(ref.buffer.root.id)
     return frozenset(units & threads)
+
+
+@once_per_func
+def _of_several_sizes(func: Func) -> frozenset[int]:
+    sizes: dict[int, set[int]] = {}
+    for op in func.body.walk():
+        if isinstance(op, (Load, Store, Atomic)) and strong(op):
+            sizes.setdefault(op.ref.buffer.root.id, set()).add(op.ref.dtype.bytes)
+    return frozenset(number for number, found in sizes.items() if len(found) > 1)

@@ -192,6 +192,11 @@ class Others:
         """The rank of the block that wrote last."""
         self.fences: Ints = np.full((units, clocks.columns), SHOWN, np.int64)
         """When the writer made it visible to asynchronous units (0: not yet)."""
+        self.update: Ints = np.zeros((units, clocks.columns), np.int64)
+        self.updater: Ints = self.update.copy()
+        """The last atomic since that write, and the rank of its block."""
+        self.shown: Ints = np.full((units, clocks.columns), SHOWN, np.int64)
+        """The same as ``fences`` of that atomic."""
         self.reads: dict[int, Recent] = {}
         """Reads from other blocks, by the rank of the block that reads."""
         self.atomics: dict[int, Recent] = {}
@@ -199,7 +204,8 @@ class Others:
 
     def refine(self, times: int) -> None:
         self.write, self.writer = np.repeat(self.write, times, axis=0), np.repeat(self.writer, times, axis=0)
-        self.fences = np.repeat(self.fences, times, axis=0)
+        self.fences, self.shown = np.repeat(self.fences, times, axis=0), np.repeat(self.shown, times, axis=0)
+        self.update, self.updater = np.repeat(self.update, times, axis=0), np.repeat(self.updater, times, axis=0)
 
     def read(self, reach: Reach, clocks: Clocks, op: int) -> None:
         """Rank by rank: of one block there is one entry for each unit and group."""
@@ -208,6 +214,9 @@ class Others:
     def changed(self, reach: Reach, clocks: Clocks, op: int) -> None:
         """Atomics, rank by rank."""
         self._kept(self.atomics, reach, clocks, op)
+        place = reach.at.unit, reach.owner
+        self.update[place] = pack(clocks.epoch(reach.at.group, reach.actor)[:, 0], op, SYNC, reach.at.first)
+        self.updater[place], self.shown[place] = reach.actor % clocks.cluster, 0
 
     def _kept(self, records: dict[int, Recent], reach: Reach, clocks: Clocks, op: int) -> None:
         for rank in np.unique(reach.actor % clocks.cluster).tolist():
@@ -222,6 +231,7 @@ class Others:
         self.write[reach.at.unit, reach.owner] = pack(epoch, op, SYNC, reach.at.first)
         self.writer[reach.at.unit, reach.owner] = reach.actor % clocks.cluster
         self.fences[reach.at.unit, reach.owner] = 0
+        self.shown[reach.at.unit, reach.owner] = SHOWN      # what counts from here on is who wrote last
 
 
 class InFlight:
@@ -306,6 +316,10 @@ class Shadow:
         self.atomics: Recent | None = None
         self.updates: Recent | None = None
         """The atomics since the last other write of each unit, where proxy fences matter."""
+        self.narrow: Recent | None = None
+        """The atomics, and ordered loads and stores, whose scope leaves out the other blocks of the cluster."""
+        self.sized: dict[int, Recent] = {}
+        """Atomic and ordered accesses by their bytes, where there are several sizes; loads by less than 0."""
         self.copies: InFlight | None = None
         self.pending = False                            # whether a copy may be in flight
         self.stale: Bools | None = None
@@ -328,7 +342,8 @@ class Shadow:
     @property
     def _recents(self) -> list[Recent]:
         by_others = [] if self.others is None else [*self.others.reads.values(), *self.others.atomics.values()]
-        return [self.reads, *(x for x in (self.atomics, self.updates) if x is not None), *by_others]
+        own = [x for x in (self.atomics, self.updates, self.narrow) if x is not None]
+        return [self.reads, *own, *self.sized.values(), *by_others]
 
     def allocate(self, op: Op) -> None:
         """A new tensor takes the place of the old one; its contents have no writer."""

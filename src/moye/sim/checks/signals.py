@@ -18,7 +18,19 @@ import numpy as np
 
 from moye.ir import ops
 from moye.sim.checks.clocks import Bools, Clocks, Ints
-from moye.sim.checks.flag_history import ITSELF, Between, Clock, Eye, Location, Place, Release, Writer, eye_of, news
+from moye.sim.checks.flag_history import (
+    ITSELF,
+    Between,
+    Clock,
+    Eye,
+    Location,
+    Place,
+    Release,
+    Writer,
+    eye_of,
+    mates,
+    news,
+)
 from moye.sim.checks.global_regions import CLUSTER, scope_of
 from moye.sim.checks.locks import Held
 from moye.sim.checks.signal_memory import ACQUIRES, RELEASES, Traffic
@@ -91,9 +103,10 @@ class Flags:
 
     # --- accesses ----------------------------------------------------------------------------------------------------
 
-    def access(self, op: ops.Op, where: Where, address: Ints, mask: Bools | None) -> None:
-        """A strong access to the bytes ``address`` (T or 1, B or 1)."""
-        self._given = []
+    def access(self, op: ops.Op, where: Where, address: Ints, mask: Bools | None, *, more: bool = False) -> None:
+        """A strong access to the bytes ``address`` (T or 1, B or 1); ``more``: of further lanes of the same op."""
+        if not more:
+            self._given = []
         if self.between.exhausted or not self.traffic.follows(op):
             return
         shape = (self.shared.threads, self.blocks)
@@ -248,9 +261,19 @@ class Flags:
     def _published(self, eye: Eye, epochs: Ints, scope: int, how: int) -> Release:
         clocks, column = self.shared.clocks, self._column(eye.block - self.first)
         heard = clocks.heard[clocks.group[eye.thread], :, column].copy()
+        if (stores := clocks.stores[eye.thread]) >= 0:
+            heard[stores] = max(heard[stores], clocks.waited[eye.thread, column])
         others = tuple((mate, far) for mate, far in eye.far if far.any())
         return self.between.release((eye.block, eye.thread, how), epochs, heard, self.between.visible(eye), others,
-                                    scope)
+                                    scope, tuple(self._nearby(eye, column)))
+
+    def _nearby(self, eye: Eye, column: int) -> Iterator[tuple[int, Ints]]:
+        """What a thread knows of the shared memory of other blocks, where that is more than it knows of the rest."""
+        clocks = self.shared.clocks
+        for (rank, mate), (_, wide) in zip(mates(eye.block, clocks.cluster), eye.far, strict=True):
+            far = clocks.far[clocks.group[eye.thread], rank, clocks.group, column]
+            if (far > wide).any():
+                yield mate, far
 
     def cut(self, where: Where, address: Ints, mask: Bools | None, size: int) -> None:
         """Weak writes of ``size`` bytes at each address (V, T or 1, B or 1)."""
@@ -330,33 +353,63 @@ class Flags:
     # --- the clocks of the block -------------------------------------------------------------------------------------
 
     def _learn(self, block: int, members: list[int], clock: Clock) -> None:
-        """Threads have acquired a clock: what they learn of their own block goes to its clocks."""
-        shared, clocks, between = self.shared, self.shared.clocks, self.between
-        known = between.known(clock, self.first + block, shared.threads)
-        heard = between.heard(clock, self.first + block, clocks.heard.shape[1])
-        group = int(clocks.group[members[0]])
-        column = self._column(block)
+        """Threads have acquired a clock: what they learn of their own block, and of the shared memory of their cluster,
+        goes to its clocks."""
+        between, clocks, threads = self.between, self.shared.clocks, self.shared.threads
+        number, engines = self.first + block, clocks.heard.shape[1]
+        self._of_own_block(block, members, between.known(clock, number, threads, shared=True),
+                           between.heard(clock, number, engines))
+        for rank, mate in mates(number, clocks.cluster):
+            self._of_a_mate(block, members, rank, between.known(clock, mate, threads, shared=True),
+                            between.heard(clock, mate, engines))
+
+    def _of_own_block(self, block: int, members: list[int], known: Ints, heard: Ints) -> None:
+        """Threads know their block's up to these epochs (T,), and its engines."""
+        clocks = self.shared.clocks
+        group, column = int(clocks.group[members[0]]), self._column(block)
         more: Bools = known > clocks.seen[group, clocks.group, column]
         if len(members) == 1:
             # A thread is always ordered after itself.
             more[members[0]] = False
-        news = bool(more.any())
-        if not news and not (heard > clocks.heard[group, :, column]).any():
+        if not more.any() and not (heard > clocks.heard[group, :, column]).any():
             return
-        if clocks.columns == 1 and self.blocks > 1:
-            shared.expand()
-        column = self._column(block)
-        self._split(column, np.isin(np.arange(shared.threads), members))
-        for epoch in np.unique(known[more]).tolist():
-            self._split(column, more & (known == epoch))
-        most = np.iinfo(np.int64).max
+        column = self._apart(block, members, known, more)
         for mine in np.unique(clocks.group[members]).tolist():
-            others = np.arange(shared.threads) != (members[0] if len(members) == 1 else -1)
-            told = np.full(clocks.groups, 0 if clocks.coarse else most)     # groups that could not be split: too much
-            (np.maximum if clocks.coarse else np.minimum).at(told, clocks.group[others], known[others])
-            told[told == most] = 0
+            others = np.arange(self.shared.threads) != (members[0] if len(members) == 1 else -1)
+            told = self._told(known, others)
             clocks.seen[mine, :, column] = np.maximum(clocks.seen[mine, :, column], told)
             clocks.heard[mine, :, column] = np.maximum(clocks.heard[mine, :, column], heard)
+
+    def _of_a_mate(self, block: int, members: list[int], rank: int, known: Ints, heard: Ints) -> None:
+        """The same of the block of a rank of the cluster."""
+        clocks = self.shared.clocks
+        group, column = int(clocks.group[members[0]]), self._column(block)
+        more: Bools = known > clocks.far[group, rank, clocks.group, column]
+        if not more.any() and not (heard > clocks.far_heard[group, rank, :, column]).any():
+            return
+        column, told = self._apart(block, members, known, more), self._told(known, np.ones(len(known), np.bool_))
+        for mine in np.unique(clocks.group[members]).tolist():
+            clocks.far[mine, rank, :, column] = np.maximum(clocks.far[mine, rank, :, column], told)
+            clocks.far_heard[mine, rank, :, column] = np.maximum(clocks.far_heard[mine, rank, :, column], heard)
+
+    def _apart(self, block: int, members: list[int], known: Ints, more: Bools) -> int:
+        """Split groups so that each is wholly among these threads or not, and of one epoch where there is ``more``; the
+        block's column."""
+        if self.shared.clocks.columns == 1 and self.blocks > 1:
+            self.shared.expand()
+        column = self._column(block)
+        self._split(column, np.isin(np.arange(self.shared.threads), members))
+        for epoch in np.unique(known[more]).tolist():
+            self._split(column, more & (known == epoch))
+        return column
+
+    def _told(self, known: Ints, others: Bools) -> Ints:
+        """Up to which epoch all of a group's threads, as far as they are ``others``, are known: (G,)."""
+        clocks, most = self.shared.clocks, np.iinfo(np.int64).max
+        told = np.full(clocks.groups, 0 if clocks.coarse else most)     # groups that could not be split: too much
+        (np.maximum if clocks.coarse else np.minimum).at(told, clocks.group[others], known[others])
+        told[told == most] = 0
+        return told
 
     def _split(self, column: int, threads: Bools) -> None:
         mask = np.zeros((self.shared.threads, self.shared.clocks.columns), np.bool_)

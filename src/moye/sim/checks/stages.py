@@ -100,6 +100,8 @@ class Stages:
         self.again = _again(func)
         self.passed: dict[Key, Ints] = {}
         """The epoch at which each thread last passed a wait, (T, B), of barriers that may be initialised again."""
+        self.reached: dict[Key, Ints] = {}
+        """The same of arrivals, but for those of copies, which come later."""
 
     # --- what happens ------------------------------------------------------------------------------------------------
 
@@ -115,6 +117,8 @@ class Stages:
     def arrive(self, op: ops.MbarrierArrive, element: int, lanes: Bools, epoch: Ints, phase: Ints) -> None:
         self.moment += 1
         key = (op.ref.buffer.id, element)
+        if op.ref.buffer.id in self.again and not op.copies:
+            self.reached[key] = np.where(lanes, epoch, self.reached.get(key, 0))
         if key not in self.arrivals:
             moment, before, epoch, number = (np.zeros(self.shape, np.int64) for _ in range(4))
             self.arrivals[key] = Arrivals(moment, before, epoch, number)
@@ -289,19 +293,22 @@ def _pairs(func: Func) -> dict[int, Buffer]:
     return {buffer.id: buffer for buffer in both} | found
 
 
+_Uses = ops.AnyPhase | ops.MbarrierArrive
+
+
 @once_per_func
 def _again(func: Func) -> set[int]:
-    """The tensors of mbarriers whose initialisation comes after a wait, or is in one loop with a wait."""
-    found, waited = set(), set()
+    """The tensors of mbarriers whose initialisation comes after a wait or an arrival, or is in one loop with one."""
+    found, used = set[int](), set[int]()
     for op in func.body.walk():
-        if isinstance(op, ops.AnyPhase):
-            waited.add(op.ref.buffer.id)
-        elif isinstance(op, ops.MbarrierInit) and op.ref.buffer.id in waited:
+        if isinstance(op, _Uses):
+            used.add(op.ref.buffer.id)
+        elif isinstance(op, ops.MbarrierInit) and op.ref.buffer.id in used:
             found.add(op.ref.buffer.id)
         elif isinstance(op, (ops.For, ops.Loop)):
             inside = list(op.body.walk())
             found |= {x.ref.buffer.id for x in inside if isinstance(x, ops.MbarrierInit)} & \
-                {x.ref.buffer.id for x in inside if isinstance(x, ops.AnyPhase)}
+                {x.ref.buffer.id for x in inside if isinstance(x, _Uses)}
     return found
 
 

@@ -314,6 +314,8 @@ D10  S     mbarrier initialisation not made visible before use
 D11  S     a barrier object overwritten or invalidated while in use
   waited     {mbarrier} of block {block} is initialised again by thread {thread}{op}, with no barrier since thread
         {rival} waits for it{before}: it may be waiting still
+  arrived    {mbarrier} of block {block} is initialised again by thread {thread}{op}, with no barrier since thread
+        {rival} arrived there{before}: the arrival may be lost, or count in the next
   busy       {element} of block {owner} is initialised again{op} while its phase {phase} is under way: {state}
   data       {who} writes to {element}{op}, which is an mbarrier since its initialisation{made}
   > -          initialise it once, before the loop, or after a sync_threads()
@@ -384,8 +386,12 @@ D19  S     an operation of block scope used between blocks
   write      {written_twice}
   over       {overwritten}: {missing}
   = missing    {fence:sync_threads|the fence}{scope} between {then} and {now} orders the threads of one block alone
-  -          {both}, and the scope of one of the two ends at its block
+  -          {both}, and {ends}
+  atomics    {here} is accessed atomically by thread {rival} of block {of}{other} and by thread {actor} of block
+        {by}{op}: nothing orders the two, and {ends}
+  = ends       the scope of one of the two ends at its block
   > -          scope="gpu"
+  > atomics    scope="cluster", or cluster_sync() between the two
   > cluster    cluster_sync() between the two
 D20  T/S   wrong multicast mask or remote rank
   rank       {who} addresses block {rank}{op} of its cluster of {size}
@@ -467,7 +473,10 @@ F5   S     a consumer exits while the producer still waits
   > -          let the readers release every stage that is filled for them, or tell the one who fills them to stop
 F6   T/S   register budget exceeded or not a multiple of 8
   -          block {block}: {message}
+  late       warp group {group} of block {block} waits for {wanted} registers of each thread{op}, and can have {left}:
+        the others give theirs back only after they have heard that it has gone on
   > -          {advice}
+  > late       let the others give back before they wait for what comes behind warpgroup_reg_alloc()
 F7   S     block-wide barrier inside one role
   points     {two_barriers}
   past       {gone_past}
@@ -610,10 +619,19 @@ V1   S     wrong result
   = unnamed_lane which is not in the mask
   = exited     which has exited
   = not_there  which is not there
+  > unheeded   mbarrier_wait() where mbarrier_try_wait() is false
+  > elected    let the thread that elect() chooses do what belongs together: keep its answer
+  = elected    {sentence}; elect() may choose another lane than the first, and does here
+  = unheeded   {sentence}; mbarrier_try_wait() may be false, and does not wait then
   > lucky      hold one lock at both
   > none
   = lucky      {sentence}; no lock is held at both, and who took one first is luck
   asserted   {who}: {message}{op}
+  sizes      {both}: {uneven}
+  sizes_here {here} is accessed atomically by thread {rival}{other} and by thread {actor}{op}: {uneven}
+  = uneven     atomic accesses of {less} and of {more} bytes are not atomic to each other, and nothing orders them
+  > sizes      access it in one size
+  > sizes_here access it in one size
 """
 
 CODES: dict[str, Code] = {}

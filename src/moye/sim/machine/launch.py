@@ -21,6 +21,7 @@ from moye.errors import ArgumentError, UnsupportedError
 from moye.hardware import DEFAULT_ARCH, Hardware, of
 from moye.ir import ops
 from moye.ir.nodes import Buffer, Extent, Func, Param, ScalarParam, TensorParam, Value
+from moye.sim.checks.answers import Case
 from moye.sim.checks.dependent_launches import Dependence, Prior
 from moye.sim.checks.global_races import GlobalMemory
 from moye.sim.checks.stale import Stale
@@ -80,6 +81,8 @@ class Hooks:
     schedules: int | None = 1
     """The number of schedules that run, from ``seed`` on, until one shows a violation; None means several if blocks
     signal."""
+    chance: Case | None = None
+    """Let mbarrier_try_wait be false where it may, or elect() choose the last lane."""
     first: int | None = None
     """Run only so many blocks, the first of the grid."""
     blocks: int | None = None

@@ -19,6 +19,7 @@ import numpy as np
 from moye.dtypes import Space
 from moye.ir import ops
 from moye.ir.nodes import Block, Func
+from moye.sim.checks.answers import Case, chances
 from moye.sim.checks.dependent_launches import Dependence, Prior
 from moye.sim.checks.locks import RACES, Locks, by_luck
 from moye.sim.checks.stale import Again, Stale
@@ -68,6 +69,8 @@ def simulate(func: Func, arguments: Sequence[Argument], grid: tuple[int, int, in
             if others is not None and launch.done == launch.total:
                 others.run(program_of(func, check=True), again.bytes if again is not None else 0)
                 others.without_locks(program_of(func, check=True), again.bytes if again is not None else 0)
+                for case in others.chances:
+                    others.by_chance(program_of(func, check=True), again.bytes if again is not None else 0, case)
     except StopSimulation:
         pass
     outcome = Outcome(sorted(reporter.findings, key=_of_lanes), launch.printed, launch.inspections, launch.done,
@@ -97,7 +100,12 @@ class _Others:
         if self.locks is not None and not fits:
             self.locks = None
             self._left_out()
-        self.rewind = Rewind(outputs) if self.wanted > 1 or self.locks is not None else None
+        self.chances = chances(launch.func)
+        if self.chances and not fits:
+            self.chances = ()
+            launch.globals.plan.not_judged.append("what happens where mbarrier_try_wait is false, or elect() chooses "
+                                                  "another lane: it is too much to run the kernel again")
+        self.rewind = Rewind(outputs) if self.wanted > 1 or self.locks is not None or self.chances else None
 
     def run(self, program: Program, spent: int) -> None:
         """Run them; the outputs stay those of the first."""
@@ -138,11 +146,31 @@ class _Others:
         for finding in reporter.findings:
             first.reporter.add(by_luck(finding))
 
+    def by_chance(self, program: Program, spent: int, case: Case) -> None:
+        """Run once more, with mbarrier_try_wait false where it may be: whoever does not heed it has not waited.  Or
+        with elect() choosing another lane: whoever takes it for the first waits for what others have issued."""
+        first = self.launch
+        if self.rewind is None or first.reporter.findings:
+            return
+        reporter = Reporter(first.func, False, first.hooks.codes)
+        reporter.strict = first.hooks.strict
+        self.rewind.keep()
+        try:
+            self.rewind.back()
+            self._one(program, first.hooks.seed, spent, reporter, case=case)
+        except StopSimulation:                          # it is among the findings
+            pass
+        finally:
+            self.rewind.restore()
+        for finding in reporter.findings:
+            first.reporter.add(finding.reworded(case, case))
+
     def _one(self, program: Program, seed: int, spent: int, reporter: Reporter | None = None,
-             locks: Locks | None = None) -> None:
+             locks: Locks | None = None, *, case: Case | None = None) -> None:
         first = self.launch
         first.globals.forget()
-        hooks = replace(first.hooks, progress=None, printer=None, inspect=None, record=(), probe=None, seed=seed)
+        hooks = replace(first.hooks, progress=None, printer=None, inspect=None, record=(), probe=None, seed=seed,
+                        chance=case)
         launch = Launch(first.func, first.arguments, first.grid, True, hooks, reporter or first.reporter)
         launch.watch(Stale(Func("", [], Block(), (1, 1, 1))), spent)
         if locks is not None:

@@ -1,4 +1,5 @@
-"""Register budgets of the warp groups of one batch: F6 where a block's are more than it starts with, C6 by a part.
+"""Register budgets of the warp groups of one batch: F6 where a block's are more than it starts with, or are given back
+only after they are needed; C6 by a part.
 
 In: each setmaxnreg that is executed.  Out: findings when the blocks are through, or stuck.
 
@@ -7,15 +8,30 @@ What follows from the thread's index alone is found while tracing (passes/regist
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from moye.hardware import WARPGROUP
+from moye.hardware import WARP, WARPGROUP
 from moye.ir import ops
 from moye.passes.register_budgets import advice, at_launch, exceeded
 from moye.sim.findings.wording import Crowd
 from moye.sim.operations.batch_state import BatchState
 from moye.sim.values.masks import Mask, lanes_of
 from moye.sim.values.memory import Array
+
+
+@dataclass(slots=True)
+class _Wait:
+    """A warp group that asks for registers in some blocks (C,), and waits for those that others give back."""
+
+    op: ops.SetMaxRegisters
+    group: int
+    blocks: Array
+    epoch: Array
+    """Of each of its warps (4, C)."""
+    others: Array
+    """The least that each warp group keeps before it knows that these have them, (groups, C)."""
 
 
 class Budgets:
@@ -30,6 +46,7 @@ class Budgets:
         self.last: Array = np.full((-(-self.batch.threads // WARPGROUP), self.batch.blocks), -1, np.int64)
         self.times: list[Array] = []
         """The number of times that each thread (T, B) has executed an op, by op."""
+        self.waits: list[_Wait] = []
 
     def change(self, op: ops.SetMaxRegisters, mask: Mask) -> None:
         """The warp groups of the mask change their budget."""
@@ -41,7 +58,48 @@ class Budgets:
         number = next(i for i, known in enumerate(self.ops) if known is op)
         lanes = lanes_of(mask, self.batch.threads, self.batch.blocks)
         self.times[number] += lanes
-        self.last = np.where(lanes.reshape(-1, WARPGROUP, self.batch.blocks).any(axis=1), number, self.last)
+        groups = lanes.reshape(-1, WARPGROUP, self.batch.blocks)
+        whole: Array = np.logical_and.reduce(groups, axis=1)
+        self.last = np.where(groups.any(axis=1), number, self.last)
+        if self.batch.watch is not None:
+            for group in np.flatnonzero(whole.any(axis=1)).tolist():
+                (self._take if op.kind == "inc" else self._give_back)(op, group, whole[group])
+
+    def _take(self, op: ops.SetMaxRegisters, group: int, blocks: Array) -> None:
+        """A warp group waits until there are as many registers."""
+        assert self.batch.watch is not None, "the run is checked"
+        clocks = self.batch.watch.checker.clocks
+        counts = np.array([*(known.count for known in self.ops), at_launch(self.batch.launch.func)])
+        self.waits.append(_Wait(op, group, blocks, np.broadcast_to(clocks.now[self._warps(group)],
+                                                                   (WARPGROUP // WARP, len(blocks))),
+                                counts[self.last]))
+
+    def _give_back(self, op: ops.SetMaxRegisters, group: int, blocks: Array) -> None:
+        """A warp group gives registers back: to those of which it does not know yet that they have them."""
+        assert self.batch.watch is not None, "the run is checked"
+        seen = self.batch.watch.checker.clocks.seen[self._warps(group)]
+        for wait in self.waits:
+            # All of its warps know that all of the others have gone on: none can have given back anything before.
+            after = (seen[:, self._warps(wait.group)] >= wait.epoch).all(axis=(0, 1))
+            fewer = blocks & ~after & (wait.group != group)
+            wait.others[group] = np.where(fewer, np.minimum(wait.others[group], op.count), wait.others[group])
+
+    def _warps(self, group: int) -> Array:
+        """The groups of threads of the clocks that the warps of a warp group are in."""
+        assert self.batch.watch is not None, "the run is checked"
+        found: Array = self.batch.watch.checker.clocks.group[group * WARPGROUP:(group + 1) * WARPGROUP:WARP]
+        return found
+
+    def _too_late(self) -> None:
+        """F6: there are enough registers, but some are given back only by who waits for the one that asks."""
+        watch, func = self.batch.watch, self.batch.launch.func
+        for wait in self.waits:
+            left = at_launch(func) * len(wait.others) - np.delete(wait.others, wait.group, axis=0).sum(axis=0)
+            bad = np.flatnonzero(wait.blocks & (left < wait.op.count))
+            if watch is not None and bad.size:
+                watch.tell("F6", "late", wait.op, (wait.group * WARPGROUP, int(bad[0])), len(bad), group=wait.group,
+                           wanted=wait.op.count, left=int(left[bad[0]]))
+                return
 
     def finish(self) -> None:
         """The blocks are through."""
@@ -50,7 +108,7 @@ class Budgets:
             return
         if self._by_parts():
             return
-        each = at_launch(func)
+        each, told = at_launch(func), False
         for column in np.unique(self.last, axis=1).T:
             found = {group: self.ops[number] for group, number in enumerate(column.tolist()) if number >= 0}
             if message := exceeded(func, found, each):
@@ -59,6 +117,9 @@ class Budgets:
                 hint = advice(found, each)
                 watch.tell("F6", "-", found[most], (most * WARPGROUP, block), message=message, advice=hint,
                            mend="none" if hint is None else "-")
+                told = True
+        if not told:
+            self._too_late()
 
     def _by_parts(self) -> bool:
         """C6: a budget that only some of a warp group's threads have changed; whether it is told."""

@@ -53,6 +53,7 @@ class MbarriersState(Protocol):
     def passed(self, op: ops.AnyPhase, element: Array, parity: Array) -> Array: ...
     def passes(self, op: ops.AnyPhase, element: Array, lanes: Array) -> None: ...
     def parities(self, op: ops.AnyPhase, lanes: Array, offset: Array, parity: Array) -> None: ...
+    def wanted(self, polling: Array) -> dict[int, Array]: ...
 
 
 class TensorCopiesState(Protocol):
@@ -139,6 +140,7 @@ class BatchState(Protocol):
     shared: dict[int, Shared]
     copies: AsyncCopies
     ready: list[Group]
+    spinning: list[Group]
     laps: Laps
     doubts: Doubts
     returned: dict[Loc, tuple[ops.Exit, Mask]]

@@ -15,6 +15,7 @@ import numpy as np
 
 from moye.ir import ops
 from moye.ir.nodes import Buffer
+from moye.sim.checks.answers import Answers
 from moye.sim.findings.wording import Crowd
 from moye.sim.flow.mbarrier_phases import Phases, state
 from moye.sim.operations.batch_state import BatchState
@@ -64,6 +65,9 @@ class Mbarriers:
 
     def reset(self) -> None:
         self.all: dict[int, Phases] = {}
+        self.asked: dict[tuple[int, int], Array] = {}
+        """The element for which each lane (T, B) has asked in vain, -1 for none, by tensor and operation."""
+        self.answers = Answers(self.batch.launch.func) if self.batch.launch.hooks.chance == "unheeded" else None
 
     def of(self, buffer: Buffer) -> Phases:
         """The barriers of a shared tensor."""
@@ -157,10 +161,30 @@ class Mbarriers:
         last = (op.ref.buffer.elements or 1) - 1
         element: Array = np.clip(np.broadcast_to(np.asarray(offset), shape), 0, last)
         found = self.passed(op, element, np.broadcast_to(np.asarray(parity), shape))
+        self._ask(op, element, lanes_of(mask, *shape), found)
         lanes = lanes_of(mask, *shape) & found
+        if self.answers is not None and (denied := self.answers.denied(op, lanes)).any():
+            self.batch.launch.writes += 1               # who asks again gets on
+            lanes, found = lanes & ~denied, found & ~denied
         if lanes.any():
             self.passes(op, element, lanes)
         return found
+
+    def _ask(self, op: ops.MbarrierTest, element: Array, lanes: Array, found: Array) -> None:
+        key = op.ref.buffer.id, id(op)
+        before = self.asked.get(key, np.full(lanes.shape, -1))
+        answered = lanes & found & (before == element)
+        self.asked[key] = np.where(lanes & ~found, element, np.where(answered, -1, before))
+
+    def wanted(self, polling: Array) -> dict[int, Array]:
+        """The barriers (elements, blocks) for which these lanes (T, B) have asked since the last time, by tensor."""
+        wanted: dict[int, Array] = {}
+        for (key, op), asked in self.asked.items():
+            thread, block = np.nonzero(polling & (asked >= 0))
+            here = wanted.setdefault(key, np.zeros(self.all[key].phase.shape, np.bool_))
+            here[asked[thread, block], block] = True
+            self.asked[key, op] = np.where(polling, -1, asked)
+        return wanted
 
     # --- questions ---------------------------------------------------------------------------------------------------
 

@@ -427,11 +427,15 @@ class TensorCopies:
             if keep.any():
                 kept.append(load if keep.all() else load.part(keep))
         self.loads = kept
+        self.batch.launch.writes += moved               # who polls gets on
         return moved
 
     def _wanted(self) -> dict[int, Array]:
-        """Whether somebody waits for each barrier of a tensor (elements, blocks), by tensor."""
-        wanted: dict[int, Array] = {}
+        """Whether somebody waits for each barrier of a tensor (elements, blocks), or polls it, by tensor."""
+        polling = np.zeros((self.batch.threads, self.batch.blocks), np.bool_)
+        for group in self.batch.spinning:
+            polling |= lanes_of(group.mask, *polling.shape)
+        wanted = self.batch.mbarriers.wanted(polling)
         for entry in self.batch.barriers.waiting:
             if isinstance(entry.op, ops.MbarrierWait) and entry.element is not None:
                 phases = self.batch.mbarriers.of(entry.op.ref.buffer)

@@ -177,11 +177,13 @@ def match(batch: BatchState, op: ops.Match, value: Any, mask: Mask) -> Array:
 
 
 def elect(batch: BatchState, mask: Mask) -> Array:
-    """True in the lowest active lane of each warp."""
+    """True in the lowest active lane of each warp, or in the highest one: the hardware may choose any."""
+    last = batch.launch.hooks.chance == "elected"
     lanes = np.ones((batch.threads, 1), np.bool_) if mask is None else np.asarray(mask)
     lanes = np.broadcast_to(lanes, (batch.threads, lanes.shape[1]))
     result = np.zeros_like(lanes)
     for first in range(0, batch.threads, WARP):
         warp = lanes[first:first + WARP]
-        result[first + warp.argmax(axis=0), np.arange(lanes.shape[1])] = warp.any(axis=0)
+        lane = len(warp) - 1 - warp[::-1].argmax(axis=0) if last else warp.argmax(axis=0)
+        result[first + lane, np.arange(lanes.shape[1])] = warp.any(axis=0)
     return result

@@ -1,0 +1,49 @@
+"""What may come out otherwise, and does in a run of its own: answers of mbarrier_try_wait, lanes that elect() chooses.
+
+In: a Func.  Out: ``chances``: those that it has, by the names of their cases in the table of codes; and
+``Answers.denied``: the lanes that are told that a phase is not complete.
+
+An answer in a loop that has no other end is false the first time, and true when the lane asks again; any other is false
+always, as if the time limit of the hardware were over (PTX ISA, mbarrier.try_wait).
+"""
+
+from __future__ import annotations
+
+from typing import Literal as OneOf
+
+import numpy as np
+
+from moye.ir import ops
+from moye.ir.nodes import Func
+from moye.sim.checks.patience import patience
+from moye.sim.flow.once import once_per_func
+from moye.sim.values.memory import Array
+
+Case = OneOf["unheeded", "elected"]
+_CASES: dict[Case, type[ops.Op]] = {"unheeded": ops.MbarrierTest, "elected": ops.Elect}
+
+
+@once_per_func
+def chances(func: Func) -> tuple[Case, ...]:
+    """What runs of their own are made for."""
+    walked = list(func.body.walk())
+    return tuple(case for case, kind in _CASES.items() if any(isinstance(op, kind) for op in walked))
+
+
+class Answers:
+    """The answers of one batch."""
+
+    def __init__(self, func: Func) -> None:
+        gives_up = patience(func).gives_up
+        self.repeated = {id(op) for loop in func.body.walk() if isinstance(loop, ops.Loop) and id(loop) not in gives_up
+                         for op in loop.body.walk()}
+        """The ids of the operations in loops that have no other end."""
+        self._before: dict[int, Array] = {}
+
+    def denied(self, op: ops.MbarrierTest, found: Array) -> Array:
+        """The lanes (T, B) of those that have ``found`` the phase complete."""
+        if id(op) not in self.repeated:
+            return found
+        before = self._before.get(id(op), np.zeros_like(found))
+        self._before[id(op)] = found & ~before
+        return found & ~before
