@@ -34,6 +34,7 @@ from moye.runtime.arrays import ArrayInfo, span_bytes
 from moye.runtime.compile import Dim3, Program, Specialised
 from moye.runtime.launch import array_kind, as_bits, encoded_map, slot_value
 from moye.runtime.tma_arguments import TmaCopy
+from moye.runtime.watched import apart, edits
 
 held: list[object] = []
 """Not empty while some thread only compiles (``prepare.compile_only``): then all go the long way."""
@@ -331,7 +332,10 @@ def _same(writer: Writer, args: tuple[Any, ...], kinds: tuple[str, ...]) -> list
 
 def captured(writer: Writer, captures: Sequence[Capture]) -> list[str]:
     """Conditions that the names that the kernel reads still hold what they hold now."""
+    captures, watch = apart(captures)
     found = []
+    if watch is not None:
+        found.append(f"({writer.name(edits)}[0] == {writer.name(watch.seen)}[0] or {writer.name(watch.holds)}())")
     for capture in captures:
         space = writer.name(capture.namespace)
         if isinstance(capture.value, Contents):
