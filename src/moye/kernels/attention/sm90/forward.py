@@ -465,9 +465,20 @@ def judge(plan, how, work, place, n, masked):
         at = Place(m * plan.config.bM + thread // 32 * 16 + thread % 32 // 4, n * plan.config.bN + thread % 4 * 2,
                    head, batch)
         if how.modified:
-            modify(how, rows, at)
+            modify(how, rows, at, together(plan, how))
         if masked:
             mask(how, rows, at)
+
+
+@mo.jit
+def together(plan, how):
+    """How many columns of scores are changed before the next ones begin; None: in any order.
+
+    Three warpgroups have 160 registers a thread, of which few are left for scores on their way.
+    """
+    if plan.config.groups < 3:
+        return None
+    return 8 if how.rules.softcap or how.bias is not None else plan.config.bN
 
 
 @mo.jit
