@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import attention_registers  # benchmarks/attention_registers.py
 import moye as mo
 import random_attention
 from fuzz import attention as fuzz
@@ -422,6 +423,18 @@ def test_sm90_as_compiled(dim, dim_v, options):
     compiled = attention_sm90_kernel.compile(*given, block=block, arch="sm_90a")
     assert compiled.spills == 0 and not re.search(r"\b(LDL|STL)\b", compiled.sass)
     assert "HGMMA" in compiled.sass and not any("serializ" in str(note) for note in compiled.notes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("mask", "kind", "rules"), [
+    ("left", "several", ()), ("both", "batches", ()), ("both", "several", ()), ("causal", "batches", ("alibi",)),
+    ("both", "batches", ("alibi",)), ("both", "several", ("alibi",)), ("full", "batches", ("bias",)),
+    ("causal", "batches", ("score",))])
+def test_three_warpgroups_as_compiled(mask, kind, rules):
+    """Head dimension 64: 160 registers of those that multiply, and 32 of the one that loads, hold what they need."""
+    call = attention_registers.Call("bfloat16", (64, 64), mask, rules, kind)
+    ((_, compiled),) = attention_registers.measured([call])
+    assert compiled.spills == 0 and compiled.stack == 0 and compiled.registers == 128
 
 
 @pytest.mark.slow

@@ -28,6 +28,7 @@ from moye.runtime.fast_launch import Ready, Writer, captured, code, missing, str
 from moye.runtime.host_copies import simulated
 from moye.runtime.launch import check_written, encoded_map, load, overlaps, slot_value
 from moye.runtime.recording import Place, Recording, Scratch, Step
+from moye.runtime.watched import apart
 
 _RECENT = 1024
 """Launches whose packed parameters are kept, for each kind of call."""
@@ -45,6 +46,7 @@ class Replay:
     def __init__(self, told: Recording, arrays: Sequence[Any], result: Result, *, keep: bool = False) -> None:
         self.steps, self.scratch, self.infos, self.result = told.steps, told.scratch, told.arrays, result
         self.relations = relations(self.infos)
+        self._captures = [apart(step.spec.captures) for step in self.steps]
         self._devices = isinstance(env.check(), bool) and all(step.device is not None for step in self.steps)
         self._keep, self._calls = keep, _Calls(self) if self._devices and self._known() else None
         self._bound: _Functions | None = None
@@ -62,7 +64,7 @@ class Replay:
 
     def holds(self) -> bool:
         """Whether the names that the kernels read still hold what they held."""
-        return not any(step.spec.captures and changed(step.spec.captures) for step in self.steps)
+        return all((watch is None or watch.sure()) and not changed(others) for others, watch in self._captures)
 
     def run(self, arrays: Sequence[Any], infos: Sequence[ArrayInfo]) -> Any:
         """Repeat it for arrays that have the same key."""

@@ -3,7 +3,7 @@
 In: captures.  Out: those of other modules, which are looked at in each launch, and a ``Watch`` of the rest.
 
     others, watch = apart(captures)
-    edits[0] == watch.seen[0] or watch.holds()          # nothing was assigned since, or all is as it was
+    watch is None or watch.sure()                       # nothing was assigned since, or all is as it was
 
 A kernel of products reads some fifty names; to look at each costs two microseconds a launch.
 """
@@ -36,17 +36,21 @@ class _Module(types.ModuleType):
 
 
 class Watch:
-    """Names of watched modules, and what they hold; ``seen`` is the number of edits up to which they are known to."""
+    """Names of watched modules, and what they held; ``seen`` is the number of edits up to which they are known to."""
 
     __slots__ = ("_names", "seen")
 
     def __init__(self, captures: Sequence[Capture]) -> None:
-        self.seen = [edits[0]]
-        self._names = [(vars(found), capture.name, vars(found).get(capture.name)) for capture in captures
-                       if (found := _watchable(capture)) is not None]
+        self.seen = [-1]
+        self._names = [(vars(module), capture.name, capture.value) for capture in captures
+                       if (module := _watchable(capture)) is not None]
+
+    def sure(self) -> bool:
+        """Whether all hold what they held, by as short a look as is enough."""
+        return edits[0] == self.seen[0] or self.holds()
 
     def holds(self) -> bool:
-        """Whether all hold what they held; looks at each, and then knows it up to now."""
+        """The same; looks at each, and then knows it up to now."""
         now = edits[0]
         if any(space.get(name) is not value for space, name, value in self._names):
             return False

@@ -215,22 +215,35 @@ def positive(scale):
 
 
 @mo.jit
-def modify(how, rows, place):
-    """Scores times their scale, then capped, biased, and as the user's function has them."""
-    for i in mo.static_range(mo.size(rows, 0)):
-        for k in mo.static_range(mo.size(rows, 1)):
-            rows[i, k] = modified(how, rows[i, k], place.row + row_offset(i), place.column + offset(k), place)
+def modify(how, rows, place, together=None):
+    """Scores times their scale, then capped, biased, and as the user's function has them.
+
+    ``together``: so many columns are done before the next ones begin, and all before what follows; None: in any order.
+    """
+    columns, away = mo.size(rows, 1), None
+    if how.slopes is not None:
+        away = (place.row + how.shift - place.column).to(rows.dtype)
+    for first in mo.static_range(0, columns, columns if together is None else together):
+        if together is not None:
+            mo.pin(rows)
+        for i in mo.static_range(mo.size(rows, 0)):
+            for k in mo.static_range(first, columns if together is None else min(first + together, columns)):
+                rows[i, k] = modified(how, rows[i, k], place.row + row_offset(i), place.column + offset(k), place,
+                                      None if away is None else away + float(row_offset(i) - offset(k)))
+    if together is not None:
+        mo.pin(rows)
 
 
 @mo.jit
-def modified(how, s, row, column, place):
-    """One score, that of ``row`` and ``column``."""
+def modified(how, s, row, column, place, away=None):
+    """One score, that of ``row`` and ``column``; ``away``: the row's place less the column, if that is known."""
     s = s * how.scale
     if how.rules.softcap:
         s = capped(s, how.softcap)
     if how.slopes is not None:
         slope = how.slopes[place.head] if mo.rank(how.slopes) == 1 else how.slopes[place.batch, place.head]
-        s -= slope.to(s.dtype) * mo.abs(row + how.shift - column).to(s.dtype)
+        distance = mo.abs(row + how.shift - column).to(s.dtype) if away is None else mo.abs(away)
+        s -= slope.to(s.dtype) * distance
     if how.bias is not None:
         s += bias_at(how, row, column, place, s.dtype)
     if how.rules.score is not None:
@@ -253,7 +266,7 @@ def bend_of(how, s):
 
 @mo.jit
 def capped(s, cap):
-    """cap * tanh(s / cap), right to 2^-22 of the cap; float64 to 2^-50."""
+    """cap * tanh(s / cap), right to 2^-21 of the cap; float64 to 2^-50."""
     return cap - 2 * cap * tail(s, cap)
 
 
@@ -262,7 +275,7 @@ def tail(s, cap):
     """(1 - tanh(s / cap)) / 2 = 1 / (exp(2 s / cap) + 1)."""
     if s.dtype == mo.float64:
         return 1.0 / (mo.exp(s * (2.0 / cap)) + 1.0)
-    return mo.rcp(mo.exp2(s * (2 * LOG2_E / cap), fast=True) + 1.0)
+    return mo.rcp(mo.exp2(s * (2 * LOG2_E / cap), fast=True) + 1.0, fast=True)
 
 
 @mo.jit

@@ -171,80 +171,81 @@ def produce(plan, parts, copies, stages, pipes, tiles):
     """Queries of a tile, then its keys and values from the last to the first; keys come a tile ahead of values.
 
     The number of the next tile, and its queries, come before this one's last values: nobody has to wait for them.
+    What the loops carry is how many were loaded of each: a register where a stage and its phase are two.
     """
-    at_Q, at_K, at_V = pipes.Q.producer_start(), pipes.K.producer_start(), pipes.V.producer_start()
-    dealt = tiles.producer_start() if plan.config.dynamic else 0
+    dealt, queries, values = mo.int32(0), mo.int32(0), mo.int32(0)
     tile, dealt = number_of(plan, tiles, tiles.first, dealt)
-    at_Q = load_queries(plan, parts, copies[0], stages[0], pipes.Q, at_Q, tiles, tile)
+    queries = load_queries(plan, parts, copies[0], stages[0], pipes.Q, queries, tiles, tile)
     while tile < tiles.tiles:
         place = place_of(plan, parts, tiles, tile)
         some = has_queries(plan, parts, place)
         if some:
-            at_K, at_V = load_keys(plan, parts, copies, stages, pipes, (at_K, at_V), place)
+            values = load_keys(plan, parts, copies, stages, pipes, values, place)
         tile, dealt = number_of(plan, tiles, tile + tiles.step, dealt)
         if plan.config.q_stages > 1:
-            at_Q = load_queries(plan, parts, copies[0], stages[0], pipes.Q, at_Q, tiles, tile)
+            queries = load_queries(plan, parts, copies[0], stages[0], pipes.Q, queries, tiles, tile)
         if some:
-            at_V = load_first_values(plan, parts, copies[2], stages[2], pipes.V, at_V, place)
+            values = load_first_values(plan, parts, copies[2], stages[2], pipes.V, values, place)
         if plan.config.q_stages == 1:                   # their stage is free when this tile is done
-            at_Q = load_queries(plan, parts, copies[0], stages[0], pipes.Q, at_Q, tiles, tile)
+            queries = load_queries(plan, parts, copies[0], stages[0], pipes.Q, queries, tiles, tile)
 
 
 @mo.jit
 def number_of(plan, tiles, tile, dealt):
-    """The number of a tile to be loaded: this one, or what the counter says, and where the next is told."""
+    """The number of a tile to be loaded: this one, or what the counter says, and how many it has said."""
     if plan.config.dynamic:
-        return tiles.fetch(dealt), dealt.next()
+        return tiles.fetch(tiles.producer_start().advance(dealt)), dealt + 1
     return tile, dealt
 
 
 @mo.jit
-def load_queries(plan, parts, Q, sQ, pipe, at, tiles, tile):
+def load_queries(plan, parts, Q, sQ, pipe, count, tiles, tile):
     """The queries of a tile, if there are any."""
     if tile < tiles.tiles:
         m, head, batch = place_of(plan, parts, tiles, tile)
         if has_queries(plan, parts, (m, head, batch)):
             tQ, own = rows_of(Q.tensor, parts.offsets_Q, batch)
             gQ = mo.tile(tQ, (plan.config.bM, plan.dim, 1, 1), (m, 0, head, own))               # (bM, dim, 1, 1)
-            pipe.producer_acquire(at)
-            mo.copyto(Q, sQ[:, :, at.stage], gQ, barrier=pipe.barrier(at))
-            at = at.next()
-    return at
+            load(Q, sQ, gQ, pipe, count)
+            count += 1
+    return count
 
 
 @mo.jit
-def load_keys(plan, parts, copies, stages, pipes, states, place):
+def load_keys(plan, parts, copies, stages, pipes, count, place):
     """All keys that a tile of queries sees, and their values but for the first tile of them."""
-    (_, K, V), (_, sK, sV), (at_K, at_V), (m, head, batch) = copies, stages, states, place
+    (_, K, V), (_, sK, sV), (m, head, batch) = copies, stages, place
     config, head_K = plan.config, head // plan.heads_of_a_key
     (tK, own), (tV, _) = rows_of(K.tensor, parts.offsets_K, batch), values_of(plan, V.tensor, parts.offsets_K, batch)
     least, most, _, _ = key_tiles(rules_of(parts, batch), m * config.bM, config.bM, config.bN)
     gK = mo.tile(tK, (config.bN, plan.dim, 1, 1), (None, 0, head_K, own))                       # (bN, dim, 1, 1, n)
     gV = mo.tile(tV, (plan.dim_v, config.bN, 1, 1), (0, None, head_K, own))                     # (dim_v, bN, 1, 1, n)
-    at_K = load(K, sK, gK, most - 1, pipes.K, at_K)
+    load(K, sK, gK[:, :, :, :, most - 1], pipes.K, count)
     for i in range(1, most - least):
-        at_K = load(K, sK, gK, most - 1 - i, pipes.K, at_K)
-        at_V = load(V, sV, gV, most - i, pipes.V, at_V)
-    return at_K, at_V
+        load(K, sK, gK[:, :, :, :, most - 1 - i], pipes.K, count + 1)
+        load(V, sV, gV[:, :, :, :, most - i], pipes.V, count)
+        count += 1
+    return count
 
 
 @mo.jit
-def load_first_values(plan, parts, V, sV, pipe, at, place):
+def load_first_values(plan, parts, V, sV, pipe, count, place):
     """The first of the values that a tile of queries sees, which are its last to come."""
     m, head, batch = place
     tV, own = values_of(plan, V.tensor, parts.offsets_K, batch)
     gV = mo.tile(tV, (plan.dim_v, plan.config.bN, 1, 1),
                  (0, None, head // plan.heads_of_a_key, own))                                   # (dim_v, bN, 1, 1, n)
     least, _, _, _ = key_tiles(rules_of(parts, batch), m * plan.config.bM, plan.config.bM, plan.config.bN)
-    return load(V, sV, gV, least, pipe, at)
+    load(V, sV, gV[:, :, :, :, least], pipe, count)
+    return count + 1
 
 
 @mo.jit
-def load(X, sX, gX, n, pipe, state):
-    """A tile of keys or values into the next stage."""
+def load(X, sX, gX, pipe, count):
+    """A tile into the stage after ``count`` others."""
+    state = pipe.producer_start().advance(count)
     pipe.producer_acquire(state)
-    mo.copyto(X, sX[:, :, state.stage], gX[:, :, :, :, n], barrier=pipe.barrier(state))
-    return state.next()
+    mo.copyto(X, sX[:, :, state.stage], gX, barrier=pipe.barrier(state))
 
 
 # --- the warpgroups that multiply ------------------------------------------------------------------------------------
@@ -464,9 +465,20 @@ def judge(plan, how, work, place, n, masked):
         at = Place(m * plan.config.bM + thread // 32 * 16 + thread % 32 // 4, n * plan.config.bN + thread % 4 * 2,
                    head, batch)
         if how.modified:
-            modify(how, rows, at)
+            modify(how, rows, at, together(plan, how))
         if masked:
             mask(how, rows, at)
+
+
+@mo.jit
+def together(plan, how):
+    """How many columns of scores are changed before the next ones begin; None: in any order.
+
+    Three warpgroups have 160 registers a thread, of which few are left for scores on their way.
+    """
+    if plan.config.groups < 3:
+        return None
+    return 8 if how.rules.softcap or how.bias is not None else plan.config.bN
 
 
 @mo.jit
