@@ -24,7 +24,7 @@ from moye.ir import constants, fold, ops
 from moye.ir.nodes import Literal, Operand, TensorParam, Value
 from moye.layout import DynInt
 from moye.tensor.asking import asks_for_a_number, in_plain_code, instead_of_a_test, no_class
-from moye.tensor.context import builder, locate, text_is_asked_for
+from moye.tensor.context import builder, is_internal, locate, text_is_asked_for
 from moye.tensor.known import Known, KnownBool, KnownInt, known, take_operators, weak
 
 Number: TypeAlias = "int | float | bool"
@@ -183,6 +183,8 @@ class Expr(DynInt):
                          locs=(locate(),))
 
     def __int__(self) -> int:
+        if is_internal(sys._getframe(1).f_code.co_filename):    # moye's own code wants what is static
+            return self.__index__()
         raise TraceError(f"{self} is known only when the kernel runs and cannot become a Python int while tracing",
                          hint="x.to(mo.int32) converts, and so does int(x) in a function with @mo.jit",
                          locs=(locate(),))
