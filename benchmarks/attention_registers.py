@@ -12,13 +12,11 @@ import argparse
 import csv
 import itertools
 import sys
-from collections import deque
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import moye as mo
 from moye.kernels import attention, attention_varlen
-from moye.runtime.prepare import compile_only
+from rows_registers import measured
 
 DTYPES = {d.name: d for d in (mo.bfloat16, mo.float16, mo.float8_e4m3fn)}
 DIMS = ((64, 64), (96, 96), (128, 128), (192, 128), (192, 192), (256, 256))
@@ -93,31 +91,6 @@ def calls(dtypes=DTYPES, dims=DIMS, masks=MASKS):
             yield Call(dtype, dims_of_call, mask, rules, kind)
 
 
-def jobs(found):
-    """(call, job) of every specialisation of the kernel that these calls launch, once."""
-    seen = {}
-    for call in found:
-        with compile_only("sm_90a", trace_only=True) as gathered:
-            call.make()
-        for job in gathered.jobs:
-            if job.spec.func.name.startswith("attention") and id(job.spec) not in seen:
-                seen[id(job.spec)] = job
-                yield call, job
-
-
-def measured(found, threads=2):
-    """(call, program) of every specialisation."""
-    started = deque()
-    with ThreadPoolExecutor(threads) as pool:
-        for call, job in jobs(found):
-            started.append((call, pool.submit(job.compile)))
-            if len(started) > 2 * threads:
-                call, future = started.popleft()
-                yield call, future.result()
-        for call, future in started:
-            yield call, future.result()
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("dtypes", nargs="*", help=", ".join(DTYPES))
@@ -133,7 +106,9 @@ def main():
     dims = [dims for dims in DIMS if not given.dim or dims[0] in given.dim]
     drawn = (call for call in calls(given.dtypes or DTYPES, dims, given.mask or MASKS)
              if call.kind in (given.kind or KINDS))
-    for call, program in measured(drawn, given.threads):
+    for call, name, program in measured(drawn, threads=given.threads):
+        if not name.startswith("attention"):            # what it needs beside
+            continue
         found = program.compiled
         count, spilled = count + 1, spilled + (program.stack + program.spills > 0)
         if given.all or program.spills or program.stack:
