@@ -124,7 +124,7 @@ def zeros(like: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
     return x
 
 
-@mo.scratch
+@functools.partial(mo.scratch, restored=True)
 def counters(like: Any, count: int) -> Any:
     """An int32 array of at least ``count`` zeros, which its kernel leaves behind as zeros; one for each stream.
 

@@ -53,7 +53,7 @@ class Step:
 class Scratch:
     """A scratch array: ``make(like, *options)`` makes it, and ``like`` is the number of an argument.
 
-    Of a ``raw`` one only the memory counts.
+    Of a ``raw`` one only the memory counts; a ``restored`` one is after the call as it was before.
     """
 
     make: Callable[..., Any]
@@ -61,6 +61,7 @@ class Scratch:
     options: tuple[Any, ...]
     info: ArrayInfo
     raw: bool
+    restored: bool
 
 
 @dataclass(slots=True)
@@ -111,7 +112,8 @@ class Recording:
                                                                          for begin, to in used))
                    for which, (info, (first, end)) in enumerate(zip(self.arrays, spans, strict=True)))
 
-    def make(self, function: Callable[..., Any], like: Any, options: tuple[Any, ...], raw: bool) -> Any:
+    def make(self, function: Callable[..., Any], like: Any, options: tuple[Any, ...], *, raw: bool,
+             restored: bool) -> Any:
         """Make a scratch array, and note it."""
         made = function(like, *options)
         info, about = describe(made), describe(like)
@@ -120,7 +122,7 @@ class Recording:
         if info is None or place is None or place.own or any(isinstance(x, (list, dict, set)) for x in options):
             self.why = self.why or f"{function.__name__} makes an array like none of the arguments"
         elif 0 not in info.shape:
-            self.scratch.append(Scratch(function, place.which, options, info, raw))
+            self.scratch.append(Scratch(function, place.which, options, info, raw, restored))
         return made
 
 
@@ -153,12 +155,13 @@ def cannot_repeat(why: str) -> None:
         here.why = here.why or why
 
 
-def scratch(function: Callable[_P, _R], *, raw: bool = False) -> Callable[_P, _R]:
+def scratch(function: Callable[_P, _R], *, raw: bool = False, restored: bool = False) -> Callable[_P, _R]:
     """A decorator of functions that make scratch arrays, ``make(like, *options)``, for ``mo.replayed`` functions.
 
     A repeated call makes the array anew, like the argument that ``like`` is or is a view of, with the same options.
     What else the function does, such as filling it with zeros, is done again too.  It is called for nothing if only
-    the memory of its arrays counts, ``raw``: then as many bytes of ``like``'s library and device do.
+    the memory of its arrays counts, ``raw``: then as many bytes of ``like``'s library and device do.  Calls of a thread
+    on one stream may have these in common, and ``restored`` arrays, which all kernels leave as they found them.
     """
     @functools.wraps(function)
     def make(*args: _P.args, **kwargs: _P.kwargs) -> _R:
@@ -169,7 +172,7 @@ def scratch(function: Callable[_P, _R], *, raw: bool = False) -> Callable[_P, _R
             raise ArgumentError(f"{function.__name__}: options of a scratch array are passed by position")
         token = _making.set(True)
         try:
-            made: _R = here.make(function, args[0], tuple(args[1:]), raw)
+            made: _R = here.make(function, args[0], tuple(args[1:]), raw=raw, restored=restored)
         finally:
             _making.reset(token)
         return made

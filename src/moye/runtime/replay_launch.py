@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from threading import get_ident
 from typing import Any
 
 from moye import env
@@ -28,11 +29,11 @@ from moye.runtime.fast_launch import Ready, Writer, captured, code, missing, str
 from moye.runtime.host_copies import simulated
 from moye.runtime.launch import check_written, encoded_map, load, overlaps, slot_value
 from moye.runtime.recording import Place, Recording, Scratch, Step
+from moye.runtime.rooms import Rooms
 from moye.runtime.watched import apart
 
 _RECENT = 1024
 """Launches whose packed parameters are kept, for each kind of call."""
-_MOST_STREAMS = 16
 
 Result = int | tuple["Result", ...] | None
 """What a call returned: the number of an argument, None, or a tuple of these."""
@@ -224,8 +225,8 @@ def _value(slot: Any, call: Call, place: Place | None, arguments: int) -> Callab
     return lambda pointers: encode(pointers[which] + offset)
 
 
-_Maker = Callable[[Any, int], Any]
-"""A function of the argument that a scratch array is like, and of the stream."""
+_Maker = Callable[[Any], Any]
+"""A function of the argument that a scratch array is like."""
 
 
 def _maker(scratch: Scratch, like: Any) -> _Maker:
@@ -235,25 +236,8 @@ def _maker(scratch: Scratch, like: Any) -> _Maker:
         torch = sys.modules["torch"]
         count = span_bytes(info)[1] - info.ptr
         allocate = partial(torch.empty, count, dtype=torch.uint8, device=like.device)
-        return lambda like, stream: allocate()
-    return lambda like, stream: make(like, *options)
-
-
-def _kept(make: _Maker) -> _Maker:
-    """The same of torch, but one for each stream, on which kernels run in turn; a captured graph has its own."""
-    capturing: Callable[[], bool] = sys.modules["torch"].cuda.is_current_stream_capturing
-    arrays: dict[int, Any] = {}
-
-    def find(like: Any, stream: int) -> Any:
-        if capturing():
-            return make(like, stream)
-        made = arrays.get(stream)
-        if made is None:
-            if len(arrays) >= _MOST_STREAMS:
-                arrays.clear()
-            made = arrays[stream] = make(like, stream)
-        return made
-    return find
+        return lambda like: allocate()
+    return lambda like: make(like, *options)
 
 
 def _bound(replay: Replay, calls: _Calls, arrays: Sequence[Any], *, keep: bool) -> _Functions:
@@ -268,7 +252,7 @@ def _bound(replay: Replay, calls: _Calls, arrays: Sequence[Any], *, keep: bool) 
         unlike += [f"not ({' and '.join(dict.fromkeys(captured(writer, captures)))})"] if captures else []
     unlike += [f"{writer.name(autograd.grad_enabled)}()"] if replay.tracked else []
     makers = [_maker(x, arrays[x.like]) for x in replay.scratch]
-    body = _body(writer, replay, calls, kind, list(map(_kept, makers)) if keep and kind == "torch" else makers)
+    body = _body(writer, replay, calls, makers, Rooms(replay.scratch, own=keep))
     lines = [f"    def run({', '.join([*names, *pointers])}):", *(f"        {line}" for line in body),
              f"    def fast(check, {', '.join(names)}):",
              "        try:", f"            if {' or '.join(unlike)}: return missing",
@@ -283,12 +267,20 @@ def _bound(replay: Replay, calls: _Calls, arrays: Sequence[Any], *, keep: bool) 
     return run, fast
 
 
-def _body(writer: Writer, replay: Replay, calls: _Calls, kind: str, makers: Sequence[Any]) -> list[str]:
+def _body(writer: Writer, replay: Replay, calls: _Calls, makers: Sequence[_Maker], rooms: Rooms) -> list[str]:
     """Stream, scratch arrays, packed parameters, the launches, and what torch must know."""
-    ordinal = calls.launches[0].ready.device
-    lines = [f"s = stream({ordinal})"]
-    for j, (scratch, make) in enumerate(zip(replay.scratch, makers, strict=True)):
-        lines += [f"w{j} = {writer.name(make)}(a{scratch.like}, s)", f"q{j} = {_POINTERS[kind].format(f'w{j}')}"]
+    kind = replay.infos[0].kind
+    lines = [f"s = stream({calls.launches[0].ready.device})"]
+    made = [f"w{j} = {writer.name(make)}(a{x.like}); q{j} = {_POINTERS[kind].format(f'w{j}')}"
+            for j, (x, make) in enumerate(zip(replay.scratch, makers, strict=True))]
+    lines += [text for j, text in enumerate(made) if j not in rooms.which]
+    if rooms.which:
+        arguments = "".join(f"a{i}, " for i in range(len(replay.infos)))
+        lines += [f"k = s, {writer.name(get_ident)}()",
+                  f"at = None if {writer.name(sys.modules['torch'].cuda.is_current_stream_capturing)}() else "
+                  f"{writer.name(rooms.known)}.get(k) or {writer.name(rooms.fill)}(k, ({arguments}))",
+                  "if at is None:", *(f"    {made[j]}" for j in rooms.which),
+                  f"else: ({''.join(f'q{j}, ' for j in rooms.which)}) = at"]
     pointers = "".join([f"p{i}, " for i in range(len(replay.infos))] + [f"q{j}, " for j in range(len(makers))])
     lines += [f"found = recent.get(({pointers}s))", "if found is None:", f"    found = fill(({pointers}), s)",
               "    if found is None: return missing",
