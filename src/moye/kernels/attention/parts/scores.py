@@ -27,8 +27,9 @@ class Rules:
     """Which rules there are, all static: a kernel is compiled for them.
 
     ``left`` and ``right``: whether a query sees only keys so far behind it and before it.  ``ragged``: the last tile
-    of keys ends beyond them; ``lacking``: there may be no keys at all.  ``score`` is a traced function (score, row,
-    column, head, batch, *tensors) -> score.
+    of keys ends beyond them; ``lacking``: there may be no keys at all.  ``pairs``: biases are of 16 bits, and those of
+    keys 2 i and 2 i + 1 are one word of memory.  ``score`` is a traced function (score, row, column, head, batch,
+    *tensors) -> score.
     """
 
     left: bool = False
@@ -36,6 +37,7 @@ class Rules:
     ragged: bool = True
     lacking: bool = False
     softcap: bool = False
+    pairs: bool = False
     score: Callable[..., Any] | None = None
 
     @property
@@ -215,10 +217,11 @@ def positive(scale):
 
 
 @mo.jit
-def modify(how, rows, place, together=None):
+def modify(how, rows, place, together=None, biases=None):
     """Scores times their scale, then capped, biased, and as the user's function has them.
 
     ``together``: so many columns are done before the next ones begin, and all before what follows; None: in any order.
+    ``biases``: those of ``pairs_of_biases``, or None where each score asks for its own.
     """
     columns, away = mo.size(rows, 1), None
     if how.slopes is not None:
@@ -229,14 +232,15 @@ def modify(how, rows, place, together=None):
         for i in mo.static_range(mo.size(rows, 0)):
             for k in mo.static_range(first, columns if together is None else min(first + together, columns)):
                 rows[i, k] = modified(how, rows[i, k], place.row + row_offset(i), place.column + offset(k), place,
-                                      None if away is None else away + float(row_offset(i) - offset(k)))
+                                      None if away is None else away + float(row_offset(i) - offset(k)),
+                                      None if biases is None else biases[k % 2, k // 2, i])
     if together is not None:
         mo.pin(rows)
 
 
 @mo.jit
-def modified(how, s, row, column, place, away=None):
-    """One score, that of ``row`` and ``column``; ``away``: the row's place less the column, if that is known."""
+def modified(how, s, row, column, place, away=None, bias=None):
+    """One score, that of ``row`` and ``column``; the row's place less the column, and the bias, if these are known."""
     s = s * how.scale
     if how.rules.softcap:
         s = capped(s, how.softcap)
@@ -245,7 +249,7 @@ def modified(how, s, row, column, place, away=None):
         distance = mo.abs(row + how.shift - column).to(s.dtype) if away is None else mo.abs(away)
         s -= slope.to(s.dtype) * distance
     if how.bias is not None:
-        s += bias_at(how, row, column, place, s.dtype)
+        s += bias_at(how, row, column, place, s.dtype) if bias is None else bias.to(s.dtype)
     if how.rules.score is not None:
         s = how.rules.score(s, row, column, place.head, place.batch, *how.tensors)
     return s
@@ -280,8 +284,30 @@ def tail(s, cap):
 
 @mo.jit
 def bias_at(how, row, column, place, dtype):
-    """The bias of one score; 0 outside of the scores."""
-    found = dtype(0)
-    if (row < how.queries) & (column < how.keys):
-        found = how.bias[row, column, place.head, place.batch].to(dtype)
+    """The bias of one score; outside of the scores that of one on the edge, without a branch to wait behind."""
+    return how.bias[mo.min(row, how.queries - 1), mo.min(column, how.keys - 1), place.head, place.batch].to(dtype)
+
+
+@mo.jit
+def promise_pairs(bias):
+    """What ``pairs`` of the rules says of biases; at the begin of a kernel, where launches are held to it."""
+    mo.assume(mo.size(bias, 1) % 2 == 0)
+    for mode in mo.static_range(4):
+        if mode != 1:
+            mo.assume(mo.stride(bias, mode) % 2 == 0)
+
+
+@mo.jit
+def pairs_of_biases(how, place, rows, columns, ends):
+    """Those of a thread's scores, (2, columns / 2, rows), where the rules have ``pairs``; any number outside of them.
+
+    All are asked for at once, and there when they are used.  ``ends``: some columns may lie beyond the last key.
+    """
+    found = mo.fragment((2, columns // 2, rows), how.bias.dtype)
+    for i in mo.static_range(rows):
+        row = mo.min(place.row + row_offset(i), how.queries - 1)
+        words = mo.tile(how.bias[row, :, place.head, place.batch], (2,), (None,))              # (2, keys / 2)
+        for k in mo.static_range(columns // 2):
+            word = place.column // 2 + offset(2 * k) // 2
+            mo.copyto(found[:, k, i], words[:, mo.min(word, mo.size(words, 1) - 1) if ends else word])
     return found

@@ -55,7 +55,7 @@ class ForwardConfig:
             + (2 * self.bM * dim_v if width == 1 else 0)
 
 
-def choose(dim: int, dim_v: int, *, balanced: bool, queries: int = FEW + 1) -> ForwardConfig:
+def choose(dim: int, dim_v: int, *, balanced: bool, queries: int = FEW + 1, biased: bool = False) -> ForwardConfig:
     """The tiles for head dimensions of queries and keys, and of values; ``balanced``: all tiles have equal work.
 
     Those for 64 and 128 are of a prototype; those for 192 and 256, and whether tiles come from a counter, follow from
@@ -66,11 +66,13 @@ def choose(dim: int, dim_v: int, *, balanced: bool, queries: int = FEW + 1) -> F
         of 128        219    301    375        345    393    426
                       causal                   all keys
 
-    so the smaller ones are for few queries that differ in work.  ``benchmarks/attention.py`` has the rates of all.
+    so the smaller ones are for few queries that differ in work, and for biases, which take registers on their way.
+    ``benchmarks/attention.py`` has the rates of all.
     """
     dynamic = not balanced
     if max(dim, dim_v) <= 64:
-        return ForwardConfig(128 if dynamic and queries <= FEW else 192, 128, in_turns=True, dynamic=dynamic)
+        small = biased or (dynamic and queries <= FEW)
+        return ForwardConfig(128 if small else 192, 128, in_turns=True, dynamic=dynamic)
     if max(dim, dim_v) <= 128:
         return ForwardConfig(128, 128, dynamic=dynamic)
     if dim_v <= 128:

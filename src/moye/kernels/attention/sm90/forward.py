@@ -23,7 +23,9 @@ from moye.kernels.attention.parts.scores import (
     key_tiles,
     mask,
     modify,
+    pairs_of_biases,
     positive,
+    promise_pairs,
 )
 from moye.kernels.attention.parts.softmax import finished, grew, online, rescale, row_state
 from moye.kernels.attention.sm90.config import GROUP
@@ -51,6 +53,8 @@ def attention_sm90_kernel(Q, K, V, O, rows_O, lse, offsets_Q, offsets_K, counter
     the longest tiles come first.  ``factors``: of queries, keys and values.
     """
     config = plan.config
+    if plan.rules.pairs:
+        promise_pairs(bias)
     how = Scores(plan.rules, mo.size(Q.tensor, 0), mo.size(K.tensor, 0), scale, softcap, left, right, bias, slopes,
                  tensors)
     parts = Sequences(how, offsets_Q, offsets_K, section, factors)
@@ -348,9 +352,10 @@ def begin(plan, how, work, at, place):
     work.pipes.Q.consumer_wait(at_Q)
     work.pipes.K.consumer_wait(at_K)
     start_scores(plan, work, at_Q, at_K)
+    biases = first_biases(plan, how, place)
     mo.warpgroup_wait(0)
     release(work.pipes.K, at_K)
-    first_softmax(plan, how, work, place)
+    first_softmax(plan, how, work, place, biases)
     round_up(plan, work)
     work.O.fill(0)
     return at_Q, at_K.next(), at_V
@@ -365,18 +370,26 @@ def change(plan, parts, work, at, results, here, place):
     start_scores(plan, work, at_Q.next(), at_K)
     values_done(plan, work, at_V, 1)
     put(plan, parts, work, results, here)
+    biases = first_biases(plan, how, place)
     mo.warpgroup_wait(0)
     release(work.pipes.K, at_K)
-    first_softmax(plan, how, work, place)
+    first_softmax(plan, how, work, place, biases)
     return at_K.next()
 
 
 @mo.jit
-def first_softmax(plan, how, work, place):
+def first_biases(plan, how, place):
+    """The biases of a tile's last keys."""
+    _, most, _, _ = key_tiles(how, place[0] * plan.config.bM, plan.config.bM, plan.config.bN)
+    return biases_of(plan, how, place, most - 1, plan.rules.ragged)
+
+
+@mo.jit
+def first_softmax(plan, how, work, place, biases):
     """The softmax of a tile's last keys, the first to be done: the only ones that may end beyond all keys."""
     config = plan.config
     _, most, _, _ = key_tiles(how, place[0] * config.bM, config.bM, config.bN)
-    judge(plan, how, work, place, most - 1, plan.rules.masks)
+    judge(plan, how, work, place, most - 1, plan.rules.masks, biases)
     online(work.rows, mo.mn_view(work.S, plan.scores), fold_of(how, work), True, plan.rules.windowed or how.empties,
            plan.lift)
 
@@ -401,8 +414,11 @@ def steps(plan, how, work, at, place):
 def step(plan, how, work, at, place, n, masked):
     """One more tile of keys: its scores, and the exponentials before times their values."""
     at_Q, at_K, at_V = at
-    multiply(plan, work, at)
-    judge(plan, how, work, place, n, masked)
+    start_both(plan, work, at)
+    biases = biases_of(plan, how, place, n, False)
+    mo.warpgroup_wait(1)
+    release(work.pipes.K, at_K)
+    judge(plan, how, work, place, n, masked, biases)
     online(work.rows, mo.mn_view(work.S, plan.scores), fold_of(how, work), False, masked or how.empties, plan.lift)
     values_done(plan, work, at_V)
     round_up(plan, work)
@@ -412,16 +428,14 @@ def step(plan, how, work, at, place, n, masked):
 
 
 @mo.jit
-def multiply(plan, work, at):
-    """Begin the next scores and the product with values, in the warpgroup's turn; the scores are there afterwards."""
+def start_both(plan, work, at):
+    """Begin the next scores and the product with values, in the warpgroup's turn."""
     at_Q, at_K, at_V = at
     work.pipes.K.consumer_wait(at_K)
     take_turn(plan)
     start_scores(plan, work, at_Q, at_K)
     start_values(plan, work, at_V)
     pass_turn(plan)
-    mo.warpgroup_wait(1)
-    release(work.pipes.K, at_K)
 
 
 @mo.jit
@@ -457,15 +471,28 @@ def queries_done(work, at_Q):
 
 
 @mo.jit
-def judge(plan, how, work, place, n, masked):
+def corner(plan, place, n):
+    """Where a thread's scores lie."""
+    (m, head, batch), thread = place, mo.thread_idx().x
+    return Place(m * plan.config.bM + thread // 32 * 16 + thread % 32 // 4, n * plan.config.bN + thread % 4 * 2,
+                 head, batch)
+
+
+@mo.jit
+def biases_of(plan, how, place, n, ends):
+    """The biases of a tile of keys, on their way while the scores are computed, if they come in pairs."""
+    if how.rules.pairs:
+        return pairs_of_biases(how, corner(plan, place, n), 2, plan.config.bN // 4, ends)
+    return None
+
+
+@mo.jit
+def judge(plan, how, work, place, n, masked, biases):
     """Scores become what the rules make of them."""
     if how.modified or masked:
-        m, head, batch = place
-        thread, rows = mo.thread_idx().x, mo.mn_view(work.S, plan.scores)
-        at = Place(m * plan.config.bM + thread // 32 * 16 + thread % 32 // 4, n * plan.config.bN + thread % 4 * 2,
-                   head, batch)
+        rows, at = mo.mn_view(work.S, plan.scores), corner(plan, place, n)
         if how.modified:
-            modify(how, rows, at, together(plan, how))
+            modify(how, rows, at, together(plan, how), biases)
         if masked:
             mask(how, rows, at)
 

@@ -40,8 +40,8 @@ def arguments_sm90(problem: Problem, arrays: tuple[Any, Any, Any, Any], *, bias:
     if config is None:
         balanced, dims = not (rules.left or rules.right or several), (problem.dim, problem.dim_v)
         config = choose_narrow(*dims, balanced=balanced) if problem.narrow else \
-            choose(*dims, balanced=balanced, queries=problem.queries)
-    rules = replace(rules, ragged=problem.keys % config.bN != 0 or several, lacking=several)
+            choose(*dims, balanced=balanced, queries=problem.queries, biased=bias is not None)
+    rules = replace(rules, ragged=problem.keys % config.bN != 0 or several, lacking=several, pairs=in_pairs(bias))
     plan = make_plan(config, (problem.dtype, problem.out), (problem.dim, problem.dim_v), rules, problem.heads_of_a_key)
     tiles, heads = -(-problem.queries // config.bM), problem.heads * problem.batch
     if several:                                         # one number more for each, some of which stand for no tile
@@ -60,6 +60,17 @@ def keys_together(problem: Problem, config: ForwardConfig) -> int:
     if problem.rules.left and problem.rules.right:
         return min(problem.keys, problem.left + problem.right + config.bM)
     return problem.keys
+
+
+def in_pairs(bias: Any) -> bool:
+    """Whether the biases of keys 2 i and 2 i + 1 are of 16 bits, and one word of memory."""
+    if bias is None:
+        return False
+    info = mo.describe(bias)
+    assert info is not None, "arguments were checked"
+    *strides, along = info.strides
+    return info.dtype.bits == 16 and info.shape[3] % 2 == 0 and along == 1 and info.ptr % 4 == 0 \
+        and all(step % 2 == 0 for step in strides)
 
 
 def suits(problem: Problem, *arrays: Any) -> bool:
