@@ -148,8 +148,8 @@ def _place(rng: random.Random) -> Place:
 
 
 def _bias_place(rng: random.Random) -> Place:
-    """Rows of any strides; the same for all batches or heads."""
-    return Place((3, 2, 1, 0), slack=rng.choice((0, 1)), first=rng.choice((0, 1)),
+    """Rows of any strides, half of which begin at words of two; the same for all batches or heads."""
+    return Place((3, 2, 1, 0), slack=rng.choice((0, 1, 2, 0)), first=rng.choice((0, 1, 0, 2)),
                  repeated=rng.choice(((), (0,), (0, 1), (1,))))
 
 

@@ -142,6 +142,41 @@ def test_a_row_that_a_bias_hides_whole(monkeypatch, arch, dtype):
     assert all(np.isfinite(x.astype(float)).all() for x in (out, *gradients)) and np.isfinite(lse[0, 0, 4:]).all()
 
 
+@pytest.mark.parametrize(("queries", "keys", "causal"), [(64, 128, False), (70, 130, False), (200, 254, True),
+                                                         (130, 66, True), (1, 2, False)])
+@pytest.mark.parametrize("dim", [64, 128])
+def test_biases_in_pairs(monkeypatch, queries, keys, causal, dim):
+    """As words of two biases, and, where rows begin anywhere, one by one: the same bits."""
+    monkeypatch.setattr(mo, "arch_of", lambda _: "sm_90a")
+    rng = np.random.default_rng(0)
+    q = rng.standard_normal((2, queries, 2, dim)).astype(np.float16)
+    k, v = (rng.standard_normal((2, keys, 2, dim)).astype(np.float16) for _ in range(2))
+    bias = rng.standard_normal((2, 2, queries, keys)).astype(np.float16)
+    apart = np.full((2, 2, queries, keys + 1), np.nan, np.float16)[..., :keys]
+    apart[...] = bias
+    assert sm90_host.in_pairs(bias) and not sm90_host.in_pairs(apart)
+    found = [attention(np.full_like(q, np.nan), q, k, v, bias=x, causal=causal) for x in (bias, apart)]
+    assert np.array_equal(*found)
+    scores = np.einsum("bmhd,bnhd->bhmn", q.astype(float), k.astype(float)) / dim**0.5 + bias
+    if causal:
+        scores[..., np.arange(keys) > np.arange(queries)[:, None] + keys - queries] = -np.inf
+    top = scores.max(axis=-1, keepdims=True)
+    weights = np.exp(scores - np.where(top == -np.inf, 0, top))
+    weights /= np.maximum(weights.sum(axis=-1, keepdims=True), 1e-30)
+    assert np.allclose(found[0], np.einsum("bhmn,bnhd->bmhd", weights, v.astype(float)), rtol=2e-3, atol=4e-3)
+
+
+@pytest.mark.parametrize(("change", "paired"), [
+    (lambda x: x, True), (lambda x: x.astype(np.float32), False), (lambda x: x[..., :-1], False),
+    (lambda x: x[..., 1:-1], False), (lambda x: x[..., 2:], True), (lambda x: x[..., ::2], False),
+    (lambda x: np.swapaxes(x, 2, 3), False), (lambda x: np.broadcast_to(x[:1, :1], x.shape), True),
+    (lambda x: np.broadcast_to(x[..., :1], x.shape), False), (lambda x: x[..., ::-1], False), (lambda x: None, False)])
+def test_which_biases_are_pairs(change, paired):
+    bias = np.zeros(2 * 3 * 6 * 10 + 8, np.float16)
+    bias = bias[-bias.ctypes.data % 16 // 2:][:360].reshape(2, 3, 6, 10)
+    assert sm90_host.in_pairs(change(bias)) == paired
+
+
 def test_no_queries():
     out, q, k, v = arrays(queries=0)
     assert attention(out, q, k, v) is out
