@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import re
 from dataclasses import replace
@@ -463,13 +464,30 @@ def test_sm90_as_compiled(dim, dim_v, options):
 @pytest.mark.slow
 @pytest.mark.parametrize(("mask", "kind", "rules"), [
     ("left", "several", ()), ("both", "batches", ()), ("both", "several", ()), ("causal", "batches", ("alibi",)),
-    ("both", "batches", ("alibi",)), ("both", "several", ("alibi",)), ("full", "batches", ("bias",)),
-    ("causal", "batches", ("score",))])
+    ("both", "batches", ("alibi",)), ("both", "several", ("alibi",)), ("causal", "batches", ("score",))])
 def test_three_warpgroups_as_compiled(mask, kind, rules):
     """Head dimension 64: 160 registers of those that multiply, and 32 of the one that loads, hold what they need."""
-    call = attention_registers.Call("bfloat16", (64, 64), mask, rules, kind)
-    ((_, compiled),) = attention_registers.measured([call])
+    compiled = of_call(64, mask, kind, rules)
     assert compiled.spills == 0 and compiled.stack == 0 and compiled.registers == 128
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mask", ["full", "causal", "both"])
+@pytest.mark.parametrize("kind", ["batches", "ragged"])
+@pytest.mark.parametrize("dim", [64, 96, 128])
+def test_biases_as_compiled(dim, kind, mask):
+    """All biases of a tile are on their way at once: registers hold them, and no branch parts them."""
+    compiled = of_call(dim, mask, kind, ("bias",))
+    assert compiled.spills == 0 and compiled.stack == 0 and compiled.registers == 168
+    found = re.findall(r"HGMMA|LDG|BRA|DEPBAR", compiled.sass)
+    runs = ["".join(group) for key, group in itertools.groupby(x for x in found if x != "HGMMA") if key == "LDG"]
+    assert max(len(run) // 3 for run in runs) >= 32            # words of two biases that a thread has of a tile
+
+
+def of_call(dim, mask, kind, rules):
+    call = attention_registers.Call("bfloat16", (dim, dim), mask, rules, kind)
+    ((_, _, compiled),) = attention_registers.measured([call])
+    return compiled
 
 
 @pytest.mark.slow
