@@ -17,11 +17,15 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
+from unittest import mock
 
 import moye as mo
 from moye.kernels import attention, attention_backward
+from moye.kernels.attention.sm90 import config, host
 from random_products import NumPy, Place, _Array, _filled, _made
 
 UNIT = {"bf16": 2.0 ** -8, "f16": 2.0 ** -11, "f32": 2.0 ** -24, "f64": 2.0 ** -53, "e4m3": 2.0 ** -4}
@@ -38,7 +42,7 @@ class Case:
     """One call: extents, what its scores go through, where the arrays lie (q, k, v, out, bias).
 
     ``out``: the dtype of the result, if it is another; ``factors`` of q, k and v: "one" number, of a "head", of the
-    heads of a "batch", or "".
+    heads of a "batch", or "".  ``tiles``: which configuration on sm_90a, and in which order, or None for the rule's.
     """
 
     seed: int
@@ -66,6 +70,7 @@ class Case:
     deterministic: bool = False
     out: str = ""
     factors: tuple[str, str, str] = ("", "", "")
+    tiles: int | None = None
 
     @property
     def numbers(self) -> str:
@@ -117,7 +122,8 @@ def draw(rng: random.Random, *, most: int, archs: tuple[str, ...] = ("sm_90a",),
                 score=modified and rng.random() < 0.25, lse=rng.random() < 0.8, peak=rng.choice((1.0, 1.0, 1.0, 8.0)),
                 arch=rng.choice(archs), blocks=rng.choice((132, 132, 3, 1)),
                 deterministic=rng.random() < 0.3)
-    return _narrowed(rng, case) if "sm_90a" in archs and rng.random() < 0.25 else case
+    case = _narrowed(rng, case) if "sm_90a" in archs and rng.random() < 0.25 else case
+    return replace(case, tiles=rng.choice((None, *range(10))))
 
 
 def _narrowed(rng: random.Random, case: Case) -> Case:
@@ -158,6 +164,30 @@ def _bias_place(rng: random.Random) -> Place:
 
 def run(case: Case, library: Any) -> None:
     """Launch, and AssertionError if anything is off."""
+    with pinned(case.tiles):
+        _run(case, library)
+
+
+@contextmanager
+def pinned(tiles: int | None) -> Iterator[None]:
+    """On sm_90a the configuration of this number, modulo how many there are, each in two orders; None: the rule's."""
+    if tiles is None:
+        yield
+        return
+
+    def forward(calls: Any, dims: tuple[int, int], multiprocessors: int, **given: bool) -> Any:
+        found = config.candidates(dims, **given)
+        return replace(found[tiles // 2 % len(found)], dynamic=calls.unequal and tiles % 2 == 1)
+
+    def gradient(calls: Any, dims: tuple[int, int], multiprocessors: int, **given: bool) -> Any:
+        found = config.gradient_candidates(dims)
+        return found[tiles % len(found)]
+
+    with mock.patch.object(host, "choose", forward), mock.patch.object(host, "choose_gradient", gradient):
+        yield
+
+
+def _run(case: Case, library: Any) -> None:
     library.start(case.seed)
     dense = [Place(tuple(reversed(range(rank)))) for rank in range(4)]
     q, k, v = (_filled(library, case.dtype, case.shapes[i], case.places[i]) for i in range(3))

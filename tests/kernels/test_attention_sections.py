@@ -12,8 +12,9 @@ import pytest
 import attention_order  # benchmarks/attention_order.py
 import moye as mo
 from moye.kernels import attention, attention_backward
-from moye.kernels.attention.sm90 import config, host
+from moye.kernels.attention.sm90 import host
 from moye.kernels.attention.sm90.sections import _L2, in_sections, section_of
+from random_attention import pinned
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -72,16 +73,17 @@ def test_sections_that_lack_heads(monkeypatch, batch, heads, together):
     (640, 640, 2, 383, 0, 128, 0), (700, 700, 1, 256, 0, 128, 0), (600, 700, 1, 300, 100, 128, 0),
     (700, 500, 1, 260, 30, 128, 0), (300, 300, 2, 70, 0, 128, 0), (600, 700, 2, 300, 0, 64, 0),
     (600, 600, 1, 200, 40, 64, 3)])
-def test_windows_of_several_tiles_a_block(monkeypatch, queries, keys, heads, left, right, dim, cap):
-    """Two blocks take all tiles, so that each goes from one to the next; against float64.  64: by three warpgroups."""
+@pytest.mark.parametrize("tiles", [1, pytest.param(4, marks=pytest.mark.slow), pytest.param(7, marks=pytest.mark.slow)])
+def test_windows_of_several_tiles_a_block(monkeypatch, queries, keys, heads, left, right, dim, cap, tiles):
+    """Two multiprocessors take all tiles, so that each block goes from one to the next; against float64.  The largest
+    tiles, for 64 dimensions by three warpgroups, and smaller ones, in turn and from a counter."""
     monkeypatch.setattr(mo, "arch_of", lambda array: "sm_90a")
     monkeypatch.setattr(mo, "multiprocessors", lambda array=None: 2)
-    monkeypatch.setattr(config, "FEW", 0)
     rng = np.random.default_rng(queries)
     q, k, v = (rng.standard_normal((1, n, heads, dim)).astype(np.float16) for n in (queries, keys, keys))
     out, lse = np.full_like(q, np.nan), np.full((1, heads, queries), np.nan, np.float32)
     slopes = rng.uniform(0, 0.1, heads).astype(np.float32) if cap else None
-    with mo.checking(lints=False) as reports:
+    with pinned(tiles), mo.checking(lints=False) as reports:
         attention(out, q, k, v, lse=lse, window=(left, right), softcap=cap, alibi=slopes)
     assert all(report.ok for report in reports), next(str(report) for report in reports if not report.ok)
     behind = np.arange(queries)[:, None] + keys - queries - np.arange(keys)

@@ -161,6 +161,7 @@ def attention_backward_sm90_kernel(Q, K, V, dO, dK, dV, numbers, sums, turns, of
     With offsets, sequences lie one behind the other, and dK and dV are no TMA copies.
     """
     config = plan.config
+    mo.min_blocks(config.blocks)
     every = Scores(plan.rules, mo.size(Q.tensor, 0), mo.size(K.tensor, 0), scale, softcap, left, right, bias, slopes,
                    ())
     sK, sV = mo.shared_array(plan.dtype, plan.keys), mo.shared_array(plan.dtype, plan.keys)     # (bN, width)

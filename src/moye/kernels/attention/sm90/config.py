@@ -1,21 +1,26 @@
-"""Tiles, stages and registers of attention on sm_90a: the choice by head dimension, and what it takes.
+"""Tiles, stages and registers of attention on sm_90a: what there is to choose from, and the choice.
 
-In: head dimensions, masks.  Out: a ``ForwardConfig``.
+In: what is to be done, head dimensions.  Out: a ``ForwardConfig`` or a ``GradientConfig``.
 
-    config = choose(128, 128, balanced=True)         # 128 queries x 128 keys, two stages of keys and values
+    config = choose(Calls(64, 4096, 4096), (128, 128), 132)     # 128 queries x 128 keys, two stages of keys and values
 
 Registers decide: a thread holds 1/128 of 64 rows of scores and of their output in float32, and half as much of the
-rounded exponentials.  Two warpgroups have 232 each, three have 160.
+rounded exponentials.  Two warpgroups have 232 each, three have 160.  Many queries and keys want large tiles, which load
+less.  Few want small ones, of which a multiprocessor holds several blocks: less of a tile lies behind the last query
+or key, and a block multiplies while another one waits.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
+
+from moye.kernels.attention.sm90 import costs
+from moye.kernels.attention.sm90.costs import Calls, Pace
+from moye.kernels.attention.sm90.sections import section_of
 
 GROUP = 128
 SHARED = 227 * 1024
-FEW = 1024
-"""Queries up to which tiles are smaller, where they differ in work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +38,7 @@ class ForwardConfig:
     q_stages: int = 2
     in_turns: bool = False
     dynamic: bool = False
+    blocks: int = 1
 
     @property
     def groups(self) -> int:
@@ -46,8 +52,8 @@ class ForwardConfig:
 
     @property
     def registers(self) -> tuple[int, int]:
-        """Registers of a thread that loads, and of one that multiplies: 128 threads of each take 512 together."""
-        return (40, 232) if self.groups == 2 else (32, 160)
+        """Registers of a thread that loads, and of one that multiplies; a multiprocessor has 512 for 128 threads."""
+        return {(3, 1): (32, 160), (2, 1): (40, 232), (1, 2): (40, 216), (1, 3): (32, 128)}[self.groups, self.blocks]
 
     def shared(self, dim: int, dim_v: int, width: int = 2) -> int:
         """Bytes of shared memory that tiles of elements of ``width`` bytes take; results of 16 bits have their own."""
@@ -55,43 +61,80 @@ class ForwardConfig:
             + (2 * self.bM * dim_v if width == 1 else 0)
 
 
-def choose(dim: int, dim_v: int, *, balanced: bool, queries: int = FEW + 1, biased: bool = False) -> ForwardConfig:
-    """The tiles for head dimensions of queries and keys, and of values; ``balanced``: all tiles have equal work.
+def candidates(dims: tuple[int, int], *, narrow: bool = False, biased: bool = False) -> list[ForwardConfig]:
+    """The configurations for head dimensions of queries and keys, and of values; the first is for many of both.
 
-    Those for 64 and 128 are of a prototype; those for 192 and 256, and whether tiles come from a counter, follow from
-    what registers and shared memory hold.  Up to 64 dimensions, on an H200, 16 heads and 16,384 tokens, in TFLOP/s:
-
-        queries       512   1024   2048        512   1024   2048
-        tiles of 192  203    277    393        384    434    513
-        of 128        219    301    375        345    393    426
-                      causal                   all keys
-
-    so the smaller ones are for few queries that differ in work, and for biases, which take registers on their way.
-    ``benchmarks/attention.py`` has the rates of all.
+    The first ones for 64 and 128 are of a prototype; those for 192 and 256 follow from what registers and shared memory
+    hold.  With biases, three warpgroups or three blocks have too few registers.
     """
-    dynamic = not balanced
-    if max(dim, dim_v) <= 64:
-        small = biased or (dynamic and queries <= FEW)
-        return ForwardConfig(128 if small else 192, 128, in_turns=True, dynamic=dynamic)
-    if max(dim, dim_v) <= 128:
-        return ForwardConfig(128, 128, dynamic=dynamic)
-    if dim_v <= 128:
-        return ForwardConfig(128, 96, dynamic=dynamic)
-    if max(dim, dim_v) <= 192:
-        return ForwardConfig(128, 112, q_stages=1, dynamic=dynamic)
-    return ForwardConfig(128, 80, q_stages=1, dynamic=dynamic)
+    dim, dim_v = dims
+    tiles = _narrow_tiles(dim, dim_v) if narrow else _tiles(dim, dim_v)
+    return [config for config in tiles if not biased or max(config.groups, config.blocks) < 3]
 
 
-def choose_narrow(dim: int, dim_v: int, *, balanced: bool) -> ForwardConfig:
-    """The same for elements of 8 bits, whose exponentials take half the registers: by registers alone, not measured."""
-    dynamic = not balanced
-    if max(dim, dim_v) <= 64:
-        return ForwardConfig(192, 128, in_turns=True, dynamic=dynamic)
-    if max(dim, dim_v) <= 128:
-        return ForwardConfig(128, 128, dynamic=dynamic)
-    if dim_v <= 192:
-        return ForwardConfig(128, 128, q_stages=2 if dim <= 192 else 1, dynamic=dynamic)
-    return ForwardConfig(128, 96, q_stages=1, dynamic=dynamic)
+def _tiles(dim: int, dim_v: int) -> list[ForwardConfig]:
+    if dim <= 64:
+        return [ForwardConfig(192, 128, in_turns=True), ForwardConfig(128, 128, in_turns=True),
+                ForwardConfig(64, 64, blocks=3), ForwardConfig(64, 64, blocks=2), ForwardConfig(64, 128, blocks=2)]
+    if dim <= 128:
+        small = [ForwardConfig(64, 64, blocks=2), ForwardConfig(64, 128, stages=1, blocks=2)]
+        return [ForwardConfig(128, 128), *small, *([ForwardConfig(64, 64, stages=1, blocks=3)] if dim <= 96 else [])]
+    if dim <= 192:
+        return [ForwardConfig(128, 96) if dim_v <= 128 else ForwardConfig(128, 112, q_stages=1),
+                ForwardConfig(64, 64, stages=1, blocks=2), ForwardConfig(64, 96, stages=1, q_stages=1, blocks=2)]
+    return [ForwardConfig(128, 96) if dim_v <= 128 else ForwardConfig(128, 80, q_stages=1)]
+
+
+def _narrow_tiles(dim: int, dim_v: int) -> list[ForwardConfig]:
+    small = [ForwardConfig(64, 64, blocks=2), ForwardConfig(64, 128, blocks=2)]
+    if dim <= 64:
+        return [ForwardConfig(192, 128, in_turns=True), *small]
+    if dim <= 128:
+        return [ForwardConfig(128, 128), *small]
+    if dim <= 192:
+        return [ForwardConfig(128, 128), small[0], ForwardConfig(64, 96, stages=1, blocks=2)]
+    return [ForwardConfig(128, 128, q_stages=1) if dim_v <= 192 else ForwardConfig(128, 96, q_stages=1)]
+
+
+def choose(calls: Calls, dims: tuple[int, int], multiprocessors: int, *, narrow: bool = False,
+           biased: bool = False) -> ForwardConfig:
+    """The configuration that takes least by the model of costs, and whether its tiles are dealt out."""
+    best = min(candidates(dims, narrow=narrow, biased=biased), key=lambda config: modelled(
+        config, calls, dims, multiprocessors, narrow=narrow, biased=biased))
+    return replace(best, dynamic=dealt_out(best, calls, dims, multiprocessors, 1 if narrow else 2))
+
+
+def modelled(config: ForwardConfig, calls: Calls, dims: tuple[int, int], multiprocessors: int, *, narrow: bool,
+             biased: bool, paces: dict[tuple[int, int, int], Pace] = costs.FORWARD) -> float:
+    """Microseconds of a launch."""
+    pace = paces.get(kind_of(config))
+    if pace is None:                                    # the only one there is
+        return 0.0
+    wide = sum(dims) * (costs.NARROW if narrow else 1.0)
+    return costs.microseconds(pace, costs.forward_work(config.bM, config.bN, calls), config.blocks, multiprocessors,
+                              config.bN, wide, costs.BIASED if biased else 0.0)
+
+
+def kind_of(config: ForwardConfig | GradientConfig) -> tuple[int, int, int]:
+    """What configurations of one pace share: queries, keys (128 for all that are not 64), blocks."""
+    return config.bM, 64 if config.bN == 64 else 128, config.blocks
+
+
+def dealt_out(config: ForwardConfig, calls: Calls, dims: tuple[int, int], multiprocessors: int, width: int) -> bool:
+    """Whether a counter deals the tiles out: where they differ in work, and blocks that begin together would, too.
+
+    The longest tiles come first, in sections of heads: blocks take as long in each round if those of a section are as
+    many, and asking a counter takes time.
+    """
+    if not calls.unequal:
+        return False
+    each = width * seen_together(calls.keys, calls.left, calls.right, config.bM) * sum(dims)
+    return calls.uneven or section_of(int(each) // calls.group, calls.heads) < config.blocks * multiprocessors
+
+
+def seen_together(keys: float, left: int | None, right: int | None, bM: int) -> float:
+    """How many keys of a head are in use at a time: all, or those that a tile of queries sees through a window."""
+    return keys if left is None or right is None else min(keys, left + right + bM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +149,7 @@ class GradientConfig:
     bN: int = 128
     stages: tuple[int, int] = (2, 2)
     share: bool = False
+    blocks: int = 1
 
     @property
     def groups(self) -> int:
@@ -120,7 +164,7 @@ class GradientConfig:
     @property
     def registers(self) -> tuple[int, int]:
         """Registers of a thread that loads, and of one that multiplies."""
-        return 24, 240
+        return (24, 240) if self.groups == 2 else (24, 232)
 
     @property
     def tells_later(self) -> bool:
@@ -142,8 +186,30 @@ MOST_WIDTH = 256
 """Head dimensions whose gradients of keys and values the registers hold together."""
 
 
-def choose_gradient(dim: int, dim_v: int) -> GradientConfig:
-    """The tiles for these head dimensions, up to ``MOST_WIDTH``."""
-    if max(dim, dim_v) <= 64:
-        return GradientConfig(128)
-    return GradientConfig() if max(dim, dim_v) <= 128 else GradientConfig(bN=64, stages=(2, 1), share=True)
+def gradient_candidates(dims: tuple[int, int]) -> list[GradientConfig]:
+    """The configurations for these head dimensions, up to ``MOST_WIDTH``; the first is for many queries and keys.
+
+    Beyond 64 dimensions, two blocks of a multiprocessor have too few registers for all products that run at a time.
+    """
+    if max(dims) <= 64:
+        return [GradientConfig(128), GradientConfig(64, 64, blocks=2)]
+    return [GradientConfig() if max(dims) <= 128 else GradientConfig(bN=64, stages=(2, 1), share=True)]
+
+
+def choose_gradient(calls: Calls, dims: tuple[int, int], multiprocessors: int, *,
+                    biased: bool = False) -> GradientConfig:
+    """The configuration that takes least by the model of costs."""
+    return min(gradient_candidates(dims), key=lambda config: modelled_gradients(
+        config, calls, dims, multiprocessors, biased=biased))
+
+
+def modelled_gradients(config: GradientConfig, calls: Calls, dims: tuple[int, int], multiprocessors: int, *,
+                       biased: bool, paces: dict[tuple[int, int, int], Pace] = costs.BACKWARD) -> float:
+    """Microseconds of the launches: sums of dQ are cleared, added to and read besides, for whole tiles of queries."""
+    pace = paces.get(kind_of(config))
+    if pace is None:
+        return 0.0
+    sums = calls.heads * calls.group * math.ceil(calls.queries / config.bM) * config.bM * 64 * 4
+    return costs.SUMS * sums + costs.microseconds(
+        pace, costs.backward_work(config.bM, config.bN, calls), config.blocks, multiprocessors, config.bM, sum(dims),
+        costs.BIASED if biased else 0.0)

@@ -53,6 +53,7 @@ def attention_sm90_kernel(Q, K, V, O, rows_O, lse, offsets_Q, offsets_K, counter
     the longest tiles come first.  ``factors``: of queries, keys and values.
     """
     config = plan.config
+    mo.min_blocks(config.blocks)
     if plan.rules.pairs:
         promise_pairs(bias)
     how = Scores(plan.rules, mo.size(Q.tensor, 0), mo.size(K.tensor, 0), scale, softcap, left, right, bias, slopes,

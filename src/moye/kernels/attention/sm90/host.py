@@ -14,7 +14,15 @@ from typing import Any
 import moye as mo
 from moye.kernels.attention.parts.arguments import Problem, by_16_bytes
 from moye.kernels.attention.sm90.backward import attention_backward_sm90_kernel, numbers_kernel, queries_kernel
-from moye.kernels.attention.sm90.config import MOST_WIDTH, ForwardConfig, choose, choose_gradient, choose_narrow
+from moye.kernels.attention.sm90.config import (
+    MOST_WIDTH,
+    ForwardConfig,
+    GradientConfig,
+    choose,
+    choose_gradient,
+    seen_together,
+)
+from moye.kernels.attention.sm90.costs import Calls
 from moye.kernels.attention.sm90.forward import attention_sm90_kernel
 from moye.kernels.attention.sm90.plan import ForwardPlan, GradientPlan, make_gradient_plan, make_plan
 from moye.kernels.attention.sm90.sections import section_of
@@ -38,28 +46,33 @@ def arguments_sm90(problem: Problem, arrays: tuple[Any, Any, Any, Any], *, bias:
     """Grid, block and arguments of the kernel for (out, q, k, values), these (dim_v, places, heads, batch)."""
     rules, several = problem.rules, offsets[0] is not None
     if config is None:
-        balanced, dims = not (rules.left or rules.right or several), (problem.dim, problem.dim_v)
-        config = choose_narrow(*dims, balanced=balanced) if problem.narrow else \
-            choose(*dims, balanced=balanced, queries=problem.queries, biased=bias is not None)
+        config = choose(calls_of(problem, arrays[1], arrays[2], several), (problem.dim, problem.dim_v),
+                        mo.multiprocessors(arrays[0]), narrow=problem.narrow, biased=bias is not None)
     rules = replace(rules, ragged=problem.keys % config.bN != 0 or several, lacking=several, pairs=in_pairs(bias))
     plan = make_plan(config, (problem.dtype, problem.out), (problem.dim, problem.dim_v), rules, problem.heads_of_a_key)
     tiles, heads = -(-problem.queries // config.bM), problem.heads * problem.batch
     if several:                                         # one number more for each, some of which stand for no tile
         tiles, heads = _rows(arrays[1]) // config.bM + problem.batch, problem.heads
     counter = counters(arrays[0], 1) if config.dynamic else None
-    each = problem.dtype.bytes * keys_together(problem, config) * (problem.dim + problem.dim_v)
-    section = section_of(each // problem.heads_of_a_key, heads) if config.dynamic or several else None
-    return min(tiles * heads, mo.multiprocessors(arrays[0])), config.threads, (
+    each = problem.dtype.bytes * int(seen_together(problem.keys, *limits_of(problem), config.bM)) * (
+        problem.dim + problem.dim_v)
+    section = section_of(each // problem.heads_of_a_key, heads) if rules.left or rules.right or several else None
+    return min(tiles * heads, config.blocks * mo.multiprocessors(arrays[0])), config.threads, (
         *copies(plan, *arrays), ordered(arrays[0], (1, 3, 2, 0)) if several else None,
         None if lse is None else ordered(lse, (2, 1, 0)), *offsets, counter, section,
         *problem.numbers, None if bias is None else ordered(bias, (2, 3, 1, 0)), slopes, sinks, tensors, factors, plan)
 
 
-def keys_together(problem: Problem, config: ForwardConfig) -> int:
-    """How many keys of a head are in use at a time: all, or those that a tile of queries sees through a window."""
-    if problem.rules.left and problem.rules.right:
-        return min(problem.keys, problem.left + problem.right + config.bM)
-    return problem.keys
+def calls_of(problem: Problem, q: Any, k: Any, several: bool) -> Calls:
+    """What is to be done for each head of queries; of sequences that lie one behind the other in the mean."""
+    batch = problem.batch
+    queries, keys = (_rows(q) / batch, _rows(k) / batch) if several else (problem.queries, problem.keys)
+    return Calls(problem.heads * batch, queries, keys, *limits_of(problem), several, problem.heads_of_a_key)
+
+
+def limits_of(problem: Problem) -> tuple[int | None, int | None]:
+    """How many keys behind and before a query it sees, or None."""
+    return problem.left if problem.rules.left else None, problem.right if problem.rules.right else None
 
 
 def in_pairs(bias: Any) -> bool:
@@ -129,17 +142,22 @@ _NAMES = "q", "k", "v", "out", "dout", "dq", "dk", "dv"
 
 
 def launch_gradients_sm90(problem: Problem, arrays: dict[str, Any], *, bias: Any = None, slopes: Any = None,
-                          offsets: tuple[Any, Any] = (None, None), in_order: bool = False) -> None:
+                          offsets: tuple[Any, Any] = (None, None), in_order: bool = False,
+                          config: GradientConfig | None = None) -> None:
     """Gradients dq, dk and dv from q, k, v, out, dout and lse, which ``arrays`` has by name, and TMA can describe.
 
     With ``offsets``, where sequences begin, the arrays are one matrix for each head, and the problem has the longest.
     """
-    config, rules, several = choose_gradient(problem.dim, problem.dim_v), problem.rules, offsets[0] is not None
+    rules, several, like = problem.rules, offsets[0] is not None, arrays["lse"]
+    if config is None:
+        calls = calls_of(problem, arrays["q"], arrays["k"], several)
+        config = choose_gradient(replace(calls, heads=problem.heads_K * problem.batch), (problem.dim, problem.dim_v),
+                                 mo.multiprocessors(like), biased=bias is not None)
     rules = replace(rules, ragged=problem.keys % config.bN != 0 or several)
     plan = make_gradient_plan(config, problem.dtype, problem.dim, problem.dim_v, rules, problem.heads_of_a_key,
                               in_order, mo.multiprocessors(arrays["q"]) if in_order else 1)
     tiles, grid = gradient_grids(problem, plan, arrays, several)
-    count, like = math.prod(tiles), arrays["lse"]
+    count = math.prod(tiles)
     numbers = empty(like, mo.float32, (2 * config.bM, count))
     sums = zeros(like, mo.float32, (config.bM * plan.width, count))
     turns = zeros(like, mo.int32, (count,)) if in_order else None
