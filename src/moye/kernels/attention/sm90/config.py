@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from moye.kernels.attention.sm90 import costs
 from moye.kernels.attention.sm90.costs import Calls, Pace
@@ -61,15 +62,19 @@ class ForwardConfig:
             + (2 * self.bM * dim_v if width == 1 else 0)
 
 
-def candidates(dims: tuple[int, int], *, narrow: bool = False, biased: bool = False) -> list[ForwardConfig]:
+def candidates(dims: tuple[int, int], *, narrow: bool = False, biased: bool = False,
+               ruled: bool = False) -> list[ForwardConfig]:
     """The configurations for head dimensions of queries and keys, and of values; the first is for many of both.
 
     The first ones for 64 and 128 are of a prototype; those for 192 and 256 follow from what registers and shared memory
-    hold.  With biases, three warpgroups or three blocks have too few registers.
+    hold.  With biases, three warpgroups or three blocks have too few registers, and so have three blocks beyond 64
+    dimensions with other rules of the scores (``ruled``).
     """
     dim, dim_v = dims
     tiles = _narrow_tiles(dim, dim_v) if narrow else _tiles(dim, dim_v)
-    return [config for config in tiles if not biased or max(config.groups, config.blocks) < 3]
+    if biased:
+        tiles = [config for config in tiles if max(config.groups, config.blocks) < 3]
+    return [config for config in tiles if config.blocks < 3 or not ruled or dim <= 64]
 
 
 def _tiles(dim: int, dim_v: int) -> list[ForwardConfig]:
@@ -96,10 +101,11 @@ def _narrow_tiles(dim: int, dim_v: int) -> list[ForwardConfig]:
     return [ForwardConfig(128, 128, q_stages=1) if dim_v <= 192 else ForwardConfig(128, 96, q_stages=1)]
 
 
-def choose(calls: Calls, dims: tuple[int, int], multiprocessors: int, *, narrow: bool = False,
-           biased: bool = False) -> ForwardConfig:
+@lru_cache(maxsize=1024)
+def choose(calls: Calls, dims: tuple[int, int], multiprocessors: int, *, narrow: bool = False, biased: bool = False,
+           ruled: bool = False) -> ForwardConfig:
     """The configuration that takes least by the model of costs, and whether its tiles are dealt out."""
-    best = min(candidates(dims, narrow=narrow, biased=biased), key=lambda config: modelled(
+    best = min(candidates(dims, narrow=narrow, biased=biased, ruled=ruled), key=lambda config: modelled(
         config, calls, dims, multiprocessors, narrow=narrow, biased=biased))
     return replace(best, dynamic=dealt_out(best, calls, dims, multiprocessors, 1 if narrow else 2))
 
@@ -196,6 +202,7 @@ def gradient_candidates(dims: tuple[int, int]) -> list[GradientConfig]:
     return [GradientConfig() if max(dims) <= 128 else GradientConfig(bN=64, stages=(2, 1), share=True)]
 
 
+@lru_cache(maxsize=1024)
 def choose_gradient(calls: Calls, dims: tuple[int, int], multiprocessors: int, *,
                     biased: bool = False) -> GradientConfig:
     """The configuration that takes least by the model of costs."""

@@ -116,7 +116,7 @@ def _work(calls: Calls, rows: float, size: int, seen: Callable[[float], float]) 
     return Work(count * calls.heads, fmean(some), max(some), calls.unequal)
 
 
-def microseconds(pace: Pace, work: Work, blocks: int, multiprocessors: int, rows: int, dims: int,
+def microseconds(pace: Pace, work: Work, blocks: int, multiprocessors: int, rows: int, dims: float,
                  more: float = 0.0) -> float:
     """The time of a launch of so many ``blocks`` on each multiprocessor; ``rows`` of a round of the loop.
 
@@ -132,10 +132,10 @@ def microseconds(pace: Pace, work: Work, blocks: int, multiprocessors: int, rows
         return LAUNCH + chain
     each = work.tiles / multiprocessors
     busy = (each if work.unequal else math.ceil(each)) * _tile(pace.all, work.mean, rows, dims, more)
-    return LAUNCH + (chain ** 4 + busy ** 4) ** 0.25    # the longer one, and more where they are alike
+    return LAUNCH + math.sqrt(math.hypot(chain * chain, busy * busy))   # the longer one, and more where they are alike
 
 
-def _tile(pace: tuple[float, float, float, float], rounds: float, rows: int, dims: int, more: float) -> float:
+def _tile(pace: tuple[float, float, float, float], rounds: float, rows: int, dims: float, more: float) -> float:
     tile, tile_dims, row, row_dims = pace
     width = dims / 256
     return tile + tile_dims * width + rounds * rows / 64 * (row + row_dims * width + more)

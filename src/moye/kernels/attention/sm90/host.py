@@ -46,8 +46,9 @@ def arguments_sm90(problem: Problem, arrays: tuple[Any, Any, Any, Any], *, bias:
     """Grid, block and arguments of the kernel for (out, q, k, values), these (dim_v, places, heads, batch)."""
     rules, several = problem.rules, offsets[0] is not None
     if config is None:
+        ruled = rules.softcap or rules.score is not None or slopes is not None or sinks is not None
         config = choose(calls_of(problem, arrays[1], arrays[2], several), (problem.dim, problem.dim_v),
-                        mo.multiprocessors(arrays[0]), narrow=problem.narrow, biased=bias is not None)
+                        mo.multiprocessors(arrays[0]), narrow=problem.narrow, biased=bias is not None, ruled=ruled)
     rules = replace(rules, ragged=problem.keys % config.bN != 0 or several, lacking=several, pairs=in_pairs(bias))
     plan = make_plan(config, (problem.dtype, problem.out), (problem.dim, problem.dim_v), rules, problem.heads_of_a_key)
     tiles, heads = -(-problem.queries // config.bM), problem.heads * problem.batch
