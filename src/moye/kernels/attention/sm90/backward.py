@@ -49,19 +49,32 @@ PIECE = 64 * 64
 
 
 @mo.kernel
-def numbers_kernel(numbers, O, dO, lse, offsets, plan: mo.Constexpr):
+def numbers_kernel(numbers, sums, turns, O, dO, lse, offsets, plan: mo.Constexpr):
     """numbers (2 bM, tiles): the logarithms (of 2) of the sums of bM queries, and their sums over the head dimension
-    of O dO, each (queries, dim_v, heads, batch).
+    of O dO, each (queries, dim_v, heads, batch); sums (bM width, tiles) of dQ begin at 0, and so do turns (tiles).
 
     Queries beyond the last one, and those that see no key, have an infinite sum, so that all of their weights are 0.
     """
     m, head, batch = place_here(plan, offsets)
     begin, queries, own = rows_here(O, offsets, batch)
     gN = mo.tile(numbers, (plan.config.bM, 1), (None, None))                        # (bM, 1, 2, tiles)
+    gS = mo.tile(sums, (plan.config.bM * plan.width, 1), (0, None))                 # (bM width, 1, tiles)
     if m * plan.config.bM < queries:
         number = number_of(plan, offsets, queries, mo.size(O, 2), (m, head, batch))
         tile_numbers(plan, gN[:, :, :, number], (O, dO, lse),
                      (begin, m * plan.config.bM, queries), (head, own))
+        clear(gS[:, 0, number], turns, number)
+
+
+@mo.jit
+def clear(sums, turns, number):
+    """Sums of dQ of a tile of queries, and who is to add to them, are 0."""
+    nothing = mo.fragment((4,), mo.float32)
+    nothing.fill(0)
+    for i in range(mo.thread_idx().x, mo.size(sums) // 4, mo.block_dim().x):
+        mo.copyto(mo.UniversalCopy(mo.uint128), mo.tile(sums, (4,), (i,)), nothing)
+    if turns is not None and mo.thread_idx().x == 0:
+        turns[number] = 0
 
 
 @mo.jit

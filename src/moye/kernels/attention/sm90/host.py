@@ -27,7 +27,7 @@ from moye.kernels.attention.sm90.forward import attention_sm90_kernel
 from moye.kernels.attention.sm90.plan import ForwardPlan, GradientPlan, make_gradient_plan, make_plan
 from moye.kernels.attention.sm90.sections import section_of
 from moye.kernels.attention.sm90.turned import KEYS, THREADS, WIDTH, turn_kernel
-from moye.kernels.workspace import counters, empty, ordered, zeros
+from moye.kernels.workspace import counters, empty, ordered
 
 _LOAD, _STORE = mo.TmaLoad(), mo.TmaStore()
 
@@ -160,9 +160,9 @@ def launch_gradients_sm90(problem: Problem, arrays: dict[str, Any], *, bias: Any
     tiles, grid = gradient_grids(problem, plan, arrays, several)
     count = math.prod(tiles)
     numbers = empty(like, mo.float32, (2 * config.bM, count))
-    sums = zeros(like, mo.float32, (config.bM * plan.width, count))
-    turns = zeros(like, mo.int32, (count,)) if in_order else None
-    numbers_kernel[tiles, 256](numbers, *(ordered(arrays[name], (1, 3, 2, 0)) for name in ("out", "dout")),
+    sums = empty(like, mo.float32, (config.bM * plan.width, count))
+    turns = empty(like, mo.int32, (count,)) if in_order else None
+    numbers_kernel[tiles, 256](numbers, sums, turns, *(ordered(arrays[name], (1, 3, 2, 0)) for name in ("out", "dout")),
                                ordered(arrays["lse"], (2, 1, 0)), offsets[0], plan)
     Q, K, V, dO, dQ, dK, dV = gradient_copies(plan, arrays, several)
     attention_backward_sm90_kernel[grid, config.threads](
