@@ -11,7 +11,8 @@ import torch
 import moye as mo
 import random_pages
 from moye.kernels import attention, attention_backward, attention_varlen, attention_varlen_backward
-from random_attention import draw, run
+from moye.kernels.attention.sm90.config import candidates, gradient_candidates
+from random_attention import draw, pinned, run
 from torch_arrays import Torch
 
 CHUNKS, FORMS, SIZES = 15, 5, 5
@@ -54,17 +55,22 @@ def heads(*shape):
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("dim", [64, 96, 128, 192, 256])
 def test_many_tiles(dim, causal):
-    """More tiles than multiprocessors, many keys: beside torch's own."""
+    """More tiles than blocks, many keys, by every configuration: beside torch's own.
+
+    Lengths differ, for what is launched for the same arrays again is not chosen again.
+    """
     torch.manual_seed(0)
-    q, k, v = heads(2, 1100, 16, dim), heads(2, 1100, 4, dim), heads(2, 1100, 4, dim)
-    out = torch.full_like(q, torch.nan)
-    attention(out, q, k, v, causal=causal)
-    exact = torch.nn.functional.scaled_dot_product_attention(
-        *(x.transpose(1, 2).double() for x in (q, k, v)), is_causal=causal, enable_gqa=True).transpose(1, 2)
-    assert ((out.double() - exact).abs() < 2.0 ** -7 + 2.0 ** -8 * exact.abs()).all()     # a bfloat16 has 8 bits
-    again = torch.empty_like(out)
-    attention(again, q, k, v, causal=causal)
-    assert torch.equal(again, out)
+    for tiles in range(2 * len(candidates((dim, dim)))):
+        n = 1100 + tiles
+        q, k, v = heads(4, n, 16, dim), heads(4, n, 4, dim), heads(4, n, 4, dim)
+        out, again = (torch.full_like(q, torch.nan) for _ in range(2))
+        with pinned(tiles):
+            attention(out, q, k, v, causal=causal)
+        exact = torch.nn.functional.scaled_dot_product_attention(
+            *(x.transpose(1, 2).double() for x in (q, k, v)), is_causal=causal, enable_gqa=True).transpose(1, 2)
+        assert ((out.double() - exact).abs() < 2.0 ** -7 + 2.0 ** -8 * exact.abs()).all(), tiles     # 8 bits
+        attention(again, q, k, v, causal=causal)
+        assert torch.equal(again, out), tiles
 
 
 def small(*shape):
@@ -79,12 +85,14 @@ def factors(batch, heads, heads_k):
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("dim", [64, 96, 128, 192, 256])
 def test_many_tiles_of_8_bits(dim, causal):
-    """More tiles than multiprocessors, many keys, twice, so that the second call is a replayed one."""
+    """More tiles than blocks, many keys, by every configuration, twice, so that the second call is a replayed one."""
     torch.manual_seed(0)
-    for _ in range(2):
-        q, k, v, scales = small(2, 1100, 16, dim), small(2, 1100, 4, dim), small(2, 1100, 4, dim), factors(2, 16, 4)
+    for tiles in range(2 * len(candidates((dim, dim), narrow=True))):
+        n = 1100 + tiles
+        q, k, v, scales = small(4, n, 16, dim), small(4, n, 4, dim), small(4, n, 4, dim), factors(4, 16, 4)
         out, again = (torch.full(q.shape, torch.nan, device="cuda", dtype=torch.bfloat16) for _ in range(2))
-        attention(out, q, k, v, causal=causal, **scales)
+        with pinned(tiles):
+            attention(out, q, k, v, causal=causal, **scales)
         wide = [x.double() * scale[:, None, :, None] for x, scale in zip((q, k, v), scales.values(), strict=True)]
         exact = torch.nn.functional.scaled_dot_product_attention(
             *(x.transpose(1, 2) for x in wide), is_causal=causal, enable_gqa=True).transpose(1, 2)
@@ -94,19 +102,21 @@ def test_many_tiles_of_8_bits(dim, causal):
 
 
 def test_sequences_of_8_bits():
-    """Bit by bit as each sequence by itself."""
+    """Bit by bit as each sequence by itself by the same tiles."""
     torch.manual_seed(0)
     lengths = [300, 0, 1, 513, 64]
     q, k, v = (small(sum(lengths), heads, 128) for heads in (4, 2, 2))
     scales = factors(len(lengths), 4, 2)
     ends = torch.tensor([0, *lengths], device="cuda").cumsum(0).int()
     out = torch.full(q.shape, torch.nan, device="cuda", dtype=torch.float16)
-    attention_varlen(out, q, k, v, ends, ends, longest_q=513, longest_k=513, causal=True, **scales)
+    with pinned(0):
+        attention_varlen(out, q, k, v, ends, ends, longest_q=513, longest_k=513, causal=True, **scales)
     for s, (begin, end) in enumerate(zip(ends.tolist(), ends.tolist()[1:], strict=False)):
         if begin < end:
             own = torch.empty_like(out[None, begin:end])
-            attention(own, *(x[None, begin:end] for x in (q, k, v)), causal=True,
-                      **{name: x[s:s + 1] for name, x in scales.items()})
+            with pinned(0):
+                attention(own, *(x[None, begin:end] for x in (q, k, v)), causal=True,
+                          **{name: x[s:s + 1] for name, x in scales.items()})
             assert torch.equal(own[0], out[begin:end])
 
 
@@ -126,18 +136,22 @@ def test_each_run_gives_the_same_gradients(dim):
 @pytest.mark.parametrize("deterministic", [False, True])
 @pytest.mark.parametrize("dim", [64, 128])
 def test_gradients_of_many_tiles(dim, deterministic, causal):
-    """More blocks than multiprocessors add to the same queries: beside torch's own in float64."""
+    """More blocks than run at a time add to the same queries, by every configuration: beside torch's in float64."""
     torch.manual_seed(0)
-    q, k, v, dout = heads(2, 1500, 16, dim), heads(2, 1500, 4, dim), heads(2, 1500, 4, dim), heads(2, 1500, 16, dim)
-    out, lse = torch.empty_like(q), torch.empty(2, 16, 1500, device="cuda")
-    attention(out, q, k, v, causal=causal, lse=lse)
-    found = [torch.full_like(x, torch.nan) for x in (q, k, v)]
-    attention_backward(*found, dout, q, k, v, out, lse, causal=causal, deterministic=deterministic)
-    exact = [x.double().requires_grad_() for x in (q, k, v)]
-    torch.nn.functional.scaled_dot_product_attention(
-        *(x.transpose(1, 2) for x in exact), is_causal=causal, enable_gqa=True).transpose(1, 2).backward(dout.double())
-    for name, x, y in zip(("dq", "dk", "dv"), found, exact, strict=True):
-        assert (x.double() - y.grad).norm() < 2.0 ** -7 * y.grad.norm(), name
+    for tiles in range(len(gradient_candidates((dim, dim)))):
+        n = 1500 + tiles
+        q, k, v, dout = heads(2, n, 16, dim), heads(2, n, 4, dim), heads(2, n, 4, dim), heads(2, n, 16, dim)
+        out, lse = torch.empty_like(q), torch.empty(2, 16, n, device="cuda")
+        attention(out, q, k, v, causal=causal, lse=lse)
+        found = [torch.full_like(x, torch.nan) for x in (q, k, v)]
+        with pinned(tiles):
+            attention_backward(*found, dout, q, k, v, out, lse, causal=causal, deterministic=deterministic)
+        exact = [x.double().requires_grad_() for x in (q, k, v)]
+        result = torch.nn.functional.scaled_dot_product_attention(
+            *(x.transpose(1, 2) for x in exact), is_causal=causal, enable_gqa=True)
+        result.transpose(1, 2).backward(dout.double())
+        for name, x, y in zip(("dq", "dk", "dv"), found, exact, strict=True):
+            assert (x.double() - y.grad).norm() < 2.0 ** -7 * y.grad.norm(), name
 
 
 def test_sequences_of_any_lengths():
