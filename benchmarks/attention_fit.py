@@ -23,7 +23,6 @@ from math import log
 from typing import Any
 
 import numpy as np
-from scipy.optimize import least_squares
 
 from attention_tiles import SHARED_HEADS
 from moye.kernels.attention.sm90 import costs
@@ -112,6 +111,7 @@ def fitted(sets: list[list[Row]]) -> dict[Any, Pace]:
 
 
 def _fit(kind: tuple[int, int, int], rows: list[Row]) -> Pace:
+    from scipy.optimize import least_squares  # the judgement alone does without
     several = kind[2] > 1
 
     def off(x: np.ndarray) -> list[float]:

@@ -498,9 +498,26 @@ def test_biases_as_compiled(dim, kind, mask):
     assert max(len(run) // 3 for run in runs) >= 32            # words of two biases that a thread has of a tile
 
 
-def of_call(dim, mask, kind, rules):
-    call = attention_registers.Call("bfloat16", (dim, dim), mask, rules, kind)
-    ((_, _, compiled),) = attention_registers.measured([call])
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn"])
+@pytest.mark.parametrize("mask", ["full", "causal", "both"])
+@pytest.mark.parametrize("dim", [64, 96, 128, 192])
+def test_small_tiles_as_compiled(dim, mask, dtype):
+    """None of them spills, whatever the rules, and none of their products waits for another one."""
+    narrow = dtype != "bfloat16"
+    for tiles, config in enumerate(candidates((dim, dim), narrow=narrow)):
+        if config.groups > 1:
+            continue
+        for rules in ((), ("softcap",)):
+            with pinned(2 * tiles + 1):
+                compiled = of_call(dim, mask, "several", rules, dtype)
+            assert compiled.spills == 0 and compiled.stack == 0, (config, rules)
+            assert not any("wait for each other" in str(note) for note in compiled.notes), (config, rules)
+
+
+def of_call(dim, mask, kind, rules, dtype="bfloat16"):
+    call = attention_registers.Call(dtype, (dim, dim), mask, rules, kind)
+    (compiled,) = (program for _, name, program in attention_registers.measured([call]) if name.startswith("attention"))
     return compiled
 
 

@@ -22,8 +22,8 @@ from statistics import fmean
 class Calls:
     """What is to be done: so many ``heads``, of all batches or sequences, of so many queries and keys each.
 
-    ``shift``: where the first query stands; ``left`` and ``right``: how many keys behind and before it a query sees,
-    None for all.  ``uneven``: lengths are means of sequences.  ``group``: heads of queries that share one of keys.
+    ``left`` and ``right``: how many keys behind and before it a query sees, None for all; the last query stands at the
+    last key.  ``uneven``: lengths are means of sequences.  ``group``: heads of queries that share one of keys.
     """
 
     heads: int
@@ -62,6 +62,7 @@ class Pace:
 
 
 LAUNCH = 6.6
+"""Microseconds of a launch that has next to nothing to do, as benchmarks measure it."""
 BIASED = 0.4
 """Microseconds that biases add to 64 keys of a tile."""
 NARROW = 0.55
