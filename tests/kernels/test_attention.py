@@ -500,19 +500,18 @@ def test_biases_as_compiled(dim, kind, mask):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn"])
-@pytest.mark.parametrize("mask", ["full", "causal", "both"])
+@pytest.mark.parametrize(("mask", "rules"), [("full", ()), ("both", ("softcap",))])
 @pytest.mark.parametrize("dim", [64, 96, 128, 192])
-def test_small_tiles_as_compiled(dim, mask, dtype):
-    """None of them spills, whatever the rules, and none of their products waits for another one."""
+def test_small_tiles_as_compiled(dim, mask, rules, dtype):
+    """None of them spills, plain or with what takes most registers, and no product waits for another one."""
     narrow = dtype != "bfloat16"
     for tiles, config in enumerate(candidates((dim, dim), narrow=narrow)):
         if config.groups > 1:
             continue
-        for rules in ((), ("softcap",)):
-            with pinned(2 * tiles + 1):
-                compiled = of_call(dim, mask, "several", rules, dtype)
-            assert compiled.spills == 0 and compiled.stack == 0, (config, rules)
-            assert not any("wait for each other" in str(note) for note in compiled.notes), (config, rules)
+        with pinned(2 * tiles + 1):
+            compiled = of_call(dim, mask, "several", rules, dtype)
+        assert compiled.spills == 0 and compiled.stack == 0, config
+        assert not any("wait for each other" in str(note) for note in compiled.notes), config
 
 
 def of_call(dim, mask, kind, rules, dtype="bfloat16"):
