@@ -11,6 +11,7 @@ stalls of the host, and left out.
 from __future__ import annotations
 
 import argparse
+import ast
 import csv
 import gzip
 import random
@@ -97,7 +98,7 @@ def _row(line: dict[str, str]) -> Row:
     backward = line["backward"] == "True"
     calls = Calls(batch * heads // (group if backward else 1), queries, keys, None if window < 0 else window,
                   0 if "causal" in kind or kind == "window" else None, "sequences" in kind, group)
-    given = {name: eval(value, {}) for name, value in re.findall(r"(\w+)=(\w+|\(.*?\))", line["config"])}
+    given = {name: ast.literal_eval(value) for name, value in re.findall(r"(\w+)=(\w+|\(.*?\))", line["config"])}
     config = (GradientConfig if backward else ForwardConfig)(**given)
     return Row(calls, (dim, dim_v), line["narrow"] == "True", kind == "bias", config, float(line["us"]))
 

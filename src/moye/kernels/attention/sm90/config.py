@@ -30,7 +30,8 @@ class ForwardConfig:
 
     ``q_stages`` = 2: the next tile's queries are there before this tile is done, and its first scores are computed
     beside this tile's last product.  ``in_turns``: one warpgroup multiplies while the other exponentiates.
-    ``dynamic``: tiles are dealt out by a counter, which is worth it where they differ in work.
+    ``dynamic``: tiles are dealt out by a counter, which is worth it where they differ in work.  ``blocks``: so many run
+    on a multiprocessor at a time.
     """
 
     bM: int = 128
@@ -113,12 +114,10 @@ def choose(calls: Calls, dims: tuple[int, int], multiprocessors: int, *, narrow:
 def modelled(config: ForwardConfig, calls: Calls, dims: tuple[int, int], multiprocessors: int, *, narrow: bool,
              biased: bool, paces: dict[tuple[int, int, int], Pace] = costs.FORWARD) -> float:
     """Microseconds of a launch."""
-    pace = paces.get(kind_of(config))
-    if pace is None:                                    # the only one there is
-        return 0.0
     wide = sum(dims) * (costs.NARROW if narrow else 1.0)
-    return costs.microseconds(pace, costs.forward_work(config.bM, config.bN, calls), config.blocks, multiprocessors,
-                              config.bN, wide, costs.BIASED if biased else 0.0)
+    return costs.microseconds(
+        paces[kind_of(config)], costs.forward_work(config.bM, config.bN, calls), config.blocks, multiprocessors,
+        config.bN, wide, costs.BIASED if biased else 0.0)
 
 
 def kind_of(config: ForwardConfig | GradientConfig) -> tuple[int, int, int]:
@@ -148,7 +147,8 @@ class GradientConfig:
     """Tiles of ``bM`` queries and ``bN`` keys.
 
     A warpgroup has 64 of the keys; or, if they ``share`` the same 64, half of the head dimension of their gradients,
-    and computes the scores as the other one does.  ``stages``: of queries, and of gradients of results.
+    and computes the scores as the other one does.  ``stages``: of queries, and of gradients of results.  ``blocks``: so
+    many run on a multiprocessor at a time.
     """
 
     bM: int = 64
@@ -205,18 +205,18 @@ def gradient_candidates(dims: tuple[int, int]) -> list[GradientConfig]:
 @lru_cache(maxsize=1024)
 def choose_gradient(calls: Calls, dims: tuple[int, int], multiprocessors: int, *,
                     biased: bool = False) -> GradientConfig:
-    """The configuration that takes least by the model of costs."""
-    return min(gradient_candidates(dims), key=lambda config: modelled_gradients(
+    """The only configuration, or the one that takes least by the model of costs."""
+    first, *others = gradient_candidates(dims)
+    if not others:
+        return first
+    return min((first, *others), key=lambda config: modelled_gradients(
         config, calls, dims, multiprocessors, biased=biased))
 
 
 def modelled_gradients(config: GradientConfig, calls: Calls, dims: tuple[int, int], multiprocessors: int, *,
                        biased: bool, paces: dict[tuple[int, int, int], Pace] = costs.BACKWARD) -> float:
     """Microseconds of the launches: sums of dQ are cleared, added to and read besides, for whole tiles of queries."""
-    pace = paces.get(kind_of(config))
-    if pace is None:
-        return 0.0
     sums = calls.heads * calls.group * math.ceil(calls.queries / config.bM) * config.bM * 64 * 4
     return costs.SUMS * sums + costs.microseconds(
-        pace, costs.backward_work(config.bM, config.bN, calls), config.blocks, multiprocessors, config.bM, sum(dims),
-        costs.BIASED if biased else 0.0)
+        paces[kind_of(config)], costs.backward_work(config.bM, config.bN, calls), config.blocks, multiprocessors,
+        config.bM, sum(dims), costs.BIASED if biased else 0.0)
