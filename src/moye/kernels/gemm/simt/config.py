@@ -72,8 +72,6 @@ FLOAT = (
     TileConfig(8, 256, 32, 3, 8, 4, 1, 2, 2, 1),
     TileConfig(128, 8, 32, 3, 4, 8, 1, 1, 3, 32),
     TileConfig(128, 4, 32, 3, 4, 4, 1, 1, 3, 32),
-    TileConfig(256, 128, 16, 2, 16, 8, 2, 4, 1),
-    TileConfig(192, 128, 16, 2, 12, 8, 2, 4, 1),
     TileConfig(128, 128, 8, 2, 16, 8, 1, 4, 2),
     TileConfig(96, 128, 16, 2, 12, 8, 1, 4, 2),
     TileConfig(128, 96, 16, 2, 8, 12, 2, 2, 2),
@@ -114,16 +112,20 @@ def most_parts(config: TileConfig, K: int, multiprocessors: int) -> int:
 
 
 def parts_of(config: TileConfig, problem: Problem, multiprocessors: int) -> list[int]:
-    """How often K may be split: so that each multiprocessor has a block, or two, or as many as it holds.
+    """How often K may be split: so that each multiprocessor has a block, or two, or as many as it holds, or some times
+    as many, of which the last round is fuller.
 
-    A part has two k tiles at least, or it is all prologue.
+    A part has two k tiles at least, or it is all prologue; those of several rounds have more.
     """
-    tiles = -(-problem.M // config.bM) * -(-problem.N // config.bN)
+    tiles = max(1, -(-problem.M // config.bM) * -(-problem.N // config.bN))
     most = min(most_parts(config, problem.K, multiprocessors), problem.K // (2 * config.bK))
     if not problem.workspace or most < 2:
         return [1]
-    full = {each * multiprocessors // max(1, tiles) for each in range(1, config.blocks + 1)}
-    return sorted({1, *(n for n in full if 1 < n <= most), *([most] if most < max(full) else [])})
+    once = {each * multiprocessors // tiles for each in range(1, config.blocks + 1)}
+    more = {each * config.blocks * multiprocessors // tiles for each in range(2, _ROUNDS + 1)}
+    long = min(most, problem.K // (_LONG_PART * config.bK))
+    return sorted({1, *(n for n in once if 1 < n <= most), *(n for n in more if 1 < n <= long),
+                   *([most] if most < max(once) else [])})
 
 
 # --- the choice ------------------------------------------------------------------------------------------------------
@@ -137,31 +139,31 @@ class Costs:
     their names say.
     """
 
-    launch: float = 4.319
-    begin: float = 0.0625       # of a block, before its first products
-    share_large: float = 1.043  # of the peak, by threads with 128 sums and more, and so on
-    share_96: float = 1.058
-    share_64: float = 0.9914
-    share_32: float = 1.105
-    share_16: float = 1.252
-    along_one: float = 0.8055   # of the share, where one operand lies along K, or both
-    along_both: float = 0.754
-    single: float = 0.9771      # of the share for each operand that is copied by single elements
-    turned: float = 0.8912      # of the share, where operands come through registers
-    turned_single: float = 0.9686 # for each of them that does so by single elements
-    fill: float = 2.728         # warps of a multiprocessor that reach half of its share
-    latency: float = 0.05625    # from asking for a stage to its arrival
-    turned_latency: float = 0.2084 # to its arrival in registers
-    l2: float = 5.862e+04       # bytes per microsecond that one multiprocessor gets
-    dram: float = 5.088e+06
-    dram_one: float = 4.282e+04 # for each multiprocessor that asks
-    store: float = 6.868e-05    # for each element of a block
-    store_single: float = 5.331e-05
-    meet: float = 2.525         # of blocks that share a tile
-    meet_each: float = 0.03234  # for each of them
-    meet_sum: float = 4.476e-05 # and each sum of a block
-    sharp: float = 1.988        # how sharply the slowest of several things rules
-    sharp_dram: float = 2.004
+    launch: float = 4.417
+    begin: float = 0.003908     # of a block, before its first products
+    share_large: float = 1.05   # of the peak, by threads with 128 sums and more, and so on
+    share_96: float = 1.04
+    share_64: float = 0.9891
+    share_32: float = 1.097
+    share_16: float = 1.222
+    along_one: float = 0.7992   # of the share, where one operand lies along K, or both
+    along_both: float = 0.7556
+    single: float = 1.001       # of the share for each operand that is copied by single elements
+    turned: float = 0.9654      # of the share, where operands come through registers
+    turned_single: float = 1.035 # for each of them that does so by single elements
+    fill: float = 2.731         # warps of a multiprocessor that reach half of its share
+    latency: float = 0.05624    # from asking for a stage to its arrival
+    turned_latency: float = 0.6077 # to its arrival in registers
+    l2: float = 5.724e+04       # bytes per microsecond that one multiprocessor gets
+    dram: float = 5.88e+06
+    dram_one: float = 4.142e+04 # for each multiprocessor that asks
+    store: float = 3.959e-05    # for each element of a block
+    store_single: float = 8.411e-05
+    meet: float = 2.522         # of blocks that share a tile
+    meet_each: float = 0.03001  # for each of them
+    meet_sum: float = 5.964e-05 # and each sum of a block
+    sharp: float = 1.876        # how sharply the slowest of several things rules
+    sharp_dram: float = 2.059
     copy: float = 2.6           # turning an operand round in memory first
     copied: float = 1.9e+06     # bytes of it a microsecond
 
@@ -169,6 +171,7 @@ class Costs:
 COSTS = Costs()
 _PEAK = 128 * 1980.0                    # products of one multiprocessor in a microsecond
 _LONG = 10                              # copies of nothing, below which no product is worth a thought of them
+_ROUNDS, _LONG_PART = 4, 16             # of blocks, one after the other, and the k tiles of each that are worth it
 
 
 def estimate(config: TileConfig, parts: int, problem: Problem, multiprocessors: int, costs: Costs = COSTS) -> float:
@@ -191,7 +194,7 @@ def estimate(config: TileConfig, parts: int, problem: Problem, multiprocessors: 
     dram = _either(read / costs.dram, read / (costs.dram_one * min(units, multiprocessors)), costs.sharp)
     meet = 0.0
     if parts > 1:
-        meet = costs.meet + costs.meet_each * parts + costs.meet_sum * config.bM * config.bN
+        meet = costs.meet + costs.meet_each * parts + costs.meet_sum * config.bM * config.bN * per_one
     return costs.launch + _either(busy, dram, costs.sharp_dram) + meet
 
 
