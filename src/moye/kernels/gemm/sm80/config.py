@@ -19,7 +19,7 @@ from typing import Any
 
 import moye as mo
 
-_SPLITS = (1, 2, 3, 4, 6, 8, 12, 16)
+_SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,172 @@
+"""Kernels of rows on extents that nobody listed: drawn by seed, beside a copy of as many bytes.
+
+    python benchmarks/rows_random.py SEED COUNT [--rounds 15] [--worst 20] [--compiled] [--csv rows_random.csv]
+    for i in 0 1 2 3; do python benchmarks/rows_random.py SEED COUNT --compile $i 4 & done    # to have it compiled
+
+Norms, softmax, cross-entropy, gates, transposes, reductions, scans, top-k and embedding, forward and backward, as
+rows_norms.py, rows_softmax.py and rows_moves.py make them.  Rows and columns are log-uniform, up to 2^26 elements, a
+third of the columns multiples of 128, a third of 8, a third of any number.  Interleaved, L2 flushed, medians.  "of
+copy" is the time of ``torch.copy_`` of as many bytes over moye's: it is launched, and finds cold caches, as moye does.
+Beside it torch's own operations and, with ``--compiled``, torch.compile (max-autotune) of them.  Results are compared
+with float64.
+Seeds below 1000 are for work on the kernels; figures that are told come from seeds from 1000 on, run once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import math
+import random
+import statistics
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+
+import rows_moves
+import rows_norms
+import rows_softmax
+from moye.testing import interleave
+from rows_moves import Case
+
+ELEMENTS = 1 << 12, 1 << 26
+LONGEST = 1 << 18                                       # columns
+CLOSE = 0.02
+F32 = torch.float32
+FAMILIES: dict[str, list[Callable[..., Case]]] = {
+    "norms": [rows_norms.rms_norm, partial(rows_norms.rms_norm, dtype=F32), rows_norms.layer_norm, rows_norms.residual,
+              rows_norms.quantised],
+    "gradients of norms": [rows_norms.backward, partial(rows_norms.backward, centred=True),
+                           partial(rows_norms.backward, dtype=F32)],
+    "softmax": [rows_softmax.softmax, partial(rows_softmax.softmax, dtype=F32), rows_softmax.log_softmax,
+                rows_softmax.softmax_backward],
+    "cross-entropy": [rows_softmax.cross_entropy, partial(rows_softmax.cross_entropy, reduction="mean"),
+                      rows_softmax.both, rows_softmax.backward],
+    "gates": [rows_moves.swiglu, partial(rows_moves.swiglu, packed=True), rows_moves.swiglu_backward],
+    "transposes": [rows_moves.transposed, partial(rows_moves.transposed, dtype=F32)],
+    "reductions": [partial(rows_moves.reduced, kind, axis) for kind in ("sum", "max", "argmax") for axis in (0, 1)],
+    "scans": [rows_moves.scan, partial(rows_moves.scan, axis=0)],
+    "top k": [rows_moves.largest],
+    "embedding": [rows_moves.gather, rows_moves.scattered],
+}
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """One call: ``make()`` has its tensors."""
+
+    family: str
+    make: Callable[[], Case]
+
+
+def extents(rng: random.Random) -> tuple[int, int]:
+    """Rows and columns."""
+    while True:
+        rows = round(math.exp(rng.uniform(0, math.log(1 << 17))))
+        step = rng.choice((128, 8, 1))
+        columns = max(1, round(math.exp(rng.uniform(math.log(32), math.log(LONGEST))) / step)) * step
+        if ELEMENTS[0] <= rows * columns <= ELEMENTS[1]:
+            return rows, columns
+
+
+def draw(seed: int, count: int) -> list[Drawn]:
+    """So many calls, of each family as many as of another."""
+    rng, found = random.Random(seed), []
+    for i in range(count):
+        family = list(FAMILIES)[i % len(FAMILIES)]
+        make, (rows, columns) = rng.choice(FAMILIES[family]), extents(rng)
+        if family == "top k":
+            make = partial(make, k=rng.randint(1, min(columns, 128)))
+        if family == "embedding":
+            make = partial(make, count=max(1, round(rows * math.exp(rng.uniform(-2, 2)))))
+            columns = min(columns, 16384)
+        found.append(Drawn(family, partial(make, rows=rows, columns=columns)))
+    return found
+
+
+def copy_of(moved: int) -> Callable[[], Any]:
+    """A copy that reads and writes as many bytes together."""
+    half = torch.empty(max(1, moved // 4), device=rows_moves.DEVICE, dtype=torch.bfloat16).normal_()
+    target = torch.empty_like(half)
+    return lambda: target.copy_(half)
+
+
+def measured(one: Drawn, rounds: int, compiled: bool) -> dict[str, Any]:
+    """A row of the table: microseconds of each, the ratios, the error against float64."""
+    told = one.make()
+    error = told.error()
+    runs = {"moye": told.run, "copy": copy_of(told.moved), "torch": lambda: told.peer(*told.arguments)}
+    if compiled:
+        torch._dynamo.reset()
+        faster = torch.compile(told.peer, mode="max-autotune-no-cudagraphs", dynamic=False)
+        runs["compile"] = lambda: faster(*told.arguments)
+    us = {name: 1e3 * ms for name, ms in interleave(runs, rounds).items()}
+    return {"family": one.family, "case": told.name, "MB": told.moved / 1e6,
+            **{name: us.get(name, math.nan) for name in ("moye", "copy", "torch", "compile")},
+            "of copy": us["copy"] / us["moye"], "of torch": us["torch"] / us["moye"],
+            "of compile": us.get("compile", math.nan) / us["moye"], "error": error}
+
+
+def line(row: dict[str, Any]) -> str:
+    times = "  ".join(f"{name} {row[name]:.1f}" for name in ("moye", "copy", "torch", "compile")
+                      if not math.isnan(row[name]))
+    return f"{row['of copy']:.3f}  {row['case']:52} {row['MB']:8.1f} MB  {times} us  off {row['error']:.1e}"
+
+
+def distribution(name: str, rows: list[dict[str, Any]]) -> str:
+    """One line: the geometric means of the ratios, the least, and how many are below some."""
+    parts = [f"{name}: {len(rows)} calls"]
+    for which in ("of copy", "of torch", "of compile"):
+        if ratios := [row[which] for row in rows if not math.isnan(row[which])]:
+            below = sum(x < 0.9 for x in ratios)
+            parts.append(f"{which} {statistics.geometric_mean(ratios):.3f}, below 0.9 {below}, least {min(ratios):.2f}")
+    return "; ".join(parts)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("seed", type=int)
+    parser.add_argument("count", type=int)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--worst", type=int, default=20)
+    parser.add_argument("--compiled", action="store_true", help="torch.compile beside it, some seconds a call")
+    parser.add_argument("--compile", type=int, nargs=2, metavar=("PART", "OF"))
+    parser.add_argument("--csv")
+    options = parser.parse_args()
+    if not torch.cuda.is_available():
+        sys.exit("rows_random.py measures on a GPU, and torch sees none")
+    cases = draw(options.seed, options.count)
+    if options.compile:
+        part, of = options.compile
+        for one in cases[part::of]:
+            one.make().run()
+            torch.cuda.empty_cache()
+        return 0
+    torch.manual_seed(options.seed)
+    rows = []
+    for one in cases:
+        rows.append(measured(one, options.rounds, options.compiled))
+        torch.cuda.empty_cache()
+    if options.csv:
+        with open(options.csv, "w", newline="") as file:
+            writer = csv.DictWriter(file, list(rows[0]))
+            writer.writeheader()
+            writer.writerows(rows)
+    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}")
+    for family in FAMILIES:
+        if some := [row for row in rows if row["family"] == family]:
+            print(distribution(family, some))
+    for row in sorted(rows, key=lambda r: r["of copy"])[:options.worst]:
+        print(line(row))
+    bad = [row for row in rows if not row["error"] <= CLOSE]
+    for row in bad:
+        print("off:", line(row))
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

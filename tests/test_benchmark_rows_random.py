@@ -1,0 +1,41 @@
+"""What of benchmarks/rows_random.py needs no GPU: what it draws, and that each kind of case runs at small extents."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import rows_random  # noqa: E402
+
+MAKERS = [(family, i) for family, makers in rows_random.FAMILIES.items() for i in range(len(makers))]
+
+
+def test_draws():
+    found, again = (rows_random.draw(7, 200) for _ in range(2))
+    assert [one.make.keywords for one in found] == [one.make.keywords for one in again]
+    assert {one.family for one in found} == set(rows_random.FAMILIES)
+    some = [one.make.keywords for one in found if one.family not in ("embedding", "top k")]
+    least, most = rows_random.ELEMENTS
+    assert all(least <= x["rows"] * x["columns"] <= most for x in some)
+    assert sum(x["columns"] % 128 == 0 for x in some) > 40 and sum(x["columns"] % 8 != 0 for x in some) > 30
+    assert max(x["columns"] for x in some) > 65536 and min(x["rows"] for x in some) < 8
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the benchmark itself compares on a GPU")
+@pytest.mark.parametrize(("family", "i"), MAKERS)
+def test_cases(family, i):
+    torch.manual_seed(0)
+    make, more = rows_random.FAMILIES[family][i], {"top k": {"k": 5}, "embedding": {"count": 9}}.get(family, {})
+    case = partial(make, rows=5, columns=40, **more)()
+    assert case.error() < rows_random.CLOSE and case.moved > 0
+
+
+def test_lines():
+    row = {"family": "scans", "case": "cumsum", "MB": 2.0, "moye": 4.0, "copy": 3.0, "torch": 8.0,
+           "compile": float("nan"), "of copy": 0.75, "of torch": 2.0, "of compile": float("nan"), "error": 1e-3}
+    assert "0.750" in rows_random.line(row) and "compile" not in rows_random.line(row)
+    assert rows_random.distribution("scans", [row, row]) == (
+        "scans: 2 calls; of copy 0.750, below 0.9 2, least 0.75; of torch 2.000, below 0.9 0, least 2.00")
