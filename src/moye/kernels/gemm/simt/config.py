@@ -112,8 +112,8 @@ def most_parts(config: TileConfig, K: int, multiprocessors: int) -> int:
 
 
 def parts_of(config: TileConfig, problem: Problem, multiprocessors: int) -> list[int]:
-    """How often K may be split: so that each multiprocessor has a block, or two, or as many as it holds, or some times
-    as many, of which the last round is fuller.
+    """How often K may be split: so that each multiprocessor has a block, or two, or as many as it holds, or so that
+    all tiles are done in two rounds, three or four.
 
     A part has two k tiles at least, or it is all prologue; those of several rounds have more.
     """
@@ -121,9 +121,9 @@ def parts_of(config: TileConfig, problem: Problem, multiprocessors: int) -> list
     most = min(most_parts(config, problem.K, multiprocessors), problem.K // (2 * config.bK))
     if not problem.workspace or most < 2:
         return [1]
+    held, long = config.blocks * multiprocessors, min(most, problem.K // (_LONG_PART * config.bK))
     once = {each * multiprocessors // tiles for each in range(1, config.blocks + 1)}
-    more = {each * config.blocks * multiprocessors // tiles for each in range(2, _ROUNDS + 1)}
-    long = min(most, problem.K // (_LONG_PART * config.bK))
+    more = {held // -(-tiles // rounds) for rounds in range(2, _ROUNDS + 1)}
     return sorted({1, *(n for n in once if 1 < n <= most), *(n for n in more if 1 < n <= long),
                    *([most] if most < max(once) else [])})
 
@@ -139,31 +139,31 @@ class Costs:
     their names say.
     """
 
-    launch: float = 4.417
-    begin: float = 0.003908     # of a block, before its first products
-    share_large: float = 1.05   # of the peak, by threads with 128 sums and more, and so on
-    share_96: float = 1.04
-    share_64: float = 0.9891
-    share_32: float = 1.097
-    share_16: float = 1.222
-    along_one: float = 0.7992   # of the share, where one operand lies along K, or both
-    along_both: float = 0.7556
-    single: float = 1.001       # of the share for each operand that is copied by single elements
-    turned: float = 0.9654      # of the share, where operands come through registers
-    turned_single: float = 1.035 # for each of them that does so by single elements
-    fill: float = 2.731         # warps of a multiprocessor that reach half of its share
-    latency: float = 0.05624    # from asking for a stage to its arrival
-    turned_latency: float = 0.6077 # to its arrival in registers
-    l2: float = 5.724e+04       # bytes per microsecond that one multiprocessor gets
-    dram: float = 5.88e+06
-    dram_one: float = 4.142e+04 # for each multiprocessor that asks
-    store: float = 3.959e-05    # for each element of a block
-    store_single: float = 8.411e-05
-    meet: float = 2.522         # of blocks that share a tile
-    meet_each: float = 0.03001  # for each of them
-    meet_sum: float = 5.964e-05 # and each sum of a block
-    sharp: float = 1.876        # how sharply the slowest of several things rules
-    sharp_dram: float = 2.059
+    launch: float = 4.419
+    begin: float = 0.0002443    # of a block, before its first products
+    share_large: float = 1.022  # of the peak, by threads with 128 sums and more, and so on
+    share_96: float = 1.013
+    share_64: float = 0.9628
+    share_32: float = 1.068
+    share_16: float = 1.19
+    along_one: float = 0.8156   # of the share, where one operand lies along K, or both
+    along_both: float = 0.7698
+    single: float = 1.004       # of the share for each operand that is copied by single elements
+    turned: float = 0.9831      # of the share, where operands come through registers
+    turned_single: float = 1.04 # for each of them that does so by single elements
+    fill: float = 2.685         # warps of a multiprocessor that reach half of its share
+    latency: float = 0.1964     # from asking for a stage to its arrival
+    turned_latency: float = 0.6489 # to its arrival in registers
+    l2: float = 5.49e+04        # bytes per microsecond that one multiprocessor gets
+    dram: float = 5.815e+06
+    dram_one: float = 4.047e+04 # for each multiprocessor that asks
+    store: float = 3.84e-05     # for each element of a block
+    store_single: float = 8.505e-05
+    meet: float = 2.529         # of blocks that share a tile
+    meet_each: float = 0.03008  # for each of them
+    meet_sum: float = 5.94e-05 # and each sum that a multiprocessor hands over
+    sharp: float = 1.949        # how sharply the slowest of several things rules
+    sharp_dram: float = 2.099
     copy: float = 2.6           # turning an operand round in memory first
     copied: float = 1.9e+06     # bytes of it a microsecond
 
@@ -180,22 +180,33 @@ def estimate(config: TileConfig, parts: int, problem: Problem, multiprocessors: 
     The multiprocessor with the most blocks decides.  Its blocks go through their k tiles together, as many as it holds
     at a time; a k tile takes as long as its products, its loads or the latency, whatever is longer.
     """
-    m, n = -(-problem.M // config.bM), -(-problem.N // config.bN)
+    tiles = -(-problem.M // config.bM) * -(-problem.N // config.bN)
     k_tiles = -(-max(1, -(-problem.K // config.bK)) // parts)
-    units = m * n * parts
-    per_one = -(-units // multiprocessors)
-    rounds, rest = divmod(per_one, config.blocks)
+    rounds, rest = _rounds(config, tiles, parts, multiprocessors)
     store = config.bM * config.bN * (costs.store if problem.vector > 1 else costs.store_single)
     busy = 0.0
     for count, held in ((rounds, config.blocks), (1 if rest else 0, rest)):
         if count:
             busy += count * (costs.begin + k_tiles * _step(config, held, problem, costs) + store * held)
     read = float(problem.bytes * (problem.K * (problem.M + problem.N) + problem.M * problem.N))
-    dram = _either(read / costs.dram, read / (costs.dram_one * min(units, multiprocessors)), costs.sharp)
+    dram = _either(read / costs.dram, read / (costs.dram_one * min(tiles * parts, multiprocessors)), costs.sharp)
     meet = 0.0
     if parts > 1:
-        meet = costs.meet + costs.meet_each * parts + costs.meet_sum * config.bM * config.bN * per_one
+        sums = -(-tiles * parts // multiprocessors) * config.bM * config.bN
+        meet = costs.meet + costs.meet_each * parts + costs.meet_sum * sums
     return costs.launch + _either(busy, dram, costs.sharp_dram) + meet
+
+
+def _rounds(config: TileConfig, tiles: int, parts: int, multiprocessors: int) -> tuple[int, int]:
+    """(rounds of as many blocks as a multiprocessor holds, blocks of the one after these).
+
+    Blocks that share a tile wait for each other.  So a round has whole tiles, and a tile that does not fit waits, too.
+    """
+    held = config.blocks * multiprocessors
+    if parts == 1 or tiles * parts <= held:
+        return divmod(-(-tiles * parts // multiprocessors), config.blocks)
+    rounds, left = divmod(tiles, max(1, held // parts))
+    return rounds, -(-left * parts // multiprocessors)
 
 
 def _either(a: float, b: float, sharp: float) -> float:
