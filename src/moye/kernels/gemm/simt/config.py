@@ -139,31 +139,32 @@ class Costs:
     their names say.
     """
 
-    launch: float = 4.419
-    begin: float = 0.0002443    # of a block, before its first products
-    share_large: float = 1.022  # of the peak, by threads with 128 sums and more, and so on
-    share_96: float = 1.013
-    share_64: float = 0.9628
-    share_32: float = 1.068
-    share_16: float = 1.19
-    along_one: float = 0.8156   # of the share, where one operand lies along K, or both
-    along_both: float = 0.7698
-    single: float = 1.004       # of the share for each operand that is copied by single elements
-    turned: float = 0.9831      # of the share, where operands come through registers
-    turned_single: float = 1.04 # for each of them that does so by single elements
-    fill: float = 2.685         # warps of a multiprocessor that reach half of its share
-    latency: float = 0.1964     # from asking for a stage to its arrival
-    turned_latency: float = 0.6489 # to its arrival in registers
-    l2: float = 5.49e+04        # bytes per microsecond that one multiprocessor gets
-    dram: float = 5.815e+06
-    dram_one: float = 4.047e+04 # for each multiprocessor that asks
-    store: float = 3.84e-05     # for each element of a block
-    store_single: float = 8.505e-05
-    meet: float = 2.529         # of blocks that share a tile
-    meet_each: float = 0.03008  # for each of them
-    meet_sum: float = 5.94e-05 # and each sum that a multiprocessor hands over
-    sharp: float = 1.949        # how sharply the slowest of several things rules
-    sharp_dram: float = 2.099
+    launch: float = 4.42
+    share_large: float = 1.024  # of the peak, by threads with 128 sums and more, and so on
+    share_96: float = 1.011
+    share_64: float = 0.9561
+    share_32: float = 1.046
+    share_16: float = 1.142
+    along_one: float = 0.8117   # of the share, where one operand lies along K, or both
+    along_both: float = 0.7642
+    single: float = 0.9932      # of the share for each operand that is copied by single elements
+    turned: float = 0.9644      # of the share, where operands come through registers
+    turned_single: float = 1.048 # for each of them that does so by single elements
+    fill: float = 2.602         # warps of a multiprocessor that reach half of its share
+    one: float = 2.632e-05      # for each element of a k tile that is copied by itself
+    one_alone: float = 0.005762 # and for each that one thread copies
+    latency: float = 0.01228    # from asking for a stage to its arrival
+    turned_latency: float = 0.661 # to its arrival in registers
+    l2: float = 6.119e+04       # bytes per microsecond that one multiprocessor gets
+    dram: float = 5.655e+06
+    dram_one: float = 3.784e+04 # for each multiprocessor that asks
+    store: float = 3.48e-05     # for each element of a block
+    store_single: float = 0.0001174
+    meet: float = 2.497         # of blocks that share a tile
+    meet_each: float = 0.03203  # for each of them
+    meet_sum: float = 6.175e-05 # and each sum that a multiprocessor hands over
+    sharp: float = 2.051        # how sharply the slowest of several things rules
+    sharp_dram: float = 2.275
     copy: float = 2.6           # turning an operand round in memory first
     copied: float = 1.9e+06     # bytes of it a microsecond
 
@@ -187,7 +188,7 @@ def estimate(config: TileConfig, parts: int, problem: Problem, multiprocessors: 
     busy = 0.0
     for count, held in ((rounds, config.blocks), (1 if rest else 0, rest)):
         if count:
-            busy += count * (costs.begin + k_tiles * _step(config, held, problem, costs) + store * held)
+            busy += count * (k_tiles * _step(config, held, problem, costs) + store * held)
     read = float(problem.bytes * (problem.K * (problem.M + problem.N) + problem.M * problem.N))
     dram = _either(read / costs.dram, read / (costs.dram_one * min(tiles * parts, multiprocessors)), costs.sharp)
     meet = 0.0
@@ -230,8 +231,11 @@ def _step(config: TileConfig, held: int, problem: Problem, costs: Costs) -> floa
     share *= warps / (warps + costs.fill)
     wide = 2.0 if problem.bytes == 8 else 1.0
     products = held * config.bM * config.bN * config.bK * wide / (_PEAK * share)
-    loads = held * (config.bM + config.bN) * config.bK * problem.bytes / costs.l2
+    ones = config.bK * sum(rows for rows, major in zip((config.bM, config.bN), problem.majors, strict=True)
+                           if not major.endswith("vector"))
+    loads = held * ((config.bM + config.bN) * config.bK * problem.bytes / costs.l2 + ones * costs.one)
     latency = costs.turned_latency if config.turns else costs.latency / (config.stages - 1)
+    latency += ones / config.threads * costs.one_alone
     return _either(_either(products, loads, costs.sharp), latency, costs.sharp)
 
 
