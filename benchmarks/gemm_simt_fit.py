@@ -42,7 +42,8 @@ def read(paths):
 def fit(samples, start):
     """The costs that fit (problem, configuration, parts, microseconds) best."""
     turned = any(config.turns for _, config, *_ in samples)
-    wide = {f.name: 2.0 if f.name.startswith("sharp") else 50.0 if f.name.startswith("one") else 4.0 for f in dataclasses.fields(start)
+    room = {"sharp": 2.0, "one": 50.0}
+    wide = {f.name: room.get(f.name.partition("_")[0], 4.0) for f in dataclasses.fields(start)
             if f.name not in ("copy", "copied") and (turned or not f.name.startswith("turned"))}
     return fitted(samples, start, wide, lambda sample, costs: model.estimate(sample[1], sample[2], sample[0],
                                                                              MULTIPROCESSORS, costs))

@@ -1,13 +1,17 @@
 """``gemm_simt`` on the GPU against float64, full and ragged sizes, transposes, dtypes, splits, scaling."""
 
 import math
+import random
 
 import pytest
 import torch
 
 import moye as mo
 from moye.kernels import gemm, gemm_simt, tuned_gemm_simt
+from moye.kernels.gemm.parts.arguments import scalar
+from moye.kernels.gemm.simt import few
 from moye.kernels.gemm.simt.config import FLOAT, turned_first
+from moye.kernels.gemm.simt.few_kernel import multiply
 from moye.kernels.gemm.simt.kernel import problem_of
 
 DTYPES = {"f4": (torch.float32, 1e-5), "f8": (torch.float64, 1e-13), "i4": (torch.int32, 0.0)}
@@ -53,6 +57,29 @@ def test_blocks_that_share_tiles_repeat_their_sums(M, N, K, splits):
     exact = A.double() @ B.double().T
     assert float((found[0].double() - exact).norm()) <= 1e-5 * float(exact.norm())
     assert all(torch.equal(found[0], C) for C in found)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_few_rows_beside_what_streams(seed):
+    """By the rule, and by another plan: rows and K of any number, either operand the few, all orders of these and C."""
+    rng = random.Random(seed)
+    R, F, K = (round(math.exp(rng.uniform(0, math.log(n)))) for n in (20000, 8, 20000))
+    K = K // 4 * 4 + 4 if seed % 4 < 2 else K
+    X, S = (matrix(n, K + 4, torch.float32, order) for n, order in ((R, "C"), (F, "CF"[seed % 2])))
+    X, S = X[:, (lead := rng.choice((0, 0, 3))):K + lead], S[:, :K]
+    exact = X.double() @ S.double().T
+    C = matrix(R, F, torch.float32, rng.choice("CF"))
+    old, (alpha, beta) = C.clone(), rng.choice(((1, 0), (0.5, 0), (1, -2.0)))
+    if not beta:
+        C.fill_(math.nan)
+    if seed % 3:
+        gemm(*((X, S, C) if seed % 3 == 1 else (S, X, C.T)), alpha=alpha, beta=beta)
+    else:
+        width = rng.choice((1, 4)) if K % 4 == lead == 0 else 1
+        plan = few.FewPlan(8, rng.choice((1, 2, 4)), rng.choice((1, 2, 4, 8)), width, alpha != 1, beta != 0)
+        multiply(X, S, C, (scalar(alpha, mo.float32, "test"), scalar(beta, mo.float32, "test")), plan, R)
+    wanted = alpha * exact + beta * old.double()
+    assert float((C.double() - wanted).norm()) <= 1e-5 * float(wanted.norm()) + 1e-6 * K ** 0.5
 
 
 @pytest.mark.parametrize("M, N, K", [(1536, 1600, 1700), (1999, 2050, 1501)])

@@ -7,8 +7,20 @@ import pytest
 
 import moye as mo
 from moye.kernels import gemm_simt, tuned_gemm_simt
-from moye.kernels.gemm.simt import kernel
-from moye.kernels.gemm.simt.config import DOUBLE, FLOAT, Problem, choose, most_parts, parts_of, turned, turned_first
+from moye.kernels.gemm.parts import arguments
+from moye.kernels.gemm.simt import few, few_kernel, kernel
+from moye.kernels.gemm.simt.config import (
+    DOUBLE,
+    FLOAT,
+    Problem,
+    choose,
+    most_parts,
+    parts_of,
+    streaming,
+    streams,
+    turned,
+    turned_first,
+)
 
 H200 = 132                              # multiprocessors
 
@@ -182,3 +194,71 @@ def test_tuned_leaves_out_what_does_not_fit():
 def test_tuned_complains_as_gemm_simt_does():
     with pytest.raises(mo.ArgumentError, match="must be a matrix"):
         tuned_gemm_simt(np.zeros(4, "f4"), np.zeros((4, 4), "f4"), np.zeros((4, 4), "f4"))
+
+
+# --- few rows beside an operand that streams -------------------------------------------------------------------------
+
+
+def few_agree(R, F, K, plan=None, order="C", dtype="f4", alpha=1, beta=0, last="C", lead=0):
+    """The kernel itself, by the rule's plan or another; ``lead``: elements in front of each row of X."""
+    rng = np.random.default_rng(R + 7 * F + 31 * K)
+    X, S = matrix(rng, (R, K + lead), dtype, "C")[:, lead:], matrix(rng, (F, K), dtype, order)
+    C = matrix(rng, (R, F), dtype, last)
+    expected = alpha * (X.astype("f8") @ S.astype("f8").T) + beta * C.astype("f8")
+    if not beta:
+        C[...] = np.nan
+    plan = plan or few.choose(few.Few(R, F, K, X.itemsize, lead == 0 and K % (16 // X.itemsize) == 0), H200)
+    few_kernel.multiply(X, S, C, (scalar(alpha, dtype), scalar(beta, dtype)),
+                        replace(plan, scaled=alpha != 1, accumulate=beta != 0), R)
+    assert np.linalg.norm(C - expected) <= TOLERANCE[dtype] * np.linalg.norm(expected)
+
+
+def scalar(x, dtype):
+    return arguments.scalar(x, {"f4": mo.float32, "f8": mo.float64}[dtype], "test")
+
+
+@pytest.mark.parametrize(("rows", "deep"), [(4, 1), (4, 2), (4, 4), (2, 4), (2, 8), (1, 8), (1, 1), (8, 1)])
+@pytest.mark.parametrize("width", [1, 4])
+def test_few_rows_by_every_plan(rows, deep, width):
+    """Full rows and warps, and some less; more K than a warp reads at a time, and less."""
+    for F, most in ((1, 1), (3, 4), (4, 4)) if rows == 8 else ((2, 2), (5, 8), (8, 8)):
+        few_agree(16 // deep * rows - F % 3, F, 132 * deep + 4, few.FewPlan(most, rows, deep, width))
+    few_agree(3, 2, 8 * deep, few.FewPlan(2, rows, deep, width))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_few_rows_drawn(seed):
+    rng = np.random.default_rng(seed)
+    R, F, K = (int(np.exp(rng.uniform(0, np.log(n)))) for n in (300, 8.99, 700))
+    alpha, beta = (rng.choice([1, 0.5]), rng.choice([0, -1.5]))
+    few_agree(R, F, K, order=rng.choice(["C", "F"]), last=rng.choice(["C", "F"]), alpha=float(alpha), beta=float(beta),
+              lead=int(rng.integers(4)), dtype="f8" if seed % 4 == 3 else "f4")
+
+
+def test_what_streams():
+    """Operands of float32 along K beside up to eight rows of the other one."""
+    problem = Problem(4096, 8, 1024, 4, ("k vector", "vector"))
+    assert streaming(problem, "A") == few.Few(4096, 8, 1024, 4, True) and streaming(problem, "B") is None
+    assert streaming(replace(problem, majors=("k", "k")), "A") == few.Few(4096, 8, 1024, 4)
+    assert streaming(Problem(3, 500, 70, 4, ("vector", "k")), "B") == few.Few(500, 3, 70, 4)
+    for other in (replace(problem, N=9), replace(problem, majors=("vector", "vector")), replace(problem, bytes=8)):
+        assert streaming(other, "A") is None and streams(other, H200) == ""
+
+
+@pytest.mark.parametrize(("M", "N", "orders"), [(2, 130, "CCC"), (130, 3, "CFF"), (5, 70, "FCC"), (70, 8, "CCF")])
+def test_few_rows_are_multiplied_as_the_other_operand_streams(M, N, orders, monkeypatch):
+    asked = []
+    monkeypatch.setattr(kernel, "streams", lambda problem, _: asked.append(problem) or next(
+        side for side in "AB" if streaming(problem, side)))
+    agree(M, N, 203, orders=orders, alpha=0.5, beta=2.0)
+    agree(M, N, 204, orders=orders)
+    agree(M, N, 40, orders=orders, splits=2)            # a number of parts asks for tiles
+    assert len(asked) == 2
+
+
+def test_few_rows_take_numbers_that_are_none():
+    X, S = np.ones((6, 40), "f4"), np.ones((2, 40), "f4")
+    X[1, 7], S[1, 3] = np.inf, np.nan
+    C = np.zeros((6, 2), "f4")
+    few_kernel.multiply(X, S, C, (scalar(1, "f4"), scalar(0, "f4")), few.choose(few.Few(6, 2, 40, 4, True), H200), 6)
+    assert np.isinf(C[1, 0]) and np.isnan(C[:, 1]).all() and (C[[0, 2, 3, 4, 5], 0] == 40).all()

@@ -17,6 +17,8 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass, replace
 
+from moye.kernels.gemm.simt import few
+
 
 @dataclass(frozen=True, slots=True)
 class TileConfig:
@@ -255,10 +257,28 @@ def turned(problem: Problem, which: tuple[bool, bool]) -> Problem:
 
 
 def soonest(problem: Problem, multiprocessors: int) -> float:
-    """Microseconds of the choice, with the operands that are turned round first."""
+    """Microseconds of the choice: few rows beside what streams, or tiles, with operands that are turned round first."""
     which = turned_first(problem, multiprocessors)
     given = turned(problem, which)
-    return _turning(problem, which) + estimate(*choose(given, multiprocessors), given, multiprocessors)
+    tiled = _turning(problem, which) + estimate(*choose(given, multiprocessors), given, multiprocessors)
+    sizes = [size for side in "AB" if (size := streaming(problem, side))]
+    return min([tiled, *(few.estimate(size, multiprocessors) for size in sizes)])
+
+
+def streaming(problem: Problem, side: str) -> few.Few | None:
+    """The product as one of few rows beside A or B, which streams; None if the others are not few, or it may not."""
+    (rows, most), major = (problem.M, problem.N)[::1 if side == "A" else -1], problem.majors["AB".index(side)]
+    if most > few.MOST or not major.startswith("k") or problem.bytes != 4:
+        return None
+    return few.Few(rows, most, problem.K, problem.bytes, major == "k vector")
+
+
+@functools.lru_cache(maxsize=4096)
+def streams(problem: Problem, multiprocessors: int) -> str:
+    """The operand beside which the other one's few rows are multiplied soonest, "A" or "B"; "" where tiles are."""
+    times = {side: few.estimate(size, multiprocessors) for side in "AB" if (size := streaming(problem, side))}
+    side = min(times, key=lambda side: times[side], default="")
+    return side if side and times[side] <= soonest(problem, multiprocessors) else ""
 
 
 def _turning(problem: Problem, which: tuple[bool, bool]) -> float:

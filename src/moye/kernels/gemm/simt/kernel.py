@@ -10,12 +10,24 @@ shared reads.  Edges are predicated and zero-filled.  Where tiles are few, sever
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import moye as mo
 from moye.kernels.gemm.parts.arguments import configured, matrices, part_count, same_problem, scalar
 from moye.kernels.gemm.parts.operands import copy_end, copy_whole, factor, load_end, load_whole, raster, side_of
-from moye.kernels.gemm.simt.config import Problem, TileConfig, choose, most_parts, turned, turned_first
+from moye.kernels.gemm.simt import few
+from moye.kernels.gemm.simt.config import (
+    Problem,
+    TileConfig,
+    choose,
+    most_parts,
+    streaming,
+    streams,
+    turned,
+    turned_first,
+)
+from moye.kernels.gemm.simt.few_kernel import multiply
 from moye.kernels.gemm.simt.plan import make_plan
 from moye.kernels.pack import packed
 from moye.kernels.workspace import MAKES_ARRAYS, counters, empty, swapped
@@ -402,8 +414,9 @@ def gemm_simt(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, conf
 
     A is (M, K), B (N, K) and C (M, N), of one dtype (float32, float64, int32), of any strides, on one device.
     ``config`` and ``splits`` override the choice; no more blocks share a tile than k tiles it has, and than the device
-    has multiprocessors.  Without them, operands of a long product that lie along K are turned round first, into memory
-    of their own size.  ArgumentError for other shapes and dtypes.
+    has multiprocessors.  Without them, up to eight rows of float32 are multiplied without tiles, while an operand along
+    K streams from memory, where that is sooner; and operands of a long product that lie along K are turned round first,
+    into memory of their own size.  ArgumentError for other shapes and dtypes.
     """
     a, b, c = matrices("gemm_simt", A, B, C)
     _check(a, b, c)
@@ -416,6 +429,10 @@ def gemm_simt(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, conf
     M, N, K = problem.M, problem.N, problem.K
     if _exchanged(c):
         A, B, C = B, A, swapped(C)
+    free = config is None and splits is None and c.dtype == mo.float32
+    if free and (side := streams(problem, mo.multiprocessors(c))):
+        _few(A, B, C, problem, side, factors, (bool(alpha != 1), bool(beta != 0)))
+        return result
     if config is None:
         which = turned_first(problem, mo.multiprocessors(c)) if splits is None else (False, False)
         A, B = (swapped(packed(swapped(X))) if turn else X for X, turn in zip((A, B), which, strict=True))
@@ -432,6 +449,15 @@ def gemm_simt(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, conf
         parts, arrived = empty(C, c.dtype, (config.bM * config.bN, tiles * splits)), counters(C, tiles)
     gemm_kernel[tiles * splits, config.threads](A, B, C, *factors, parts, arrived, splits, plan)
     return result
+
+
+def _few(A: Any, B: Any, C: Any, problem: Problem, side: str, factors: list[Any], given: tuple[bool, bool]) -> None:
+    """The product of few rows with the operand of this side, which streams.  ``given``: whether alpha, and beta, is."""
+    size = streaming(problem, side)
+    assert size is not None
+    plan = replace(few.choose(size, mo.multiprocessors(C)), scaled=given[0], accumulate=given[1])
+    X, S, out = (A, B, C) if side == "A" else (B, A, swapped(C))
+    multiply(X, S, out, (factors[0], factors[1]), plan, size.rows)
 
 
 def problem_of(a: Any, b: Any, c: Any) -> Problem:

@@ -1,0 +1,135 @@
+"""float32 products of up to eight rows with an operand along K: as it streams, by tiles, and cuBLAS.
+
+    python benchmarks/gemm_few.py SEED COUNT [--rounds 15] [--csv gemm_few_f32.csv]         # measures, on a GPU
+    python benchmarks/gemm_few.py --fit FILE [--keep 0.25] [--write]                        # needs SciPy; no GPU
+
+Drawn as in gemm_random.py, but for the few rows; in torch's order, half of K multiples of 4.  Interleaved, L2 flushed,
+random-normal data, medians; results are compared with float64.  "tiles" is what ``gemm_simt`` takes without this way,
+operands turned round first left out.  The fit is that of the costs of ``simt/few.py``, and tells how often and how far
+the rule, which takes the lesser of two estimates, is off on products kept back.
+"""
+
+import argparse
+import csv
+import dataclasses
+import math
+import random
+import statistics
+import sys
+from pathlib import Path
+
+from gemm_rows import Row
+from gemm_simt_model import problem_of
+from moye.kernels.gemm.simt import config, few
+
+MULTIPROCESSORS = 132
+WAYS = "streams", "tiles", "cuBLAS"
+LARGEST = 1 << 29                                       # elements of what streams
+
+
+def draw(seed, count):
+    """So many products; a third of the rows that stream multiples of 128, a third of 8."""
+    rng, found = random.Random(seed), []
+    while len(found) < count:
+        step = rng.choice((128, 8, 1))
+        rows = max(1, round(math.exp(rng.uniform(math.log(64), math.log(1 << 17))) / step)) * step
+        K = round(math.exp(rng.uniform(math.log(16), math.log(1 << 17))))
+        K = K // 4 * 4 if rng.random() < 0.5 else K
+        row = Row(f"seed {seed}", "f32", rng.randint(1, few.MOST), rows, K)
+        if rows * K <= LARGEST:
+            found.append(row)
+    return found
+
+
+def measured(row, rounds):
+    """{way: microseconds}, and the error of what streams, relative to the norm."""
+    import torch
+
+    from gemm import Problem
+    from moye.kernels import gemm_simt
+    from moye.kernels.gemm.simt.few_kernel import multiply
+    from moye.kernels.workspace import swapped
+    from moye.testing import interleave
+    torch.backends.cuda.matmul.allow_tf32 = False
+    problem = Problem(row)
+    A, B, C = problem.A, problem.B, problem.C
+    size, tiles = config.streaming(problem_of(row), "A"), config.choose(problem_of(row), MULTIPROCESSORS)
+    plan = few.choose(size, MULTIPROCESSORS)
+    runs = {"streams": lambda: multiply(B, A, swapped(C), (1.0, 0.0), plan, size.rows),
+            "tiles": lambda: gemm_simt(A, B, C, config=tiles[0], splits=tiles[1]),
+            "cuBLAS": problem.works()["cuBLAS"]}
+    C.fill_(math.nan)
+    runs["streams"]()
+    exact = A.double() @ B.double().T
+    error = float((C.double() - exact).norm() / exact.norm())
+    return {way: 1e3 * ms for way, ms in interleave(runs, rounds).items()}, error
+
+
+def measure(options):
+    """Measure, tell, write."""
+    lines = []
+    for row in draw(options.seed, options.count):
+        us, error = measured(row, options.rounds)
+        thought = few.estimate(config.streaming(problem_of(row), "A"), MULTIPROCESSORS)
+        print(f"{row.M}x{row.N}x{row.K}: streams {us['streams']:.1f} ({thought:.1f})  tiles {us['tiles']:.1f}  cuBLAS "
+              f"{us['cuBLAS']:.1f}  off {error:.1e}{'  WRONG' if not error < 1e-5 else ''}", flush=True)
+        lines.append({"M": row.M, "N": row.N, "K": row.K, **{way: f"{us[way]:.3f}" for way in WAYS}})
+    for way in WAYS[1:]:
+        ratios = [float(line[way]) / float(line["streams"]) for line in lines]
+        print(f"{way} / streams: geometric mean {statistics.geometric_mean(ratios):.3f}, least {min(ratios):.2f}, "
+              f"below 0.97 {sum(x < 0.97 for x in ratios)} of {len(ratios)}")
+    if options.csv:
+        with open(options.csv, "w", newline="") as file:
+            writer = csv.DictWriter(file, list(lines[0]))
+            writer.writeheader()
+            writer.writerows(lines)
+
+
+def fit(options):
+    """Fit, judge by what was kept back, write into the source."""
+    from gemm_fitting import fitted, write
+    with open(options.fit, newline="") as file:
+        found = {Row("", "f32", *(int(line[name]) for name in "MNK")): {way: float(line[way]) for way in WAYS}
+                 for line in csv.DictReader(file)}
+    kept = {row for row in found if random.Random(str(row)).random() < options.keep}
+    samples = [(config.streaming(problem_of(row), "A"), us["streams"]) for row, us in found.items() if row not in kept]
+    costs = fitted(samples, few.COSTS, {f.name: 6.0 for f in dataclasses.fields(few.Costs)},
+                   lambda sample, costs: few.estimate(sample[0], MULTIPROCESSORS, costs), shared=0.0)
+    print(costs)
+    off = [abs(math.log(few.estimate(size, MULTIPROCESSORS, costs) / us)) for size, us in samples]
+    print(f"error of the model: median {statistics.median(off):.3f}, worst {max(off):.2f}, of {len(off)}")
+    for name, rows in (("fitted", [row for row in found if row not in kept]), ("kept back", sorted(kept, key=str))):
+        regrets, ratios = [], []
+        for row in rows:
+            problem, us = problem_of(row), found[row]
+            tiled = config.estimate(*config.choose(problem, MULTIPROCESSORS), problem, MULTIPROCESSORS)
+            size = config.streaming(problem, "A")
+            way = "streams" if few.estimate(size, MULTIPROCESSORS, costs) <= tiled else "tiles"
+            regrets.append(us[way] / min(us["streams"], us["tiles"]))
+            ratios.append(us["cuBLAS"] / us[way])
+        if rows:
+            print(f"{name}: {len(rows)} products, regret {statistics.fmean(regrets) - 1:.3f}, worst "
+                  f"{max(regrets) - 1:.2f}; to cuBLAS {statistics.geometric_mean(ratios):.3f}, least {min(ratios):.2f}")
+    if options.write:
+        write(costs, few)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("seed", type=int, nargs="?")
+    parser.add_argument("count", type=int, nargs="?")
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--csv", type=Path)
+    parser.add_argument("--fit", type=Path)
+    parser.add_argument("--keep", type=float, default=0.25)
+    parser.add_argument("--write", action="store_true", help="into simt/few.py")
+    options = parser.parse_args()
+    if options.fit:
+        return fit(options)
+    if options.seed is None or options.count is None:
+        parser.error("SEED and COUNT, or --fit FILE")
+    return measure(options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,90 @@
+"""How warps share a product of few rows with an operand that streams from memory, and what it takes.
+
+In: what streams, few rows, K.  Out: a ``FewPlan``, and microseconds.  ``few_kernel.py`` has the kernel.
+
+    choose(Few(17065, 2, 7034, 4), 132)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MOST = 8
+"""Rows that count as few."""
+WARPS, LANES = 8, 32
+RESIDENT = 2
+"""Blocks of a multiprocessor: 128 registers a thread."""
+_HELD = 32
+"""Elements of what streams that a thread has on their way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What the model of costs is made of, on an H200: microseconds and bytes; ``benchmarks/gemm_few.py`` fits it."""
+
+    launch: float = 5.6         # and the first reads
+    each: float = 0.5           # of a block, and its sums
+    dram: float = 4.0e+06       # bytes a microsecond
+    one: float = 5.0e+04        # the same of one multiprocessor
+
+
+COSTS = Costs()
+
+
+@dataclass(frozen=True, slots=True)
+class Few:
+    """``rows`` that stream, ``few`` of the other operand, of elements of ``bytes``.  ``aligned``: to 16 bytes."""
+
+    rows: int
+    few: int
+    K: int
+    bytes: int
+    aligned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FewPlan:
+    """What a launch is specialised on: ``few`` rows, a power of two; a warp has ``rows``; ``deep`` warps share them.
+
+    ``width``: elements of a read.  ``scaled`` and ``accumulate``: whether there are alpha and beta.
+    """
+
+    few: int
+    rows: int
+    deep: int
+    width: int
+    scaled: bool = False
+    accumulate: bool = False
+
+    @property
+    def strips(self) -> int:
+        """Groups of rows of a block."""
+        return WARPS // self.deep
+
+    @property
+    def steps(self) -> int:
+        """Reads of each row that a thread has on their way."""
+        return max(1, _HELD // (self.rows * self.width * (2 if self.few == MOST else 1)))
+
+    def blocks(self, rows: int) -> int:
+        """Blocks of all rows."""
+        return -(-rows // (self.rows * self.strips))
+
+
+def choose(size: Few, multiprocessors: int) -> FewPlan:
+    """Four rows a warp where that makes two blocks for each multiprocessor; else more warps a row, or fewer rows.
+
+    Each lane of those that share a row has a read of it at least.
+    """
+    few, width = 1 << max(0, size.few - 1).bit_length(), 16 // size.bytes if size.aligned else 1
+    plans = [FewPlan(few, rows, deep, width) for rows, deep in ((4, 1), (4, 2), (4, 4), (2, 4), (2, 8), (1, 8))
+             if deep == 1 or deep * LANES * width <= size.K]
+    return next((plan for plan in plans if plan.blocks(size.rows) >= RESIDENT * multiprocessors), plans[-1])
+
+
+def estimate(size: Few, multiprocessors: int, costs: Costs = COSTS) -> float:
+    """Microseconds on an H200, or on a device with so many multiprocessors."""
+    blocks = choose(size, multiprocessors).blocks(size.rows)
+    moved = size.bytes * (size.rows * (size.K + size.few) + size.few * size.K)
+    rounds = -(-blocks // (RESIDENT * multiprocessors))
+    return costs.launch + costs.each * rounds + moved / min(costs.dram, costs.one * min(blocks, multiprocessors))
