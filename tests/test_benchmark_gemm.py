@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 import pytest
 
 import gemm_draws
+import gemm_few
 import gemm_model
 import gemm_plot
 import gemm_random_plot
@@ -335,3 +336,12 @@ def test_measured_rows_are_read():
         for config in filter(None, times):
             sm90.require(config, problem.dtype)
             assert 1 < sm90.estimate(config, problem, 132) < 1e5
+
+
+def test_draws_of_few_rows():
+    found = gemm_few.draw(3, 60)
+    assert [row.label for row in found] == [row.label for row in gemm_few.draw(3, 60)]
+    sizes = [gemm_few.config.streaming(gemm_few.problem_of(row), "A") for row in found]
+    assert {size.few for size in sizes} == set(range(1, 9)) and {size.aligned for size in sizes} == {True, False}
+    assert all((size.rows, size.few, size.K) == (row.N, row.M, row.K) for size, row in zip(sizes, found, strict=True))
+    assert max(size.rows * size.K for size in sizes) <= gemm_few.LARGEST
