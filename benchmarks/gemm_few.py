@@ -25,6 +25,7 @@ from moye.kernels.gemm.simt import config, few
 MULTIPROCESSORS = 132
 WAYS = "streams", "tiles", "cuBLAS"
 LARGEST = 1 << 29                                       # elements of what streams
+SHORT = 12.0                                            # microseconds
 
 
 def draw(seed, count):
@@ -85,12 +86,30 @@ def measure(options):
             writer.writerows(lines)
 
 
+def tiled(row):
+    """Microseconds of tiles, by their model."""
+    problem = problem_of(row)
+    return config.estimate(*config.choose(problem, MULTIPROCESSORS), problem, MULTIPROCESSORS)
+
+
+def to_scale(found):
+    """The same times as on the machine that the costs of tiles were fitted on, which is to choose between both ways.
+
+    Launches took longer on another one, and all else a part of its time: by the medians of the tiles' times.
+    """
+    short = [us["tiles"] - tiled(row) for row, us in found.items() if us["tiles"] < SHORT]
+    later = max(0.0, statistics.median(short)) if short else 0.0
+    slower = statistics.median((us["tiles"] - later) / tiled(row) for row, us in found.items() if us["tiles"] >= SHORT)
+    print(f"launches took {later:.2f} us longer than where tiles were measured, all else {slower:.3f} of the time")
+    return {row: {way: (time - later) / slower for way, time in us.items()} for row, us in found.items()}
+
+
 def fit(options):
     """Fit, judge by what was kept back, write into the source."""
     from gemm_fitting import fitted, write
     with open(options.fit, newline="") as file:
-        found = {Row("", "f32", *(int(line[name]) for name in "MNK")): {way: float(line[way]) for way in WAYS}
-                 for line in csv.DictReader(file)}
+        found = to_scale({Row("", "f32", *(int(line[name]) for name in "MNK")): {way: float(line[way]) for way in WAYS}
+                          for line in csv.DictReader(file)})
     kept = {row for row in found if random.Random(str(row)).random() < options.keep}
     samples = [(config.streaming(problem_of(row), "A"), us["streams"]) for row, us in found.items() if row not in kept]
     costs = fitted(samples, few.COSTS, {f.name: 6.0 for f in dataclasses.fields(few.Costs)},
@@ -101,10 +120,8 @@ def fit(options):
     for name, rows in (("fitted", [row for row in found if row not in kept]), ("kept back", sorted(kept, key=str))):
         regrets, ratios = [], []
         for row in rows:
-            problem, us = problem_of(row), found[row]
-            tiled = config.estimate(*config.choose(problem, MULTIPROCESSORS), problem, MULTIPROCESSORS)
-            size = config.streaming(problem, "A")
-            way = "streams" if few.estimate(size, MULTIPROCESSORS, costs) <= tiled else "tiles"
+            us, size = found[row], config.streaming(problem_of(row), "A")
+            way = "streams" if few.estimate(size, MULTIPROCESSORS, costs) <= tiled(row) else "tiles"
             regrets.append(us[way] / min(us["streams"], us["tiles"]))
             ratios.append(us["cuBLAS"] / us[way])
         if rows:

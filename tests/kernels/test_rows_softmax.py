@@ -163,7 +163,7 @@ def test_refused(call, words):
 
 
 @pytest.mark.parametrize("columns, dtype, rounds", [(8192, mo.bfloat16, 4), (4096, mo.float32, 4),
-                                                    (4097, mo.bfloat16, 2), (131072, mo.bfloat16, 4)])
+                                                    (4097, mo.bfloat16, 4), (131072, mo.bfloat16, 4)])
 def test_accesses_are_wide_and_rows_are_read_once(columns, dtype, rounds):
     x = mo.TensorLike(dtype, (16384, columns), (columns, 1))
     plan = plan_of(Rows("softmax", x))

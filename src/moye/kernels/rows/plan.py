@@ -185,7 +185,7 @@ def row_plan(shape: Shape, *, multiprocessors: int = 132, clusters: bool = True)
     32 KB a cluster of 2, 4 or 8 blocks.  Where rows are few, a row has more threads.  What even a cluster cannot hold,
     more than 262144 elements (131072 of float64; without clusters an eighth), is streamed.
     """
-    long = 4 * _PASSED if shape.shifted else _PASSED    # the edges of rows that begin anywhere are work for all
+    long = 3 * _PASSED if shape.shifted else _PASSED    # the edges of rows that begin anywhere are work for all
     if shape.passed and shape.rows >= 2 * multiprocessors and shape.columns * shape.bits > 8 * long:
         return _passing(shape)
     width = shape.width or max(1, 128 // shape.bits)
@@ -199,8 +199,7 @@ def row_plan(shape: Shape, *, multiprocessors: int = 132, clusters: bool = True)
         few = shape.rows <= multiprocessors and not shape.sums
         cluster = _cluster(shape, vectors * words * 4, multiprocessors) if clusters else 1
         most = max(1, (_WORDS if shape.sums else _MOST_WORDS) // words)
-        lanes = _threads(-(-vectors // cluster), max(1, _WORDS // words), _threads_of(shape), few,
-                         shape.sums or shape.shifted, shape.sums and cluster == 1)
+        lanes = _threads(shape, -(-vectors // cluster), max(1, _WORDS // words), few, shape.sums and cluster == 1)
     most = min(most, max(1, _MOST_ELEMENTS // width))
     rounds = -(-vectors // (lanes * cluster))
     streamed = lanes > _WARP and rounds > most
@@ -269,14 +268,16 @@ def _threads_of(shape: Shape) -> int:
     return _THREADS // 2 if shape.sums else _THREADS
 
 
-def _threads(vectors: int, most: int, threads: int, few: bool, kept: bool, wide: bool) -> int:
+def _threads(shape: Shape, vectors: int, most: int, few: bool, wide: bool) -> int:
     """Whole warps for the vectors of one block: 128 threads or more, so that each has four vectors where it can.
 
-    Where rows are few, each has as many threads as a block may have.  Where something is ``kept`` from row to row,
-    about 256 threads have a row; as many as it has vectors, if they are too many for ``threads`` and may be ``wide``.
+    Where rows are few, each has as many threads as a block may have.  Where sums are kept from row to row, about 256
+    threads have a row; as many as it has vectors, if they are too many for a multiprocessor and may be ``wide``.  Rows
+    that begin anywhere have about 96: they need more blocks beside each other, as each waits for its edges, too.
     """
-    rounds = -(-vectors // threads) if few else max(1, round(vectors / 256) if kept else vectors // 128)
-    rounds = min(rounds, most)
+    threads, each = _threads_of(shape), 256 if shape.sums else 96
+    rounds = -(-vectors // threads) if few else round(vectors / each) if shape.sums or shape.shifted else vectors // 128
+    rounds = min(max(1, rounds), most)
     if wide and threads < vectors <= 2 * threads:
         return _WARP * -(-vectors // _WARP)
     return min(threads, _WARP * -(-vectors // (_WARP * rounds)))

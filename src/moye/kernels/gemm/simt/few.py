@@ -7,6 +7,7 @@ In: what streams, few rows, K.  Out: a ``FewPlan``, and microseconds.  ``few_ker
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 MOST = 8
@@ -22,10 +23,12 @@ _HELD = 32
 class Costs:
     """What the model of costs is made of, on an H200: microseconds and bytes; ``benchmarks/gemm_few.py`` fits it."""
 
-    launch: float = 5.6         # and the first reads
-    each: float = 0.5           # of a block, and its sums
-    dram: float = 4.0e+06       # bytes a microsecond
-    one: float = 5.0e+04        # the same of one multiprocessor
+    launch: float = 3.798       # and the first reads
+    dram: float = 4.931e+06     # bytes a microsecond
+    one: float = 8.863e+04      # the same of one multiprocessor, the few rows of each block among them
+    product: float = 8.354e-06  # of a multiprocessor, for each element read and few row
+    product_one: float = 2.742e-05 # the same where elements are read one by one
+    fold: float = 0.002465      # and for each sum of all lanes
 
 
 COSTS = Costs()
@@ -84,7 +87,11 @@ def choose(size: Few, multiprocessors: int) -> FewPlan:
 
 def estimate(size: Few, multiprocessors: int, costs: Costs = COSTS) -> float:
     """Microseconds on an H200, or on a device with so many multiprocessors."""
-    blocks = choose(size, multiprocessors).blocks(size.rows)
+    plan = choose(size, multiprocessors)
+    blocks, rows = plan.blocks(size.rows), plan.rows * plan.strips
+    turns = -(-blocks // multiprocessors)               # of blocks, on the multiprocessor with the most
     moved = size.bytes * (size.rows * (size.K + size.few) + size.few * size.K)
-    rounds = -(-blocks // (RESIDENT * multiprocessors))
-    return costs.launch + costs.each * rounds + moved / min(costs.dram, costs.one * min(blocks, multiprocessors))
+    read = size.bytes * turns * (rows + size.few) * size.K
+    each = costs.product if plan.width > 1 else costs.product_one
+    worked = turns * rows * plan.few * (size.K * each + costs.fold * plan.deep)
+    return costs.launch + math.hypot(moved / costs.dram, read / costs.one, worked)

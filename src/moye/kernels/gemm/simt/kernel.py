@@ -454,7 +454,7 @@ def gemm_simt(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, conf
 def _few(A: Any, B: Any, C: Any, problem: Problem, side: str, factors: list[Any], given: tuple[bool, bool]) -> None:
     """The product of few rows with the operand of this side, which streams.  ``given``: whether alpha, and beta, is."""
     size = streaming(problem, side)
-    assert size is not None
+    assert size is not None, "streams() names a side that may stream"
     plan = replace(few.choose(size, mo.multiprocessors(C)), scaled=given[0], accumulate=given[1])
     X, S, out = (A, B, C) if side == "A" else (B, A, swapped(C))
     multiply(X, S, out, (factors[0], factors[1]), plan, size.rows)
