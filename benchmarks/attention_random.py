@@ -13,8 +13,6 @@ Seeds below 1000 are for work on the kernels; figures that are told come from se
 
 from __future__ import annotations
 
-import argparse
-import csv
 import math
 import random
 import statistics
@@ -30,6 +28,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from moye import kernels
 from moye.testing import interleave
+from random_calls import arguments, in_turn, write_csv
 
 PEERS = {"cuDNN": SDPBackend.CUDNN_ATTENTION, "FA2": SDPBackend.FLASH_ATTENTION,
          "efficient": SDPBackend.EFFICIENT_ATTENTION}
@@ -149,33 +148,15 @@ def distribution(name: str, ratios: list[float]) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("seed", type=int)
-    parser.add_argument("count", type=int)
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--worst", type=int, default=12)
-    parser.add_argument("--compile", type=int, nargs=2, metavar=("PART", "OF"))
-    parser.add_argument("--csv")
-    options = parser.parse_args()
-    if not torch.cuda.is_available():
-        sys.exit("attention_random.py measures on a GPU, and torch sees none")
+    options = arguments(__doc__, rounds=9, worst=12)
     cases = draw(options.seed, options.count)
     if options.compile:
         part, of = options.compile
-        for one in cases[part::of]:
-            runs_of(one)["moye"]()
-            torch.cuda.empty_cache()
+        in_turn(cases[part::of], lambda one: runs_of(one)["moye"]())
         return 0
     torch.manual_seed(options.seed)
-    rows = []
-    for one in cases:
-        rows.append(measured(one, options.rounds))
-        torch.cuda.empty_cache()
-    if options.csv:
-        with open(options.csv, "w", newline="") as file:
-            writer = csv.DictWriter(file, list(rows[0]))
-            writer.writeheader()
-            writer.writerows(rows)
+    rows = in_turn(cases, lambda one: measured(one, options.rounds))
+    write_csv(options.csv, rows)
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}")
     for name, kind in (("forward", lambda r: not r["backward"] and not r["bias"]),
                        ("backward", lambda r: r["backward"] and not r["bias"]), ("bias", lambda r: r["bias"])):

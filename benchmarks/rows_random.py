@@ -14,8 +14,6 @@ Seeds below 1000 are for work on the kernels; figures that are told come from se
 
 from __future__ import annotations
 
-import argparse
-import csv
 import math
 import random
 import statistics
@@ -31,6 +29,7 @@ import rows_moves
 import rows_norms
 import rows_softmax
 from moye.testing import interleave
+from random_calls import arguments, in_turn, write_csv
 from rows_moves import Case
 
 ELEMENTS = 1 << 12, 1 << 26
@@ -128,34 +127,16 @@ def distribution(name: str, rows: list[dict[str, Any]]) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("seed", type=int)
-    parser.add_argument("count", type=int)
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--worst", type=int, default=20)
-    parser.add_argument("--compiled", action="store_true", help="torch.compile beside it, some seconds a call")
-    parser.add_argument("--compile", type=int, nargs=2, metavar=("PART", "OF"))
-    parser.add_argument("--csv")
-    options = parser.parse_args()
-    if not torch.cuda.is_available():
-        sys.exit("rows_random.py measures on a GPU, and torch sees none")
+    options = arguments(__doc__, rounds=15, worst=20, more=lambda parser: parser.add_argument(
+        "--compiled", action="store_true", help="torch.compile beside it, some seconds a call"))
     cases = draw(options.seed, options.count)
     if options.compile:
         part, of = options.compile
-        for one in cases[part::of]:
-            one.make().run()
-            torch.cuda.empty_cache()
+        in_turn(cases[part::of], lambda one: one.make().run())
         return 0
     torch.manual_seed(options.seed)
-    rows = []
-    for one in cases:
-        rows.append(measured(one, options.rounds, options.compiled))
-        torch.cuda.empty_cache()
-    if options.csv:
-        with open(options.csv, "w", newline="") as file:
-            writer = csv.DictWriter(file, list(rows[0]))
-            writer.writeheader()
-            writer.writerows(rows)
+    rows = in_turn(cases, lambda one: measured(one, options.rounds, options.compiled))
+    write_csv(options.csv, rows)
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}")
     for family in FAMILIES:
         if some := [row for row in rows if row["family"] == family]:

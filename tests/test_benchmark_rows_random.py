@@ -39,3 +39,23 @@ def test_lines():
     assert "0.750" in rows_random.line(row) and "compile" not in rows_random.line(row)
     assert rows_random.distribution("scans", [row, row]) == (
         "scans: 2 calls; of copy 0.750, below 0.9 2, least 0.75; of torch 2.000, below 0.9 0, least 2.00")
+
+
+def test_the_command(monkeypatch, tmp_path, capsys):
+    """What it draws is measured, told and written; a result that is off is told, and its exit status."""
+    asked = []
+
+    def measured(one, rounds, compiled):
+        asked.append((one.family, rounds, compiled))
+        return {"family": one.family, "case": f"case {len(asked)}", "MB": 1.0, "moye": 4.0, "copy": 3.0, "torch": 8.0,
+                "compile": float("nan"), "of copy": 0.75, "of torch": 2.0, "of compile": float("nan"),
+                "error": 0.5 if len(asked) == 3 else 1e-3}
+    monkeypatch.setattr(rows_random, "measured", measured)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a GPU")
+    monkeypatch.setattr("sys.argv", ["rows_random.py", "4", "11", "--rounds", "2", "--csv", str(tmp_path / "found.csv")])
+    assert rows_random.main() == 1
+    told = capsys.readouterr().out
+    assert [x for x, _, _ in asked] == [one.family for one in rows_random.draw(4, 11)] and asked[0][1:] == (2, False)
+    assert "norms: 2 calls" in told and told.count("off: ") == 1 and "case 3" in told.partition("off: ")[2]
+    assert len((tmp_path / "found.csv").read_text().splitlines()) == 12
