@@ -53,9 +53,10 @@ def test_the_command(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(rows_random, "measured", measured)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a GPU")
-    monkeypatch.setattr("sys.argv", ["rows_random.py", "4", "11", "--rounds", "2", "--csv", str(tmp_path / "found.csv")])
+    path = tmp_path / "found.csv"
+    monkeypatch.setattr("sys.argv", ["rows_random.py", "4", "11", "--rounds", "2", "--csv", str(path)])
     assert rows_random.main() == 1
     told = capsys.readouterr().out
     assert [x for x, _, _ in asked] == [one.family for one in rows_random.draw(4, 11)] and asked[0][1:] == (2, False)
     assert "norms: 2 calls" in told and told.count("off: ") == 1 and "case 3" in told.partition("off: ")[2]
-    assert len((tmp_path / "found.csv").read_text().splitlines()) == 12
+    assert len(path.read_text().splitlines()) == 12
