@@ -154,11 +154,6 @@ def gives_registers_back(x):
 
 
 @mo.kernel
-def depends(x):
-    mo.griddepcontrol_wait()
-
-
-@mo.kernel
 def stores_a_run(x: mo.Static):
     mo.copyto(mo.BulkCopy(), x, mo.shared_array(x.dtype, 256))
 
@@ -168,7 +163,6 @@ ARCHITECTURES = {
     "arch_cluster_on_sm_89": (counts_blocks, "sm_89"),
     "arch_registers_on_sm_80": (gives_registers_back, "sm_80"),
     "arch_registers_on_sm_100": (gives_registers_back, "sm_100"),
-    "arch_dependent_launch_on_sm_86": (depends, "sm_86"),
     "arch_bulk_copy_on_sm_89": (stores_a_run, "sm_89"),
 }
 

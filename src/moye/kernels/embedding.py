@@ -89,6 +89,7 @@ def gather_kernel(out, table, ids, plan: mo.Constexpr):
 @mo.kernel
 def clear_kernel(first, count, ids):
     """first = ids' size, count = 0."""
+    mo.griddepcontrol_launch_dependents()
     row = mo.block_idx().x * THREADS + mo.thread_idx().x
     if row < mo.size(first):
         first[row] = mo.size(ids)
@@ -99,10 +100,12 @@ def clear_kernel(first, count, ids):
 def count_kernel(first, count, ids):
     """count[r]: how many ids are r; first[r]: the place of the first of them."""
     i = mo.block_idx().x * THREADS + mo.thread_idx().x
+    mo.griddepcontrol_launch_dependents()
     if i < mo.size(ids):
         row = ids[i]
         known = (row >= 0) & (row < mo.size(first))
         assert known, "an id that is no row of the table"
+        mo.griddepcontrol_wait()
         if known:
             mo.atomic_add(count, row, 1)
             mo.atomic_min(first, row, i)
@@ -124,6 +127,7 @@ def shares(dtable, dout, compute, plan):
 @mo.kernel
 def gradient_kernel(dtable, dout, ids, first, count, compute, plan: mo.Constexpr):
     """dtable (columns, rows): a block sums the columns of dout (columns, n) whose ids are its row, in their order."""
+    mo.griddepcontrol_wait()
     row, tid, w, left = mo.block_idx().x, mo.thread_idx().x, plan.width, count[mo.block_idx().x]
     mine = shares(dtable, dout, compute, plan)
     if plan.skipped is not None and row == plan.skipped:
@@ -171,6 +175,8 @@ def digit_of(ids, order, i, rows, shift):
 def digits_kernel(counts, ids, order, rows, shift: mo.Constexpr):
     """counts (256, tiles): how many ids of each tile have each digit."""
     tid, tile, found = mo.thread_idx().x, mo.block_idx().x, mo.shared_array(mo.int32, _DIGITS)
+    mo.griddepcontrol_launch_dependents()
+    mo.griddepcontrol_wait()
     found[tid] = 0
     mo.sync_threads()
     for j in mo.static_range(_EACH):
@@ -186,6 +192,8 @@ def digits_kernel(counts, ids, order, rows, shift: mo.Constexpr):
 def starts_kernel(counts):
     """counts become where a tile's ids of a digit begin: behind all lower digits, and its own of earlier tiles."""
     digit, tiles, scratch = mo.thread_idx().x, mo.size(counts, 1), mo.shared_array(mo.int32, _WARPS)
+    mo.griddepcontrol_launch_dependents()
+    mo.griddepcontrol_wait()
     total = mo.int32(0)
     for tile in mo.range(tiles, unroll=8):
         total += counts[digit, tile]
@@ -201,6 +209,8 @@ def place_kernel(after, starts, ids, order, rows, shift: mo.Constexpr):
     """after: the places of ids by this digit, equals in the order that they had.  A warp has neighbours in a tile."""
     tid, tile, lane, warp = mo.thread_idx().x, mo.block_idx().x, mo.lane_idx(), mo.warp_idx()
     found, mine = mo.shared_array(mo.int32, (_DIGITS, _WARPS)), []
+    mo.griddepcontrol_launch_dependents()
+    mo.griddepcontrol_wait()
     for other in mo.static_range(_WARPS):
         found[tid, other] = 0
     mo.sync_threads()
@@ -234,6 +244,8 @@ def place_kernel(after, starts, ids, order, rows, shift: mo.Constexpr):
 def bounds_kernel(first, end, ids, order):
     """first[r], end[r]: where the places of row r are in order, which is sorted; rows without ids keep an end of 0."""
     i, rows = mo.block_idx().x * THREADS + mo.thread_idx().x, mo.size(first)
+    mo.griddepcontrol_launch_dependents()
+    mo.griddepcontrol_wait()
     if i < mo.size(ids):
         row = ids[order[i]]
         if (row >= 0) & (row < rows):
@@ -274,6 +286,8 @@ def rooms_of(totals, dtype, plan):
 def pieces_kernel(sums, dout, ids, order, rows, compute, plan: mo.Constexpr):
     """sums (columns, pieces): of each piece of the sorted ids that is of one row, the sum of its columns of dout."""
     piece = mo.block_idx().x
+    mo.griddepcontrol_launch_dependents()
+    mo.griddepcontrol_wait()
     row = ids[order[piece * plan.piece]]
     wanted = (row >= 0) & (row < rows) & (row == ids[order[(piece + 1) * plan.piece - 1]])
     if plan.skipped is not None:
@@ -293,6 +307,7 @@ def sorted_gradient_kernel(dtable, dout, sums, order, first, end, compute, plan:
     Whole pieces of its part are in sums (columns, pieces) already.
     """
     row = mo.block_idx().x
+    mo.griddepcontrol_wait()
     begin, upto = first[row], end[row]
     totals = [(at, inside, total) for at, inside, total, _ in shares(dtable, dout, compute, plan)]
     rooms = rooms_of(totals, dout.dtype, plan)
@@ -369,16 +384,18 @@ def embedding_backward(dtable: Any, dout: Any, ids: Any, *, padding_idx: int | N
     clear_kernel[-(-t.shape[0] // THREADS), THREADS](first, count, gI)
     if rows[0].extent > SEARCHED:
         order = sorted_places(dtable, gI, rows[0].extent, t.shape[0])
-        bounds_kernel[-(-rows[0].extent // THREADS), THREADS](first, count, gI, order)
+        bounds_kernel.launch(first, count, gI, order, grid=-(-rows[0].extent // THREADS), block=THREADS, dependent=True)
         pieces = rows[0].extent // plan.piece
         sums = empty(dtable, compute, (-(-line.extent // plan.width) * plan.width, max(1, pieces)))
         if pieces:
-            pieces_kernel[(pieces, grid[1]), plan.threads](sums, gO, gI, order, t.shape[0], compute, plan)
-        sorted_gradient_kernel[grid, plan.threads](gT, gO, sums, order, first, count, compute, plan)
+            pieces_kernel.launch(sums, gO, gI, order, t.shape[0], compute, plan, grid=(pieces, grid[1]),
+                                 block=plan.threads, dependent=True)
+        sorted_gradient_kernel.launch(gT, gO, sums, order, first, count, compute, plan, grid=grid, block=plan.threads,
+                                      dependent=True)
         return
     if 0 not in i.shape:
-        count_kernel[-(-rows[0].extent // THREADS), THREADS](first, count, gI)
-    gradient_kernel[grid, plan.threads](gT, gO, gI, first, count, compute, plan)
+        count_kernel.launch(first, count, gI, grid=-(-rows[0].extent // THREADS), block=THREADS, dependent=True)
+    gradient_kernel.launch(gT, gO, gI, first, count, compute, plan, grid=grid, block=plan.threads, dependent=True)
 
 
 def sorted_places(like: Any, ids: Any, count: int, rows: int) -> Any:
@@ -387,9 +404,9 @@ def sorted_places(like: Any, ids: Any, count: int, rows: int) -> Any:
     order, after = (empty(like, mo.int32, (count,)) for _ in range(2))
     counts = empty(like, mo.int32, (_DIGITS, tiles))
     for shift in range(0, rows.bit_length(), 8):                        # rows itself stands for what is no row
-        digits_kernel[tiles, THREADS](counts, ids, order, rows, shift)
-        starts_kernel[1, _DIGITS](counts)
-        place_kernel[tiles, THREADS](after, counts, ids, order, rows, shift)
+        digits_kernel.launch(counts, ids, order, rows, shift, grid=tiles, block=THREADS, dependent=True)
+        starts_kernel.launch(counts, grid=1, block=_DIGITS, dependent=True)
+        place_kernel.launch(after, counts, ids, order, rows, shift, grid=tiles, block=THREADS, dependent=True)
         order, after = after, order
     return order
 

@@ -152,12 +152,14 @@ def whole_parts(array):
 @mo.kernel
 def copy_rows_kernel(X, memory_words, head, pitch, apart, out, K, plan: mo.Constexpr):
     """out (rows, padded K, L) = X (rows, K, L), K contiguous; PARTS parts a thread, neighbours beside each other."""
+    mo.griddepcontrol_launch_dependents()
     copy_rows(plan, X, memory_of(memory_words, head, pitch, apart), out, K, mo.block_idx().x)
 
 
 @mo.kernel
 def transpose_kernel(X, memory_words, head, pitch, apart, out, K, plan: mo.Constexpr):
     """out (rows, padded K, L) = X (rows, K, L), rows contiguous; a tile a block, squares of v x v elements a thread."""
+    mo.griddepcontrol_launch_dependents()
     transpose(plan, X, memory_of(memory_words, head, pitch, apart), out, K, mo.block_idx().x, room_of(plan, out))
 
 
@@ -165,6 +167,7 @@ def transpose_kernel(X, memory_words, head, pitch, apart, out, K, plan: mo.Const
 def copy_both_kernel(A, words_A, head_A, pitch_A, apart_A, out_A, B, words_B, head_B, pitch_B, apart_B, out_B, K, first,
                      plans: mo.Constexpr):
     """Both operands of a product in one launch: A by the ``first`` blocks, B by those behind."""
+    mo.griddepcontrol_launch_dependents()
     plan_A, plan_B = plans
     room = room_of(plan_A if plan_A.turned else plan_B, out_A) if plan_A.turned or plan_B.turned else None
     memory_A, memory_B = memory_of(words_A, head_A, pitch_A, apart_A), memory_of(words_B, head_B, pitch_B, apart_B)
@@ -287,6 +290,7 @@ def transpose(plan, X, memory, out, K, pid, sX):
 @mo.kernel
 def copy_elements_kernel(X, out, K, plan: mo.Constexpr):
     """out (rows, padded K, L) = X (rows, K, L), one element a thread, K fastest."""
+    mo.griddepcontrol_launch_dependents()
     gX, gO = mo.recast(X, _bits(out.dtype)), mo.recast(out, _bits(out.dtype))
     rows, block = mo.size(out, 0), mo.block_idx().x
     total = rows * K * mo.size(out, 2)

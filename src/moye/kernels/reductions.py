@@ -168,6 +168,7 @@ def write(plan, outs, at, state, count):
 def rows_kernel(outs, x, weights, count, plan: mo.Constexpr):
     """outs (*kept, splits) = x (*reduced, *kept), whose first mode is contiguous; ``lanes`` threads an output."""
     tid, split, lanes = mo.thread_idx().x, mo.block_idx().y, plan.lanes
+    mo.griddepcontrol_launch_dependents()
     reduced, kept = mo.shape(x)[:plan.modes], mo.shape(x)[plan.modes:]
     before = plan.width - 1 if plan.shifted else 0      # elements at most that lie in front of a row
     parts = (mo.ceil_div(reduced[0] + before, plan.width), *reduced[1:])
@@ -203,6 +204,7 @@ def rows_kernel(outs, x, weights, count, plan: mo.Constexpr):
 def columns_kernel(outs, x, weights, count, plan: mo.Constexpr):
     """outs (*kept, splits) = x (*kept, *reduced), whose first mode is contiguous; a vector of outputs a thread."""
     lanes, below, split = plan.lanes, THREADS // plan.lanes, mo.block_idx().y
+    mo.griddepcontrol_launch_dependents()
     i, j, w = mo.thread_idx().x % lanes, mo.thread_idx().x // lanes, plan.width
     kept, reduced = mo.shape(x)[:-plan.modes], mo.shape(x)[-plan.modes:]
     parts, elements = (mo.ceil_div(kept[0], w), *kept[1:]), reduced[0]
@@ -235,6 +237,7 @@ def join_kernel(outs, states, count, plan: mo.Constexpr):
     """outs (*kept, 1) = what the blocks left in states (*kept, splits); a warp an output."""
     lane, kept = mo.lane_idx(), mo.shape(states[0])[:-1]
     row = coordinate(mo.block_idx().x * (THREADS // 32) + mo.warp_idx(), kept)
+    mo.griddepcontrol_wait()
     if row[-1] < kept[-1]:
         mine = tuple(part[0] for part in begun(plan, 1))
         for t in mo.range(lane, mo.size(states[0], len(kept)), 32):
@@ -329,4 +332,5 @@ def _launch(fold: Fold, out: Any, x: Any, reduced: list[views.Mode], kept: list[
     kernel[(blocks, plan.splits), THREADS](rooms, seen, weights, count, plan)
     if plan.splits > 1:
         last = Plan(fold, 1, 1, True, 32, 1, plan.modes, plan.compute)
-        join_kernel[-(-math.prod(extents) // (THREADS // 32)), THREADS]((result,), rooms, count, last)
+        join_kernel.launch((result,), rooms, count, last, grid=-(-math.prod(extents) // (THREADS // 32)), block=THREADS,
+                           dependent=True)

@@ -134,7 +134,10 @@ def rows_kernel(out, x, sums, plan: mo.Constexpr):
         lead = mo.misalignment(gX)
         gO = mo.with_lead(gO, lead)                                                         # (lead + n)
     share = mo.ceil_div(mo.ceil_div(vectors, chunk), plan.splits) * chunk
+    if plan.sums:
+        mo.griddepcontrol_launch_dependents()
     if plan.splits > 1 and not plan.sums:
+        mo.griddepcontrol_wait()
         for s in mo.range(tid, split, plan.threads):
             carry += sums[s, mo.block_idx().x]
         carry = mo.block_reduce(carry, scratch)
@@ -162,6 +165,7 @@ def rows_kernel(out, x, sums, plan: mo.Constexpr):
 @mo.kernel
 def clear_kernel(words, ticket):
     """No part of ``words`` has a sum, and none is taken."""
+    mo.griddepcontrol_launch_dependents()
     i = mo.block_idx().x * 256 + mo.thread_idx().x
     if i < mo.size(words):
         words[i] = 0
@@ -223,6 +227,7 @@ def chained_kernel(out, x, words, ticket, plan: mo.Constexpr):
     tid, w, warps, lead = mo.thread_idx().x, plan.width, plan.threads // 32, 0
     lane, warp, scratch = tid % 32, tid // 32, mo.shared_array(plan.compute, warps)
     place, told = mo.shared_array(mo.int32, 1), mo.shared_array(plan.compute, 1)
+    mo.griddepcontrol_wait()
     if tid == 0:
         place[0] = mo.atomic_add(ticket, 0, 1)          # parts before this one have blocks that run
     mo.sync_threads()
@@ -267,7 +272,10 @@ def columns_kernel(out, x, sums, plan: mo.Constexpr):
     i, others, alive = at[0], at[1:], at[-1] < parts[-1]
     share, carry = mo.ceil_div(n, plan.splits), mo.fragment((w,), plan.compute)             # (width)
     carry.fill(0)
+    if plan.sums:
+        mo.griddepcontrol_launch_dependents()
     if plan.splits > 1 and not plan.sums:
+        mo.griddepcontrol_wait()
         for s in mo.range(split):
             part, inside = load(plan, sums[:, *others, s], i, alive, 0)
             carry += part
@@ -317,8 +325,8 @@ def cumsum(out: Any, x: Any, *, axis: int = -1) -> None:
     if plan.chained:
         words, ticket = empty(out, mo.int64, (plan.splits, blocks)), empty(out, mo.int32, (1,))
         clear_kernel[-(-plan.splits * blocks // 256), 256](words, ticket)
-        chained_kernel[plan.splits * blocks, plan.threads](views.view(out, modes, 0), views.view(x, modes, 1), words,
-                                                           ticket, plan)
+        chained_kernel.launch(views.view(out, modes, 0), views.view(x, modes, 1), words, ticket, plan,
+                              grid=plan.splits * blocks, block=plan.threads, dependent=True)
         return
     if plan.splits > 1:
         room = (plan.splits, blocks) if rows else (*extents, plan.splits)
@@ -327,4 +335,5 @@ def cumsum(out: Any, x: Any, *, axis: int = -1) -> None:
     if plan.splits > 1:
         passes = [replace(plan, sums=True), plan]
     for each in passes:
-        kernel[(blocks, plan.splits), plan.threads](views.view(out, modes, 0), views.view(x, modes, 1), sums, each)
+        kernel.launch(views.view(out, modes, 0), views.view(x, modes, 1), sums, each, grid=(blocks, plan.splits),
+                      block=plan.threads, dependent=plan.splits > 1 and not each.sums)

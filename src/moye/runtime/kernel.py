@@ -149,8 +149,8 @@ class Kernel:
         """Launch with every option: ``grid`` and ``block`` extents, ``cluster`` shape, a CUDA ``stream`` (a handle or
         an object; by default torch's current stream, else the legacy one), ``smem`` extra dynamic shared bytes.
 
-        ``dependent`` (sm_90): the launch may begin while those before it on the stream still run.  What they wrote is
-        there after ``mo.griddepcontrol_wait()``; without a call of that, the kernel may not touch their arrays.
+        ``dependent``: the launch may begin while those before it on the stream still run (from sm_90 on).  What they
+        wrote is there after ``mo.griddepcontrol_wait()``; without a call of that, the kernel may not touch their arrays.
         """
         if stream is not None:
             if prepare.skipping():

@@ -171,12 +171,6 @@ def test_refused_launches(grid, block, cluster, smem, limits, words):
         driver.check_launch("k", limits, grid, block, cluster, smem)
 
 
-def test_dependent_launches_need_sm_90():
-    driver.check_launch("k", H200, (1, 1, 1), (64, 1, 1), None, 0, dependent=True)
-    with pytest.raises(LaunchError, match=r"k: dependent launches need sm_90, and NVIDIA A100 is sm_80\n.*without dep"):
-        driver.check_launch("k", A100, (1, 1, 1), (64, 1, 1), None, 0, dependent=True)
-
-
 @pytest.mark.parametrize(("cluster", "dependent", "names"), [
     (None, False, []), ((1, 1, 1), False, []), ((2, 1, 1), False, ["CLUSTER_DIMENSION"]),
     (None, True, ["PROGRAMMATIC_STREAM_SERIALIZATION"]),

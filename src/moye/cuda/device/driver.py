@@ -377,7 +377,7 @@ class LoadedKernel:
     def _configure(self, grid: Dim3, block: Dim3, cluster: Dim3 | None, smem: int, stream: int,
                    dependent: bool = False) -> Any:
         """Check a launch configuration against the device and build it; built ones are kept and never changed."""
-        check_launch(self.name, self._limits, grid, block, cluster, smem + self.smem_static, self.threads, dependent)
+        check_launch(self.name, self._limits, grid, block, cluster, smem + self.smem_static, self.threads)
         drv = _driver()
         with self._lock, current_device(self.ordinal):
             if smem > self._smem_allowed:
@@ -391,7 +391,8 @@ class LoadedKernel:
                 self._allow("NON_PORTABLE_CLUSTER_SIZE_ALLOWED", 1)
             if self.cooperative:
                 self._resident(grid, block, smem, dependent)
-            if attributes := _launch_attributes(drv, cluster, dependent, self.cooperative):
+            overlaps = dependent and not _older(self._limits)           # else it begins behind those before it
+            if attributes := _launch_attributes(drv, cluster, overlaps, self.cooperative):
                 config.attrs, config.numAttrs = attributes, len(attributes)
             if len(self._configs) >= _MAX_CONFIGS:
                 self._configs.clear()
@@ -473,8 +474,13 @@ def check_resident(name: str, grid: Dim3, each: int, multiprocessors: int) -> No
                           hint="launch fewer blocks, and let each do the work of several in a loop")
 
 
+def _older(limits: DeviceLimits) -> bool:
+    """Whether the device has neither clusters nor launches that overlap."""
+    return int(limits.arch.strip("sm_af")) < 90
+
+
 def check_launch(name: str, limits: DeviceLimits, grid: Dim3, block: Dim3, cluster: Dim3 | None, smem: int,
-                 threads: int | None = None, dependent: bool = False) -> None:
+                 threads: int | None = None) -> None:
     """LaunchError unless the device and the kernel (at most ``threads`` a block) allow this configuration."""
     if min(grid) < 1 or any(g > most for g, most in zip(grid, _MAX_GRID, strict=True)):
         raise LaunchError(f"{name}: grid {grid} lies outside (1, 1, 1) .. {_MAX_GRID}")
@@ -486,14 +492,10 @@ def check_launch(name: str, limits: DeviceLimits, grid: Dim3, block: Dim3, clust
     if smem > limits.max_smem:
         raise LaunchError(f"{name} needs {smem} bytes of shared memory per block, and {limits.name} has "
                           f"{limits.max_smem}")
-    older = int(limits.arch.strip("sm_af")) < 90
-    if dependent and older:
-        raise LaunchError(f"{name}: dependent launches need sm_90, and {limits.name} is {limits.arch}",
-                          hint="launch it without dependent=True: griddepcontrol needs sm_90 too")
     if cluster is None or cluster == (1, 1, 1):
         return
     check_cluster(name, grid, cluster)
-    if older:
+    if _older(limits):
         raise LaunchError(f"{name}: clusters of {math.prod(cluster)} blocks need sm_90, and {limits.name} is "
                           f"{limits.arch}")
 

@@ -64,8 +64,7 @@ enum {
     MOYE_SHARED,
     MOYE_RESIDENT,
     MOYE_MEMORY,
-    MOYE_FORMULA,
-    MOYE_DEPENDENT
+    MOYE_FORMULA
 };
 
 MOYE_LOCAL const char *moye_message(int code)
@@ -83,7 +82,6 @@ MOYE_LOCAL const char *moye_message(int code)
         "the blocks of the grid meet (grid_sync), and the device does not hold all of them at once: launch fewer",
         "no host memory is left",
         "the grid cannot be computed: an intermediate result leaves 64 bits or is divided by zero",
-        "a dependent launch needs sm_90 or later",
     };
     const char *text = NULL;
     if (code >= 0 && code < (int)(sizeof told / sizeof told[0])) {
@@ -260,9 +258,6 @@ MOYE_LOCAL int moye_launch(const moye_case *it, const moye_loaded *on, const int
     if (threads > on->most_threads) {
         return MOYE_THREADS;
     }
-    if (it->dependent && on->major < 9) {
-        return MOYE_DEPENDENT;
-    }
     if (it->cooperative) {
         int each;
         MOYE_CU(cuOccupancyMaxActiveBlocksPerMultiprocessor(&each, on->function, (int)threads, it->shared_bytes));
@@ -283,7 +278,7 @@ MOYE_LOCAL int moye_launch(const moye_case *it, const moye_loaded *on, const int
         one->id = 4;                        /* CLUSTER_DIMENSION */
         memcpy(one->value.extents, it->cluster, sizeof it->cluster);
     }
-    if (it->dependent) {
+    if (it->dependent && on->major >= 9) {      /* before, launches do not overlap */
         moye_attribute *one = &attributes[config.attribute_count++];
         one->id = 6;                        /* PROGRAMMATIC_STREAM_SERIALIZATION */
         one->value.number = 1;

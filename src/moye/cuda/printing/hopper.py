@@ -155,6 +155,9 @@ def _cluster_wait(kernel: Kernel, op: ops.ClusterWait) -> None:
 
 @prints(ops.GridDependency)
 def _grid_dependency(kernel: Kernel, op: ops.GridDependency) -> None:
+    if 0 < kernel.capability < ARCH:                    # where no launch begins before the end of another
+        kernel.writer.line(f"// griddepcontrol.{op.kind}: launches do not overlap before sm_{ARCH}")
+        return
     _statement(kernel, op, f"griddepcontrol_{op.kind}", f"griddepcontrol.{op.kind};",
                "dependent launches (griddepcontrol)")
 

@@ -108,7 +108,8 @@ def cross_entropy_backward(dlogits: Any, dloss: Any, logits: Any, labels: Any, l
     count = count_of(logits, labels, weight, shape[-1], options)
     each = given.of_rows("dloss", of_each(name, dloss, shape[:-1], options), FLOATS)
     cross_entropy_backward_kernel.launch(gD, each, given.matrix, gI, gS, weight, count, options.ignored,
-                                         options.smoothing, options.z, plan, **launched(given, plan))
+                                         options.smoothing, options.z, plan, **launched(given, plan),
+                                         dependent=count is not None)
     return dlogits
 
 
@@ -124,10 +125,10 @@ def launch_rows(losses: Any, lse: Any, dlogits: Any, dloss: Any, logits: Any, la
                           smoothed, wider(given.info.dtype))
     if plan.stages and ahead:
         cross_entropy_staged_kernel.launch(gL, gS, gD, gE, given.matrix, gI, weight, count, options.ignored, options.z,
-                                           plan, **launched(given, plan))
+                                           plan, **launched(given, plan), dependent=count is not None)
         return
     cross_entropy_kernel.launch(gL, gS, gD, gE, given.matrix, gI, weight, count, options.ignored, options.smoothing,
-                                options.z, plan, smoothed, **launched(given, plan))
+                                options.z, plan, smoothed, **launched(given, plan), dependent=count is not None)
 
 
 def _roomy(plan: RowPlan, gradient: bool, smoothed: bool, wide: Any) -> RowPlan:
@@ -142,7 +143,8 @@ def total_of(loss: Any, losses: Any, labels: Any, weight: Any, columns: int, opt
     """Add up the losses of rows, unless they are what is wanted; returns loss."""
     if options.reduction != "none":
         averaged = options.reduction == "mean"
-        total_kernel[1, THREADS](one(loss), losses, labels, weight, options.ignored, columns, averaged)
+        total_kernel.launch(one(loss), losses, labels, weight, options.ignored, columns, averaged, grid=1,
+                            block=THREADS, dependent=True)
     return loss
 
 

@@ -149,6 +149,14 @@ class Loss:
     z: Any
 
 
+@mo.jit
+def meet_neighbours(count):
+    """The launch that adds up losses may begin, and the one that counts labels is complete, if there is one."""
+    mo.griddepcontrol_launch_dependents()
+    if count is not None:
+        mo.griddepcontrol_wait()
+
+
 @mo.kernel
 def cross_entropy_kernel(loss, lse, dlogits, dloss, logits, labels, weight, count,
                          ignored: mo.int64, smoothing: mo.float64, z: mo.float64,       # type: ignore[valid-type]
@@ -159,6 +167,7 @@ def cross_entropy_kernel(loss, lse, dlogits, dloss, logits, labels, weight, coun
     mo.min_blocks(plan.resident)
     room, where = scratch(plan, wide, 2), place(plan, gX)
     of = Loss(weight, dloss, count, ignored, wide(smoothing), wide(z))
+    meet_neighbours(count)
     for first in mo.range(where.first, where.rows, where.step):
         number, rX = first + where.slot, row(plan, where, gX, first)
         rD = None if dlogits is None else row(plan, where, gD, first)
@@ -203,6 +212,7 @@ def cross_entropy_staged_kernel(loss, lse, dlogits, dloss, logits, labels, weigh
                                                                                              (labels, loss, lse))
     mo.min_blocks(plan.resident)
     room, where = scratch(plan, wide, 2), place(plan, gX)
+    meet_neighbours(count)                                              # who may have made the logits, too
     of, staged = Loss(weight, dloss, count, ignored, wide(0), wide(z)), stages(plan, where, (gX,))
     slot, phase, label = mo.int32(0), mo.int32(0), label_of(gI, where.first, True)
     for number in mo.range(where.first, where.rows, where.step):
@@ -278,6 +288,8 @@ def cross_entropy_backward_kernel(dlogits, dloss, logits, labels, lse, weight, c
     """The gradient alone, from the logarithms of the sums that a forward pass left."""
     wide, gX, gD, gI, gS = wider(logits.dtype), as_rows(logits), as_rows(dlogits), as_column(labels), as_column(lse)
     of, where = Loss(weight, dloss, count, ignored, wide(smoothing), wide(z)), place(plan, gX)
+    if count is not None:
+        mo.griddepcontrol_wait()
     for first in mo.range(where.first, where.rows, where.step):
         number, rX, rD = first + where.slot, row(plan, where, gX, first), row(plan, where, gD, first)
         label, whole = label_of(gI, number, rX.there), wide(0)
@@ -306,16 +318,19 @@ def total_kernel(out, losses, labels, weight, ignored: mo.int64, n,     # type: 
                  averaged: mo.Constexpr):
     """out = the sum of losses; ``averaged``: divided by the sum of the weights of the labels that count.
 
-    Without losses it is that sum of weights itself.
+    Without losses it is that sum of weights itself.  Labels are counted while the launch before makes losses.
     """
     wide, threads, labels = wider(out.dtype), mo.block_dim().x, as_column(labels)
     total, count, room = wide(0), wide(0), mo.shared_array(wide, (THREADS // 32, 2))
-    for number in mo.range(mo.thread_idx().x, mo.size(labels, 0), threads):
-        if losses is not None:
-            total += wide(as_column(losses)[number])
-        if averaged:
+    mo.griddepcontrol_launch_dependents()
+    if averaged:
+        for number in mo.range(mo.thread_idx().x, mo.size(labels, 0), threads, unroll=4):
             target = target_of(wide, labels[number], weight, True, ignored, n)
             count += mo.where(target.known, target.weight, wide(0))
+    if losses is not None:
+        mo.griddepcontrol_wait()
+        for number in mo.range(mo.thread_idx().x, mo.size(labels, 0), threads, unroll=8):
+            total += wide(as_column(losses)[number])
     total = mo.block_reduce(total, room[None, 0], "add")
     count = mo.block_reduce(count, room[None, 1], "add")
     if mo.thread_idx().x == 0:

@@ -45,6 +45,7 @@ class Parts:
 def row_parts_kernel(A, B, labels, parts, plan: mo.Constexpr):
     """The parts of all rows, tile after tile of a persistent grid."""
     config, tid = plan.config, mo.thread_idx().x
+    mo.griddepcontrol_launch_dependents()
     sA, sB, _ = stages_of(plan)                                         # (bM, bK, stages), (bN, bK, stages)
     pipe = mo.PipelineTma(config.stages, A.bytes + B.bytes, consumers=config.groups)
     pipe.init()
@@ -116,6 +117,8 @@ def loss_of_parts_kernel(loss, lse, labels, weight, parts, n,
     row, smooth, z = mo.block_idx().x * ROWS + lane, mo.float32(smoothing), mo.float32(z)
     there = row < mo.size(labels, 0)
     folds = mo.shared_array(mo.float32, (ROWS, WARPS, 3))
+    mo.griddepcontrol_launch_dependents()
+    mo.griddepcontrol_wait()
     top, total, plain = mo.float32(LOWEST), mo.float32(0), mo.float32(0)
     if there:
         for i in mo.range(warp, tiles, WARPS, unroll=4):
@@ -162,7 +165,7 @@ def launch_sums(losses: Any, lse: Any, x: Any, W: Any, labels: Any, weight: Any,
     blocks = min(-(-rows // CONFIG.bM) * tiles, mo.multiprocessors(x))
     row_parts_kernel.launch(*copies, labels, parts, plan, grid=blocks, block=CONFIG.threads)
     loss_of_parts_kernel.launch(losses, lse, labels, weight, parts, n, ignored, smoothing, z, grid=-(-rows // ROWS),
-                                block=32 * WARPS)
+                                block=32 * WARPS, dependent=True)
 
 
 @functools.cache

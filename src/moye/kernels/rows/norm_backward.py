@@ -127,6 +127,7 @@ def norm_backward_kernel(dx, dout, x, weight, rstd, mean, dsummed, partial, offs
     The next row is on its way while one is folded.
     """
     mo.min_blocks(plan.resident)
+    mo.griddepcontrol_launch_dependents()
     gD, gG, gX = (parts.as_rows(t) for t in (dx, dout, x))                  # (rows, columns)
     gS = None if dsummed is None else parts.as_rows(dsummed)
     where = parts.place(plan, gX)
@@ -151,6 +152,7 @@ def norm_backward_staged_kernel(dx, dout, x, weight, rstd, mean, dsummed, partia
                                 plan: mo.Constexpr, wanted: mo.Constexpr):
     """The same, where ``plan.stages`` rows are on their way to shared memory, by one thread's bulk copies."""
     mo.min_blocks(plan.resident)
+    mo.griddepcontrol_launch_dependents()
     gD, gG, gX = (parts.as_rows(t) for t in (dx, dout, x))                  # (rows, columns)
     gS = None if dsummed is None else parts.as_rows(dsummed)
     where = parts.place(plan, gX)
@@ -282,6 +284,7 @@ def fold_partial_kernel(partial, first, second):
     """first and second (columns) = the sums of partial (columns, blocks, sums) over blocks; 32 columns a block here."""
     lane, warp, kind = mo.lane_idx(), mo.warp_idx(), mo.block_idx().y
     column, warps = mo.block_idx().x * 32 + lane, mo.block_dim().x // 32
+    mo.griddepcontrol_wait()                                                # for partial
     sT = mo.shared_array(partial.dtype, (32, 32))                           # (columns, warps)
     total = partial.dtype(0)
     if column < mo.size(partial, 0):
@@ -332,7 +335,8 @@ def norm_backward(what: str, dx: Any, dout: Any, x: Any, weight: Any, rstd: Any,
         kernel.launch(dx, dout, given.matrix, weight, rstd, mean, dsummed, partial, offset, plan, wanted, **where)
     if any(wanted):
         first, second = [*(t for t in (dweight, dbias) if t is not None), None][:2]
-        fold_partial_kernel[(-(-given.columns // 32), sum(wanted)), 1024](partial, first, second)
+        fold_partial_kernel.launch(partial, first, second, grid=(-(-given.columns // 32), sum(wanted)), block=1024,
+                                   dependent=True)
 
 
 @mo.replayed

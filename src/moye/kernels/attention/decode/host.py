@@ -84,8 +84,9 @@ def paged_attention(out: Any, q: Any, k_cache: Any, v_cache: Any, page_table: An
         ordered(page_table, (1, 0)), lengths, results, log_sums, 1 / math.sqrt(dim) if scale is None else scale,
         softcap or None, window, None if bias is None else ordered(bias, (2, 3, 1, 0)), alibi,
         tensors, *(ordered(x, (1, 2, 0)) if _rank(x) == 3 else x for x in (k_scale, v_scale)), plan)
-    combine_kernel[(heads, queries, batch), WARPS * 32](
-        ordered(out, (3, 2, 1, 0)), None if lse is None else ordered(lse, (2, 1, 0)), results, log_sums, sinks)
+    combine_kernel.launch(
+        ordered(out, (3, 2, 1, 0)), None if lse is None else ordered(lse, (2, 1, 0)), results, log_sums, sinks,
+        grid=(heads, queries, batch), block=WARPS * 32, dependent=True)
     return out
 
 

@@ -43,6 +43,7 @@ def decode_kernel(Q, K, V, table, lengths, results, log_sums, scale, softcap, le
     """Parts of the keys of one sequence and head: a warp has tiles number part, part + parts, ..."""
     if plan.narrow:
         mo.min_blocks(BLOCKS)                           # ptxas spills for more of them otherwise
+    mo.griddepcontrol_launch_dependents()
     x, head_K, batch = mo.block_idx()
     splits = mo.grid_dim().x // plan.row_tiles
     mo.assume(splits > 0)
@@ -248,6 +249,7 @@ def combine_kernel(O, lse, results, log_sums, sinks):
     Each warp finds all weights.  Parts are a multiple of ``WARPS``, which are loaded together.  ``sinks`` (heads) are
     one more score of each row.
     """
+    mo.griddepcontrol_wait()                            # for results and log_sums
     head, query, batch = mo.block_idx()
     top, parts = mo.float32(-math.inf), mo.size(log_sums, 3)
     for p in mo.range(mo.lane_idx(), parts, 32):

@@ -55,6 +55,7 @@ def numbers_kernel(numbers, sums, turns, O, dO, lse, offsets, plan: mo.Constexpr
 
     Queries beyond the last one, and those that see no key, have an infinite sum, so that all of their weights are 0.
     """
+    mo.griddepcontrol_launch_dependents()
     m, head, batch = place_here(plan, offsets)
     begin, queries, own = rows_here(O, offsets, batch)
     gN = mo.tile(numbers, (plan.config.bM, 1), (None, None))                        # (bM, 1, 2, tiles)
@@ -175,6 +176,7 @@ def attention_backward_sm90_kernel(Q, K, V, dO, dK, dV, numbers, sums, turns, of
     """
     config = plan.config
     mo.min_blocks(config.blocks)
+    mo.griddepcontrol_launch_dependents()
     every = Scores(plan.rules, mo.size(Q.tensor, 0), mo.size(K.tensor, 0), scale, softcap, left, right, bias, slopes,
                    ())
     sK, sV = mo.shared_array(plan.dtype, plan.keys), mo.shared_array(plan.dtype, plan.keys)     # (bN, width)
@@ -193,6 +195,7 @@ def attention_backward_sm90_kernel(Q, K, V, dO, dK, dV, numbers, sums, turns, of
     pipes.Q.init()
     pipes.dO.init()
     mo.sync_threads()
+    mo.griddepcontrol_wait()                            # for numbers, and sums that begin at 0
     parts = Sequences(every, offsets_Q, offsets_K)
     place, there = place_of_keys(plan, parts, mo.size(K.tensor, 2), mo.size(K.tensor, 3))
     how = rules_of(parts, place[2])
@@ -660,6 +663,7 @@ def queries_kernel(dQ, sums, offsets, scale, plan: mo.Constexpr):
     begin, queries, _ = rows_here(whole, offsets, batch)
     smem = mo.shared_array(plan.dtype, plan.rounded)                                # (64, 64, pieces)
     group, pieces = mo.warpgroup_idx(), mo.tile(sums, (PIECE, 1), (None, None))     # (PIECE, 1, pieces, tiles)
+    mo.griddepcontrol_wait()
     if m * plan.config.bM < queries:
         number = number_of(plan, offsets, queries, mo.size(whole, 2), (m, head, batch))
         round_piece(plan, smem[:, :, group], pieces[:, :, group, number], scale)

@@ -73,6 +73,8 @@ def attention_sm90_kernel(Q, K, V, O, rows_O, lse, offsets_Q, offsets_K, counter
     if config.dynamic:
         tiles.init()
     mo.sync_threads()
+    if plan.narrow:                                     # the launch before turns the values
+        mo.griddepcontrol_wait()
     if mo.warpgroup_idx() == config.groups:
         mo.warpgroup_reg_dealloc(config.registers[0])
         if mo.thread_idx().x == config.groups * GROUP:

@@ -36,7 +36,7 @@ def launch_sm90(problem: Problem, out: Any, q: Any, k: Any, v: Any, **given: Any
     """Launch the kernel on arrays (batch, seqlen, heads, dim) that TMA can describe; turn values of 8 bits before."""
     values = turned(v, given.get("offsets", (None, None))[1]) if problem.narrow else ordered(v, (3, 1, 2, 0))
     grid, block, arguments = arguments_sm90(problem, (out, q, k, values), **given)
-    attention_sm90_kernel[grid, block](*arguments)
+    attention_sm90_kernel.launch(*arguments, grid=grid, block=block, dependent=problem.narrow)
 
 
 def arguments_sm90(problem: Problem, arrays: tuple[Any, Any, Any, Any], *, bias: Any = None, slopes: Any = None,
@@ -165,10 +165,12 @@ def launch_gradients_sm90(problem: Problem, arrays: dict[str, Any], *, bias: Any
     numbers_kernel[tiles, 256](numbers, sums, turns, *(ordered(arrays[name], (1, 3, 2, 0)) for name in ("out", "dout")),
                                ordered(arrays["lse"], (2, 1, 0)), offsets[0], plan)
     Q, K, V, dO, dQ, dK, dV = gradient_copies(plan, arrays, several)
-    attention_backward_sm90_kernel[grid, config.threads](
+    attention_backward_sm90_kernel.launch(
         Q, K, V, dO, dK, dV, numbers, sums, turns, *offsets, *problem.numbers,
-        None if bias is None else ordered(bias, (2, 3, 1, 0)), slopes, plan)
-    queries_kernel[tiles, plan.pieces * config.groups * 128](dQ, sums, offsets[0], problem.scale, plan)
+        None if bias is None else ordered(bias, (2, 3, 1, 0)), slopes, plan, grid=grid, block=config.threads,
+        dependent=True)
+    queries_kernel.launch(dQ, sums, offsets[0], problem.scale, plan, grid=tiles,
+                          block=plan.pieces * config.groups * 128, dependent=True)
 
 
 def gradient_grids(problem: Problem, plan: GradientPlan, arrays: dict[str, Any],

@@ -27,6 +27,7 @@ def turned_begin(begin, batch):
 @mo.kernel
 def turn_kernel(T, V, offsets):
     """Groups of keys, one after the other, of a head and sequence; WIDTH columns of V for each thread."""
+    mo.griddepcontrol_launch_dependents()
     x, head, batch = mo.block_idx()
     begin, keys, first, end, own = 0, mo.size(V, 1), 0, mo.size(T, 0) // KEYS, batch
     if offsets is not None:

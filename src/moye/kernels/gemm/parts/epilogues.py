@@ -135,6 +135,7 @@ def put(plan, gC, cC, sC, M, N):
 @mo.kernel
 def reduce_kernel(C, parts, residual, bias, alpha, beta, splits: mo.Constexpr, epilogue: mo.Constexpr):
     """C (M, N, L) from parts (N, M, splits * L): their sum over splits, finished; one element a thread, N fastest."""
+    mo.griddepcontrol_wait()                            # for the launch that makes the parts
     M, N = mo.size(C, 0), mo.size(C, 1)
     _, bz, _ = mo.block_idx()
     index = mo.block_idx().x * mo.block_dim().x + mo.thread_idx().x

@@ -392,6 +392,8 @@ def gemm_kernel(A, B, C, alpha, beta, parts, arrived, splits, plan: mo.Constexpr
     k_first, k_last = 0, mo.ceil_div(K, bK)
     if plan.split:
         k_first, k_last = rank * k_last // splits, (rank + 1) * k_last // splits
+    if plan.follows:
+        mo.griddepcontrol_wait()
     mainloop(plan, a, b, acc, k_first, k_last, K)
 
     if plan.split:
@@ -433,8 +435,9 @@ def gemm_simt(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, conf
     if free and (side := streams(problem, mo.multiprocessors(c))):
         _few(A, B, C, problem, side, factors, (bool(alpha != 1), bool(beta != 0)))
         return result
+    which = (False, False)
     if config is None:
-        which = turned_first(problem, mo.multiprocessors(c)) if splits is None else (False, False)
+        which = turned_first(problem, mo.multiprocessors(c)) if splits is None else which
         A, B = (swapped(packed(swapped(X))) if turn else X for X, turn in zip((A, B), which, strict=True))
         problem = turned(problem, which)
         config, chosen = choose(problem, mo.multiprocessors(c))
@@ -442,12 +445,13 @@ def gemm_simt(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, conf
     splits = min(splits or 1, most_parts(config, problem.K, mo.multiprocessors(c)))
     plan = make_plan(config, c.dtype, problem.majors, (_edge(M, config.bM), _edge(N, config.bN)), K % config.bK != 0,
                      problem.vector, split=splits > 1, scaled=bool(alpha != 1), accumulate=bool(beta != 0),
-                     wide=problem.vector > 1 or (problem.majors[0][0] != "k" and K > 1024))
+                     wide=problem.vector > 1 or (problem.majors[0][0] != "k" and K > 1024), follows=any(which))
     tiles = -(-M // config.bM) * -(-N // config.bN)
     parts, arrived = None, None
     if splits > 1:
         parts, arrived = empty(C, c.dtype, (config.bM * config.bN, tiles * splits)), counters(C, tiles)
-    gemm_kernel[tiles * splits, config.threads](A, B, C, *factors, parts, arrived, splits, plan)
+    gemm_kernel.launch(A, B, C, *factors, parts, arrived, splits, plan, grid=tiles * splits, block=config.threads,
+                       dependent=plan.follows)
     return result
 
 

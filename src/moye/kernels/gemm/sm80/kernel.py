@@ -89,6 +89,8 @@ def gemm_sm80_kernel(A, B, C, residual, bias, alpha, beta, chunk, parts_A, parts
     ragged_M, ragged_N, ragged_K = plan.ragged
     tid = mo.thread_idx().x
     pid, bz, column = mo.block_idx()
+    if plan.splits > 1:
+        mo.griddepcontrol_launch_dependents()           # what adds the parts waits where blocks are free
     if plan.batched:
         A, B = A[:, :, bz // plan.splits], B[:, :, bz // plan.splits]
         residual = residual[:, :, bz] if plan.epilogue.residual else None
@@ -185,7 +187,8 @@ def gemm_sm80(A: Any, B: Any, C: Any, *, bias: Any = None, residual: Any = None,
                      waves)
     gemm_sm80_kernel[grid, config.threads](A, B, swapped(sums), None, None, *factors, chunk, *parts, plan)
     whole, more = (x if batched or x is None else one_batch(x) for x in (C, residual))
-    reduce_kernel[(-(-M * N // 256), batches), 256](whole, sums, more, bias, *factors, splits, finish)
+    reduce_kernel.launch(whole, sums, more, bias, *factors, splits, finish, grid=(-(-M * N // 256), batches), block=256,
+                         dependent=True)
     return result
 
 

@@ -127,7 +127,7 @@ def _recipe(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: Warpg
     rows = not major_C and _rows(c, fusion) == "N" and takes_rows(config, a.dtype.bytes, N, scaled=scaled != "")
     overlap = overlap_of(config, N, scaled=scaled != "") if rows else 0
     plan = make_plan(config, dtypes, c.dtype, *majors, major_C, fusion, width(c), promote, batched,
-                     (M, N, K) if config.static else None, scaled, rows, overlap)
+                     (M, N, K) if config.static else None, scaled, rows, overlap, follows=None in modes)
     last, halves = (1,) if batched else (), 2 if fusion.gated else 1
     boxes = ((config.bM, config.bK, *last), (config.bN // halves, config.bK, *last),
              (mo.size(plan.C.box, 0), plan.C.columns, *last) if major_C else ())
@@ -220,7 +220,7 @@ def _launch(recipe: _Recipe, A: Any, B: Any, C: Any, residual: Any, vectors: tup
                             bias_up, rows, columns, columns_up, factors[0] if plan.fusion.scaled else None,
                             factors[1] if plan.fusion.accumulate else None, parts, arrived,
                             tma_scales(plan, scales[0]), scales[1], plan,
-                            grid=recipe.blocks, block=config.threads, cluster=config.cluster)
+                            grid=recipe.blocks, block=config.threads, cluster=config.cluster, dependent=plan.follows)
 
 
 def _meeting(recipe: _Recipe, C: Any) -> tuple[Any, Any]:

@@ -65,6 +65,8 @@ def gemm_sm90_kernel(A, B, B_up, C_tma, C, residual, bias, bias_up, rows, column
     if mo.warpgroup_idx() == config.groups:
         share_registers(plan, loads=True)
         if tid == config.groups * GROUP:
+            if plan.follows:                            # all else that a block does comes after its first loads
+                mo.griddepcontrol_wait()
             produce(plan, A, Bs, sA, sB, pipe, sched, k_tiles, (scale_A, sS))
         if plan.in_cluster:                                             # every thread of a cluster counts at its
             mo.cluster_sync()                                           # barriers: the two of gather_and_store

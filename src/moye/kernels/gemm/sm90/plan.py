@@ -97,6 +97,8 @@ class Plan:
     fusion: Fusion
     C: Output
     extents: Extents
+    follows: bool = False
+    """Whether the launch before copies an operand for this one."""
 
     @property
     def gathers(self) -> bool:
@@ -125,7 +127,7 @@ class Plan:
 def make_plan(config: WarpgroupConfig, dtypes: tuple[Any, Any], out: Any, major_A: str, major_B: str, major_C: str,
               fusion: Fusion = _NOTHING, width: int = 1, promote: bool = False, batched: bool = False,
               extents: tuple[int, int, int] | None = None, scaled: str = "", by_rows: bool = False,
-              overlap: int = 0) -> Plan:
+              overlap: int = 0, follows: bool = False) -> Plan:
     """The plan of one kind of problem; ArgumentError for a configuration that the kernel cannot have.
 
     ``width``: elements of C that one plain store takes.  ``scaled``: blocks have factors, and those of A come by "tma"
@@ -154,7 +156,8 @@ def make_plan(config: WarpgroupConfig, dtypes: tuple[Any, Any], out: Any, major_
             mo.cosize(C.staged) * out.bytes > mo.cosize(B.stages) * b.bytes:
         raise mo.ArgumentError(f"gemm_sm90: stages={config.stages} of {config} do not hold C of {out} on its way out, "
                                "which lies where tiles of B were")
-    return Plan(config, A, B, Product(mma, promote, scaled != "", staged), fusion, C, Extents(batched, extents))
+    return Plan(config, A, B, Product(mma, promote, scaled != "", staged), fusion, C, Extents(batched, extents),
+                follows)
 
 
 def _widest(config: WarpgroupConfig, fusion: Fusion, major_C: str, width: int, by_rows: bool) -> int:

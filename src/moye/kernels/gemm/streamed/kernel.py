@@ -79,6 +79,8 @@ def gemm_streamed_kernel(X, S, C, memory, memory_S, plan: mo.Constexpr):
     ``memory``: the whole 16 bytes of X, and how many bytes behind the first of them X begins; ``memory_S`` those of S.
     """
     mo.min_blocks(RESIDENT)
+    if plan.splits:
+        mo.griddepcontrol_launch_dependents()           # what adds the parts waits where blocks are free
     pitch = plan.chunk + STEP                          # 64 bytes more than a multiple of 128: no bank conflicts
     sS = mo.shared_array(S.dtype, mo.make_layout((8 * plan.few, plan.chunk, 2), (pitch, 1, 8 * plan.few * pitch)))
     K, split, splits, block = mo.size(X, 1), mo.block_idx().y, mo.grid_dim().y, mo.block_idx().x
@@ -320,8 +322,8 @@ def gemm_streamed(A: Any, B: Any, C: Any, *, config: Config | None = None) -> An
         return C
     sums = empty(C, mo.float32, (size.few, size.rows, config.splits))
     _launch(config, size, (X, x, memory), (S, s), swapped(sums))
-    reduce_kernel[(-(-size.rows * size.few // 256), 1), 256](one_batch(out), sums, None, None, 1.0, 0.0, config.splits,
-                                                             Epilogue())
+    reduce_kernel.launch(one_batch(out), sums, None, None, 1.0, 0.0, config.splits, Epilogue(),
+                         grid=(-(-size.rows * size.few // 256), 1), block=256, dependent=True)
     return C
 
 

@@ -41,6 +41,8 @@ def gemm_turned_kernel(X, S, C, memory, plan: mo.Constexpr):
     ``memory``: the whole 16 bytes of X, and how many bytes behind the first of them X begins.
     """
     mo.min_blocks(plan.resident)
+    if plan.splits:
+        mo.griddepcontrol_launch_dependents()           # what adds the parts waits where blocks are free
     sS = mo.shared_array(S.dtype, mo.make_layout((FEW * plan.tiles, LINES, CLASSES, 2),
                                                  (_PITCH, 1, FEW * plan.tiles * _PITCH,
                                                   CLASSES * FEW * plan.tiles * _PITCH)), align=16)
