@@ -1,7 +1,7 @@
 """float32 products of up to eight rows with an operand along K: as it streams, by tiles, and cuBLAS.
 
     python benchmarks/gemm_few.py SEED COUNT [--rounds 15] [--csv gemm_few_f32.csv]         # measures, on a GPU
-    python benchmarks/gemm_few.py --fit FILE [--keep 0.25] [--write]                        # needs SciPy; no GPU
+    python benchmarks/gemm_few.py --fit FILE... [--keep 0.25] [--write]                        # needs SciPy; no GPU
 
 Drawn as in gemm_random.py, but for the few rows; in torch's order, half of K multiples of 4.  Interleaved, L2 flushed,
 random-normal data, medians; results are compared with float64.  "tiles" is what ``gemm_simt`` takes without this way,
@@ -95,7 +95,8 @@ def tiled(row):
 def to_scale(found):
     """The same times as on the machine that the costs of tiles were fitted on, which is to choose between both ways.
 
-    Launches took longer on another one, and all else a part of its time: by the medians of the tiles' times.
+    Launches took longer on another one, and all else a part of its time: by the medians of the tiles' times.  Seed 1
+    was measured while other work ran on the GPU.
     """
     short = [us["tiles"] - tiled(row) for row, us in found.items() if us["tiles"] < SHORT]
     later = max(0.0, statistics.median(short)) if short else 0.0
@@ -107,9 +108,11 @@ def to_scale(found):
 def fit(options):
     """Fit, judge by what was kept back, write into the source."""
     from gemm_fitting import fitted, write
-    with open(options.fit, newline="") as file:
-        found = to_scale({Row("", "f32", *(int(line[name]) for name in "MNK")): {way: float(line[way]) for way in WAYS}
-                          for line in csv.DictReader(file)})
+    found = {}
+    for path in options.fit:
+        with open(path, newline="") as file:
+            found |= to_scale({Row("", "f32", *(int(line[name]) for name in "MNK")):
+                               {way: float(line[way]) for way in WAYS} for line in csv.DictReader(file)})
     kept = {row for row in found if random.Random(str(row)).random() < options.keep}
     samples = [(config.streaming(problem_of(row), "A"), us["streams"]) for row, us in found.items() if row not in kept]
     costs = fitted(samples, few.COSTS, {f.name: 6.0 for f in dataclasses.fields(few.Costs)},
@@ -137,14 +140,14 @@ def main():
     parser.add_argument("count", type=int, nargs="?")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--csv", type=Path)
-    parser.add_argument("--fit", type=Path)
+    parser.add_argument("--fit", type=Path, nargs="+")
     parser.add_argument("--keep", type=float, default=0.25)
     parser.add_argument("--write", action="store_true", help="into simt/few.py")
     options = parser.parse_args()
     if options.fit:
         return fit(options)
     if options.seed is None or options.count is None:
-        parser.error("SEED and COUNT, or --fit FILE")
+        parser.error("SEED and COUNT, or --fit FILE...")
     return measure(options)
 
 

@@ -19,7 +19,7 @@ import random
 import re
 import statistics
 
-from gemm_fitting import fitted, write
+from gemm_fitting import EARLIER_COPY, EARLIER_SUM, fitted, write
 from gemm_model import DTYPES, config_of, problem_of
 from gemm_rows import KINDS, RESULT_BYTES, Row, geometric_mean
 from gemm_unaligned import modelled, stored, ways_of
@@ -45,8 +45,15 @@ def read(paths):
                 row = Row(card, line["kind"], *(int(line[name]) for name in "MNK"), line["orders"])
                 if chosen := line["way"] if line["way"] in ("cuBLAS", "rule") else \
                         config_of(line) or option_of(row, line["way"]):
-                    found.setdefault(row, {})[chosen] = float(line["us"])
+                    found.setdefault(row, {})[chosen] = float(line["us"]) - earlier(row, chosen)
     return {row: times for row, times in found.items() if any(not isinstance(key, str) for key in times)}
+
+
+def earlier(row, chosen):
+    """Microseconds that the way would take less today."""
+    if isinstance(chosen, tuple):
+        return EARLIER_SUM if chosen[1] > 1 else 0.0
+    return EARLIER_COPY if not isinstance(chosen, str) and problem_of(row).copies else 0.0
 
 
 def option_of(row, way):

@@ -57,3 +57,11 @@ def meet(z, y):
     mo.grid_sync()
     if first:
         z[block] = y[(block + 1) % mo.grid_dim().x]
+
+
+@mo.kernel
+def follows(y):
+    """What the launch before left, and one more."""
+    mo.griddepcontrol_wait()
+    if mo.thread_idx().x == 0:
+        y[mo.block_idx().x] += 1

@@ -10,7 +10,7 @@ import pytest
 
 import exported_c
 import moye as mo
-from export_kernels import BOXES, across, boxes, meet
+from export_kernels import BOXES, across, boxes, follows, meet
 from exported_c import array, i64, passed, stream
 from moye.cuda.device.tensor_maps import NUMBERS
 from moye.cuda.export import header, source
@@ -120,6 +120,14 @@ def test_clusters_and_dependent_launches(tmp_path):
     assert told[0][0] == 0 and told[1][1] == "across: the cluster's 4 blocks along x do not divide the grid"
     launch, = (note for note in notes if note.startswith("launch"))
     assert launch.endswith("attribute=4:4,1,1 attribute=6:1,0,0")
+
+
+def test_dependent_launches_are_like_others_before_sm_90(tmp_path):
+    it = built(tmp_path, follows, mo.Specialisation(like((64,)), block=32, dependent=True), arch=["sm_80", "sm_90a"])
+    for arch, attributes in (("90", ["attribute=6:1,0,0"]), ("80", [])):
+        (told,), notes = it.run([("follows", [*grid(2), array(0x10000, (64,), (1,)), stream()])], ARCH=arch)
+        launch, = (note for note in notes if note.startswith("launch"))
+        assert told[0] == 0 and [part for part in launch.split() if part.startswith("attribute")] == attributes
 
 
 def test_clusters_of_more_than_8_blocks_opt_in(tmp_path):

@@ -150,7 +150,7 @@ class Kernel:
         an object; by default torch's current stream, else the legacy one), ``smem`` extra dynamic shared bytes.
 
         ``dependent``: the launch may begin while those before it on the stream still run (from sm_90 on).  What they
-        wrote is there after ``mo.griddepcontrol_wait()``; without a call of that, the kernel may not touch their arrays.
+        wrote is there after ``mo.griddepcontrol_wait()``; before it the kernel may not touch their arrays.
         """
         if stream is not None:
             if prepare.skipping():

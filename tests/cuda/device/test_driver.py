@@ -177,7 +177,7 @@ def test_refused_launches(grid, block, cluster, smem, limits, words):
     ((2, 1, 1), True, ["CLUSTER_DIMENSION", "PROGRAMMATIC_STREAM_SERIALIZATION"])], ids=str)
 def test_launch_attributes(cluster, dependent, names):
     drv = pytest.importorskip("cuda.bindings.driver")
-    found = driver._launch_attributes(drv, cluster, dependent)
+    found = driver._launch_attributes(drv, H200, cluster, dependent)
     assert [attribute.id.name.removeprefix("CU_LAUNCH_ATTRIBUTE_") for attribute in found] == names
     for name, attribute in zip(names, found, strict=True):
         value = attribute.value
@@ -185,6 +185,10 @@ def test_launch_attributes(cluster, dependent, names):
             assert (value.clusterDim.x, value.clusterDim.y, value.clusterDim.z) == cluster
         else:
             assert value.programmaticStreamSerializationAllowed == 1
+
+
+def test_launches_do_not_overlap_before_sm_90():
+    assert driver._launch_attributes(pytest.importorskip("cuda.bindings.driver"), A100, None, True) == []
 
 
 def test_a_launch_bound_is_named():

@@ -177,6 +177,19 @@ def test_what_an_earlier_launch_writes_is_no_constant():
     assert "LDG.E.CONSTANT" in instructions(found[False].sass)
 
 
+@pytest.mark.parametrize("arch", ["sm_80", "sm_89"])
+def test_nothing_waits_where_launches_do_not_overlap(arch):
+    @mo.kernel
+    def follows(out, x):
+        mo.griddepcontrol_launch_dependents()
+        mo.griddepcontrol_wait()
+        out[mo.thread_idx().x] = x[mo.thread_idx().x]
+
+    program = follows.compile(X, X, block=64, arch=arch)
+    assert "griddepcontrol.wait: launches do not overlap before sm_90" in program.source
+    assert "asm" not in program.source and "griddepcontrol" not in program.ptx
+
+
 def test_elections_stay_where_all_lanes_are():
     """The right side of ``and`` may be skipped: an election before it is not."""
     @mo.kernel

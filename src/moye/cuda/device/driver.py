@@ -141,7 +141,7 @@ def resident_clusters(ordinal: int, size: int) -> int:
         config.gridDimX, config.gridDimY, config.gridDimZ = size, 1, 1
         config.blockDimX, config.blockDimY, config.blockDimZ = 128, 1, 1
         config.sharedMemBytes = limits.max_smem
-        config.attrs = _launch_attributes(drv, (size, 1, 1), False)
+        config.attrs = _launch_attributes(drv, limits, (size, 1, 1), False)
         config.numAttrs = len(config.attrs)
         found = int(_check(drv.cuOccupancyMaxActiveClusters(function, config), f"clusters of {size} blocks"))
         _check(drv.cuLibraryUnload(library), "it")
@@ -391,8 +391,7 @@ class LoadedKernel:
                 self._allow("NON_PORTABLE_CLUSTER_SIZE_ALLOWED", 1)
             if self.cooperative:
                 self._resident(grid, block, smem, dependent)
-            overlaps = dependent and not _older(self._limits)           # else it begins behind those before it
-            if attributes := _launch_attributes(drv, cluster, overlaps, self.cooperative):
+            if attributes := _launch_attributes(drv, self._limits, cluster, dependent, self.cooperative):
                 config.attrs, config.numAttrs = attributes, len(attributes)
             if len(self._configs) >= _MAX_CONFIGS:
                 self._configs.clear()
@@ -416,14 +415,15 @@ def _attribute(key: str) -> Any:
     return getattr(_driver().CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{key}")
 
 
-def _launch_attributes(drv: ModuleType, cluster: Dim3 | None, dependent: bool, cooperative: bool = False) -> list[Any]:
-    """What a launch asks for beyond its extents."""
+def _launch_attributes(drv: ModuleType, limits: DeviceLimits, cluster: Dim3 | None, dependent: bool,
+                       cooperative: bool = False) -> list[Any]:
+    """What a launch asks for beyond its extents; on older devices a dependent one begins behind those before it."""
     wanted = []
     if cluster is not None and cluster != (1, 1, 1):
         value = drv.CUlaunchAttributeValue()
         value.clusterDim.x, value.clusterDim.y, value.clusterDim.z = cluster
         wanted.append(("CLUSTER_DIMENSION", value))
-    if dependent:
+    if dependent and not _older(limits):
         value = drv.CUlaunchAttributeValue()
         value.programmaticStreamSerializationAllowed = 1
         wanted.append(("PROGRAMMATIC_STREAM_SERIALIZATION", value))

@@ -23,12 +23,12 @@ _HELD = 32
 class Costs:
     """What the model of costs is made of, on an H200: microseconds and bytes; ``benchmarks/gemm_few.py`` fits it."""
 
-    launch: float = 3.798       # and the first reads
-    dram: float = 4.931e+06     # bytes a microsecond
-    one: float = 8.863e+04      # the same of one multiprocessor, the few rows of each block among them
-    product: float = 8.354e-06  # of a multiprocessor, for each element read and few row
-    product_one: float = 2.742e-05 # the same where elements are read one by one
-    fold: float = 0.002465      # and for each sum of all lanes
+    launch: float = 3.527       # and the first reads
+    dram: float = 4.985e+06     # bytes a microsecond
+    one: float = 8.769e+04      # the same of one multiprocessor, the few rows of each block among them
+    product: float = 8.699e-06  # of a multiprocessor, for each element read and few row
+    product_one: float = 2.224e-05 # the same where elements are read one by one
+    fold: float = 0.002851      # and for each sum of all lanes
 
 
 COSTS = Costs()

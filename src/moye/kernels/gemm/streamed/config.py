@@ -132,17 +132,17 @@ class Costs:
     ``benchmarks/gemm_streamed_fit.py`` fits them to measured products.
     """
 
-    launch: float = 3.719
-    reduction: float = 2.961    # a second launch
-    reduced: float = 4.026e-06  # and for each sum of a split
-    bandwidth: float = 5.014e+06
-    chunk: float = 0.3621       # between two barriers
-    fill: float = 0.306         # of it, for each 16 bytes that a thread shifts
-    single: float = 0.7375      # or for each 8 elements that it copies one by one
-    multiply: float = 0.1426    # and for each group of few rows
-    edges: float = 1.533        # what lies in front of whole vectors and behind them
-    stored: float = 6.562e-06   # for each element of C
-    sharp: float = 0.8402       # how sharply the slower of memory and blocks rules
+    launch: float = 3.738
+    reduction: float = 1.802    # a second launch
+    reduced: float = 4.244e-06  # and for each sum of a split
+    bandwidth: float = 4.977e+06
+    chunk: float = 0.3255       # between two barriers
+    fill: float = 0.3051        # of it, for each 16 bytes that a thread shifts
+    single: float = 0.734       # or for each 8 elements that it copies one by one
+    multiply: float = 0.1428    # and for each group of few rows
+    edges: float = 1.539        # what lies in front of whole vectors and behind them
+    stored: float = 6.501e-06   # for each element of C
+    sharp: float = 0.8312       # how sharply the slower of memory and blocks rules
 
 
 COSTS = Costs()
@@ -152,17 +152,17 @@ COSTS = Costs()
 class TurnedCosts(Costs):
     """The same of what is contiguous along its rows."""
 
-    launch: float = 5.08
-    reduction: float = 2.12     # a second launch
-    reduced: float = 1.173e-05  # and for each sum of a split
-    bandwidth: float = 5.203e+06
-    chunk: float = 0.0003858    # between two barriers
-    fill: float = 0.5491        # of it, for each 16 bytes that a thread shifts
-    single: float = 0.353       # or for each 8 elements that it copies one by one
-    multiply: float = 0.5696    # and for each group of few rows
-    edges: float = 1.045        # what lies in front of whole vectors and behind them
-    stored: float = 8.333e-07   # for each element of C
-    sharp: float = 0.7219       # how sharply the slower of memory and blocks rules
+    launch: float = 4.857
+    reduction: float = 2.134    # a second launch
+    reduced: float = 1.068e-05  # and for each sum of a split
+    bandwidth: float = 5.723e+06
+    chunk: float = 6.43e-05     # between two barriers
+    fill: float = 0.5267        # of it, for each 16 bytes that a thread shifts
+    single: float = 0.3339      # or for each 8 elements that it copies one by one
+    multiply: float = 0.6158    # and for each group of few rows
+    edges: float = 1.206        # what lies in front of whole vectors and behind them
+    stored: float = 1.389e-07   # for each element of C
+    sharp: float = 0.6879       # how sharply the slower of memory and blocks rules
 
 
 TURNED_COSTS = TurnedCosts()
