@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -10,7 +12,11 @@ import moye as mo
 from drawn_arrays import FLOATS, clean, drawn, laid_out, poisoned, wide
 from moye.kernels import top_k
 from moye.kernels.top_k import make_plan, top_k_kernel
+from moye.kernels.top_k_warps import WARPS, top_k_warps_kernel, warp_plan
 from moye.kernels.views import Mode
+
+
+module = sys.modules["moye.kernels.top_k"]
 
 
 def exact(x, k, largest=True):
@@ -49,6 +55,41 @@ def test_many_of_long_rows(k):
     check(x, k)
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_rows_of_warps_in_chunks(monkeypatch, seed):
+    """Many chunks, ties in all of them, the last word at any place of a chunk."""
+    monkeypatch.setattr(module, "_MANY", 1)
+    rng = np.random.default_rng(seed)
+    name = ["bf16", "f16", "f32"][seed % 3]
+    n, rows = int(rng.integers(257, 2049)), int(rng.integers(1, 7))
+    k = int(rng.choice([1, int(rng.integers(1, 33)), int(rng.integers(33, 257))]))
+    x = laid_out(rng, drawn(rng, (rows, n), name)) if seed % 2 else rng.integers(0, 9, (rows, n)).astype(FLOATS[name])
+    assert not warp_plan(k, True, [Mode(n, (1,))], mo.describe(x)).once
+    check(x, k, bool(seed // 2 % 2))
+
+
+def test_chunks_in_order():
+    """Each chunk has larger words than all before, or none."""
+    up = np.arange(2000, dtype=np.float32)
+    x = np.stack([up, -up] * 512)
+    check(x, 40)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_rows_in_parts(monkeypatch, seed):
+    """Equals in several parts; parts of whole vectors, the last one shorter."""
+    monkeypatch.setattr(module, "_PART", 200)
+    monkeypatch.setattr(mo, "multiprocessors", lambda x: 13)
+    rng = np.random.default_rng(seed)
+    name, rows, n = ["f32", "bf16", "f64"][seed % 3], [(), (3,), (2, 2)][seed // 2], int(rng.integers(1500, 4000))
+    k = int(rng.integers(1, 40))
+    x = drawn(rng, (*rows, n), name) if seed % 2 else rng.integers(0, 9, (*rows, n)).astype(FLOATS[name])
+    with mo.checking() as reports:
+        top_k(np.zeros((*rows, k), x.dtype), np.zeros((*rows, k), np.int32), x)
+    assert [report.kernel for report in reports] == ["top_k_kernel"] * 2
+    check(x, k, outputs=(poisoned(rng, (*rows, k), name), laid_out(rng, np.zeros((*rows, k), np.int64))))
+
+
 def test_ties_take_the_lowest_indices():
     rng = np.random.default_rng(0)
     for n in (50, 3000):
@@ -81,6 +122,17 @@ def test_loads_are_16_bytes():
     x = mo.TensorLike(mo.bfloat16, (32768, 64))
     plan = make_plan(64, True, [Mode(32768, (1, 0, 0)), Mode(64, (32768, 64, 64))], x.info())
     values, indices = mo.TensorLike(mo.bfloat16, (64, 64)), mo.TensorLike(mo.int64, (64, 64))
-    program = top_k_kernel.compile(values, indices, x, plan, block=plan.threads, arch="sm_90a")
+    program = top_k_kernel.compile(values, indices, x, None, plan, block=plan.threads, arch="sm_90a")
     assert sum(".128" in line for line in program.sass.splitlines() if " LDG" in line) >= 3
     assert program.spills == 0 and program.registers <= 64
+
+
+@pytest.mark.parametrize(("dtype", "n"), [(mo.bfloat16, 1 << i) for i in range(4, 11)]
+                         + [(mo.float32, 1 << i) for i in range(4, 11)])
+def test_warps_hold_their_words(dtype, n):
+    """In registers; few instructions beside those of the network."""
+    x = mo.TensorLike(dtype, (n, 5000))
+    plan = warp_plan(8, True, [Mode(n, (1, 0, 0)), Mode(5000, (n, 8, 8))], x.info())
+    values, indices = mo.TensorLike(dtype, (8, 5000)), mo.TensorLike(mo.int64, (8, 5000))
+    program = top_k_warps_kernel.compile(values, indices, x, plan, block=32 * WARPS, arch="sm_90a")
+    assert program.spills == 0 and program.registers <= 96

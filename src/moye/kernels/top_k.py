@@ -12,7 +12,7 @@ each eight bits and once more, mostly from L2.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import moye as mo
@@ -20,69 +20,49 @@ from moye.kernels import views
 from moye.kernels.folds import LAST
 from moye.kernels.maps import as_bits, coordinate
 from moye.kernels.options import flag
+from moye.kernels.top_k_order import Order, keys_of, make_order
+from moye.kernels.top_k_warps import WARPS, WarpPlan, top_k_warps_kernel, warp_plan
+from moye.kernels.workspace import MAKES_ARRAYS, empty
 
 MOST = 2048
 """Elements that a block sorts."""
+_MANY, _SHORT = 1024, 2048
+_PART = 8192
 _DIGITS = 256
-_INFINITY = {"bfloat16": 0x7F80, "float16": 0x7C00, "float32": 0x7F800000, "float64": 0x7FF0000000000000}
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """``room``: a power of two that holds k; ``key``: the dtype of an element's order; ``infinity``: its bits."""
+    """``room``: a power of two that holds k; ``parts``: blocks that share a row, whose k are joined by another launch.
+    """
 
     width: int
     threads: int
     k: int
     room: int
-    largest: bool
-    key: Any
-    infinity: int
+    order: Order
+    parts: int = 1
 
 
 def make_plan(k: int, largest: bool, modes: list[views.Mode], info: Any) -> Plan:
     """The rule: vectors of 16 bytes, and 256 threads for a row, or 1024 where each has four vectors even then."""
     width = views.width_of([views.Mode(m.extent, m.strides[:1]) for m in modes], info)
     threads = 1024 if modes[0].extent >= 4 * 1024 * width else 256
-    key = mo.uint64 if info.dtype.bytes == 8 else mo.uint32
-    return Plan(width, threads, k, 1 << (k - 1).bit_length(), largest, key, _INFINITY[info.dtype.name])
+    return Plan(width, threads, k, 1 << (k - 1).bit_length(), make_order(info.dtype, largest))
 
 
 @mo.jit
-def order_of(plan, bits, size):
-    """An unsigned number in the order of the elements of ``size`` bits: NaN is the largest, and zeros are equal."""
-    sign, full = 1 << (size - 1), (1 << size) - 1
-    b = plan.key(bits)
-    magnitude = b & (sign - 1)
-    key = mo.where((b & sign) != 0, full - b, b | sign)
-    key = mo.where(magnitude == 0, plan.key(sign), key)
-    key = mo.where(magnitude > plan.infinity, plan.key(full), key)
-    return key if plan.largest else full - key
-
-
-@mo.jit
-def keys_of(plan, bits, t):
-    """(index, key, whether it is there) of each element of vector t of a row."""
-    held, n, found = mo.fragment((plan.width,), bits.dtype), mo.size(bits, 0), []           # (width)
-    inside = mo.elem_less(mo.tile(mo.identity_tensor((n,)), (plan.width,), (t,), ragged=True), (n,))
-    mo.copyto(held, mo.tile(bits, (plan.width,), (t,), ragged=True), pred=inside, zero_fill=True)
-    for j in mo.static_range(plan.width):
-        found.append((t * plan.width + j, order_of(plan, held[j], bits.dtype.bits), t * plan.width + j < n))
-    return found
-
-
-@mo.jit
-def kth_key(plan, bits):
-    """The key of the k-th element in order, and how many of its equals are among the k."""
+def kth_key(plan, bits, first, last):
+    """The key of the k-th element in order of these vectors of a row, and how many of its equals are among the k."""
     tid, counts, told = mo.thread_idx().x, mo.shared_array(mo.int32, _DIGITS), mo.shared_array(mo.int32, 2)
     scratch, size = mo.shared_array(mo.int32, plan.threads // 32), bits.dtype.bits
-    prefix, wanted = plan.key(0), mo.int32(plan.k)
+    prefix, wanted = plan.order.key(0), mo.int32(plan.k)
     for shift in mo.static_range(size - 8, -1, -8):
         if tid < _DIGITS:
             counts[tid] = 0
         mo.sync_threads()
-        for t in mo.range(tid, mo.ceil_div(mo.size(bits, 0), plan.width), plan.threads):
-            for _, key, there in keys_of(plan, bits, t):
+        for t in mo.range(first + tid, last, plan.threads):
+            for _, key, there in keys_of(plan.order, plan.width, bits, t):
                 if there and (shift + 8 == size or (key >> (shift + 8)) == prefix):
                     mo.atomic_add(counts, mo.int32((key >> shift) & 255), 1)
         mo.sync_threads()
@@ -93,7 +73,8 @@ def kth_key(plan, bits):
         if upto >= wanted and upto - mine < wanted:
             told[0], told[1] = _DIGITS - 1 - tid, upto - mine
         mo.sync_threads()
-        prefix = plan.key((prefix << 8) | plan.key(told[0])) if shift + 8 < size else plan.key(told[0])
+        digit = plan.order.key(told[0])
+        prefix = plan.order.key((prefix << 8) | digit) if shift + 8 < size else digit
         wanted -= told[1]
     return prefix, wanted
 
@@ -117,32 +98,50 @@ def sort(plan, keys, places):
         size *= 2
 
 
+@mo.jit
+def share_of(vectors, part, parts):
+    """The vectors of a row that a part has, from and up to."""
+    if parts == 1:
+        return 0, vectors
+    return part * vectors // parts, (part + 1) * vectors // parts
+
+
 @mo.kernel
-def top_k_kernel(values, indices, x, plan: mo.Constexpr):
-    """values, indices (k, *rows) of x (n, *rows); a block a row."""
-    tid, at = mo.thread_idx().x, coordinate(mo.block_idx().x, mo.shape(x)[1:])
+def top_k_kernel(values, indices, x, origins, plan: mo.Constexpr):
+    """values, indices (k, *rows) of x (n, *rows); a block a row.
+
+    Or a part of one: then both are (k, parts, *rows).  ``origins`` (n, *rows): the places of elements that parts left.
+    """
+    tid, part = mo.thread_idx().x, mo.block_idx().x % plan.parts
+    at = coordinate(mo.block_idx().x // plan.parts, mo.shape(x)[1:])
+    out = (part, *at) if plan.parts > 1 else at
+    if plan.parts > 1:
+        mo.griddepcontrol_launch_dependents()
+    if origins is not None:
+        mo.griddepcontrol_wait()
     row, bits = x[:, *at], as_bits(x)[:, *at]                                               # (n)
-    keys, places = mo.shared_array(plan.key, plan.room), mo.shared_array(mo.int32, plan.room)
+    keys, places = mo.shared_array(plan.order.key, plan.room), mo.shared_array(mo.int32, plan.room)
     count, scratch = mo.shared_array(mo.int32, 2), mo.shared_array(mo.int32, plan.threads // 32)
-    bound, equals = kth_key(plan, bits)
+    vectors = mo.ceil_div(mo.size(row, 0), plan.width)
+    first, last = share_of(vectors, part, plan.parts)
+    bound, equals = kth_key(plan, bits, first, last)
     for i in mo.range(tid, plan.room, plan.threads):
         keys[i], places[i] = 0, LAST
     if tid == 0:
         count[0], count[1] = 0, 0
     mo.sync_threads()
-    before, vectors = mo.int32(0), mo.ceil_div(mo.size(row, 0), plan.width)
-    for start in mo.range(0, vectors, plan.threads):
-        found = keys_of(plan, bits, start + tid)
-        mine = mo.int32(0)
+    before = mo.int32(0)
+    for start in mo.range(first, last, plan.threads):
+        found, mine, here = keys_of(plan.order, plan.width, bits, start + tid), mo.int32(0), start + tid < last
         for _, key, there in found:
-            mine += mo.where(there & (key == bound), 1, 0)
+            mine += mo.where(there & here & (key == bound), 1, 0)
         upto = mo.block_scan(mine, scratch)
         rank = before + upto - mine
         for i, key, there in found:
-            if there and key > bound:
+            if there and here and key > bound:
                 slot = mo.atomic_add(count, 0, 1)
                 keys[slot], places[slot] = key, i
-            elif there and key == bound:
+            elif there and here and key == bound:
                 if rank < equals:
                     keys[plan.k - equals + rank], places[plan.k - equals + rank] = key, i
                 rank += 1
@@ -153,8 +152,9 @@ def top_k_kernel(values, indices, x, plan: mo.Constexpr):
         mo.sync_threads()                               # count[1] is used again
     sort(plan, keys, places)
     for i in mo.range(tid, plan.k, plan.threads):
-        values[i, *at] = row[places[i]]
-        indices[i, *at] = places[i].to(indices.dtype)
+        values[i, *out] = row[places[i]]
+        place = places[i] if origins is None else origins[places[i], *at]
+        indices[i, *out] = place.to(indices.dtype)
 
 
 # --- host ------------------------------------------------------------------------------------------------------------
@@ -186,7 +186,30 @@ def top_k(values: Any, indices: Any, x: Any, *, largest: bool = True) -> None:
     rows = views.merged(views.modes_of(a.shape[:-1], a.strides[:-1], v.strides[:-1], i.strides[:-1]))
     rows = rows or [views.Mode(1, (0, 0, 0))]
     lines = [views.Mode(n, (a.strides[-1], 0, 0)), *rows], [views.Mode(k, (0, v.strides[-1], i.strides[-1])), *rows]
+    out, places, given = views.view(values, lines[1], 1), views.view(indices, lines[1], 2), views.view(x, lines[0], 0)
+    count = math.prod(m.extent for m in rows)
+    if (warps := warp_plan(k, largest, lines[0], a)) and by_warps(n, count, warps):
+        top_k_warps_kernel[-(-count // WARPS), 32 * WARPS](out, places, given, warps)
+        return
     plan = make_plan(k, largest, lines[0], a)
-    blocks = math.prod(m.extent for m in rows)
-    top_k_kernel[blocks, plan.threads](views.view(values, lines[1], 1), views.view(indices, lines[1], 2),
-                                       views.view(x, lines[0], 0), plan)
+    parts = parts_of(plan, n, count, mo.multiprocessors(x)) if a.kind in MAKES_ARRAYS else 1
+    if parts == 1:
+        top_k_kernel[count, plan.threads](out, places, given, None, plan)
+        return
+    extents = tuple(m.extent for m in rows)
+    apart = tuple(k * parts * math.prod(extents[:i]) for i in range(len(extents)))
+    left = [empty(x, dtype, (k * parts, *extents)) for dtype in (a.dtype, mo.int32)]
+    top_k_kernel[count * parts, plan.threads](*(views.strided(t, (k, parts, *extents), (1, k, *apart)) for t in left),
+                                              given, None, replace(plan, parts=parts))
+    joining = make_plan(k, largest, [views.Mode(k * parts, (1,)), *map(views.Mode, extents, zip(apart))], a)
+    top_k_kernel.launch(out, places, *left, joining, grid=count, block=joining.threads, dependent=True)
+
+
+def by_warps(n: int, rows: int, plan: WarpPlan) -> bool:
+    """Whether a warp for each row is sooner than a block."""
+    return plan.once or (rows >= _MANY and n <= _SHORT)
+
+
+def parts_of(plan: Plan, n: int, rows: int, multiprocessors: int) -> int:
+    """Blocks that share a row: of few long rows, as many as there are multiprocessors, with ``_PART`` elements each."""
+    return max(1, min(multiprocessors // rows, n // max(_PART, 8 * plan.k))) if rows < multiprocessors else 1
