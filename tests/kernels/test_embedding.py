@@ -132,6 +132,22 @@ def test_drawn_sorts(seed, monkeypatch):
     assert (len(reports) >= 6) == (count > 0)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_ids_that_are_counted_first(seed, monkeypatch):
+    """The same bits as where each row reads all ids; rows without ids, and one that has no gradient."""
+    rng = np.random.default_rng([5, seed])
+    rows, count, columns = int(rng.integers(1, 300)), int(rng.integers(1, 1025)), int(rng.choice([1, 8, 600]))
+    ids, dout = rng.integers(0, rows, count) // 2 * 2, drawn(rng, (count, columns), list(FLOATS)[seed])
+    ids, found = laid_out(rng, np.minimum(ids, rows - 1)), []
+    for most in (1 << 30, 0):
+        monkeypatch.setattr(sys.modules["moye.kernels.embedding"], "_READ", most)
+        found.append(np.full((rows, columns), np.nan, dout.dtype))
+        with clean() as reports:
+            embedding_backward(found[-1], dout, ids, padding_idx=int(ids[0]) if seed % 2 else None)
+        assert len(reports) == (1 if most else 3)
+    assert np.array_equal(wide(found[0]), wide(found[1]))
+
+
 @pytest.mark.parametrize("most", [16384, 2])
 def test_ids_beyond_the_table(most, monkeypatch):
     monkeypatch.setattr(sys.modules["moye.kernels.embedding"], "SEARCHED", most)
@@ -161,7 +177,7 @@ def test_accesses_are_16_bytes():
     moves = [line for line in gather.sass.splitlines() if " LDG" in line or " STG" in line]
     assert sum(".128" in line for line in moves) == 2 and len(moves) == 3              # and the id
     plan = Plan(8, 128, 4, True, None, 2, 64)
-    gradient = gradient_kernel.compile(x, x, ids, ids, ids, mo.float32, plan, block=128, arch="sm_90a")
+    gradient = gradient_kernel.compile(x, x, ids, None, mo.float32, plan, block=128, arch="sm_90a")
     assert gradient.spills == gather.spills == 0
     pieces = mo.TensorLike(mo.float32, (4096, 256))
     sums = sorted_gradient_kernel.compile(x, x, pieces, ids, ids, ids, mo.float32, plan, block=128, arch="sm_90a")

@@ -14,6 +14,7 @@ from moye.kernels import top_k
 from moye.kernels.top_k import make_plan, top_k_kernel
 from moye.kernels.top_k_warps import WARPS, top_k_warps_kernel, warp_plan
 from moye.kernels.views import Mode
+from moye.runtime.prepare import compile_only
 
 
 module = sys.modules["moye.kernels.top_k"]
@@ -58,7 +59,7 @@ def test_many_of_long_rows(k):
 @pytest.mark.parametrize("seed", range(12))
 def test_rows_of_warps_in_chunks(monkeypatch, seed):
     """Many chunks, ties in all of them, the last word at any place of a chunk."""
-    monkeypatch.setattr(module, "_MANY", 1)
+    monkeypatch.setattr(module, "by_warps", lambda n, rows, plan: True)
     rng = np.random.default_rng(seed)
     name = ["bf16", "f16", "f32"][seed % 3]
     n, rows = int(rng.integers(257, 2049)), int(rng.integers(1, 7))
@@ -68,21 +69,34 @@ def test_rows_of_warps_in_chunks(monkeypatch, seed):
     check(x, k, bool(seed // 2 % 2))
 
 
-def test_chunks_in_order():
+def test_chunks_in_order(monkeypatch):
     """Each chunk has larger words than all before, or none."""
+    monkeypatch.setattr(module, "by_warps", lambda n, rows, plan: True)
     up = np.arange(2000, dtype=np.float32)
-    x = np.stack([up, -up] * 512)
-    check(x, 40)
+    check(np.stack([up, -up]), 40)
+
+
+@pytest.mark.parametrize(("dtype", "rows", "n", "k", "kernels"), [
+    (mo.bfloat16, 5000, 88, 28, ["top_k_warps_kernel"]), (mo.float32, 4, 200, 8, ["top_k_warps_kernel"]),
+    (mo.float32, 5000, 512, 8, ["top_k_kernel"]), (mo.float16, 5000, 1024, 8, ["top_k_warps_kernel"]),
+    (mo.float16, 200, 1024, 8, ["top_k_kernel"]), (mo.float32, 1000, 3000, 8, ["top_k_kernel"]),
+    (mo.float32, 11, 253512, 28, ["top_k_kernel"] * 2), (mo.float32, 1, 100000, 2048, ["top_k_kernel"]),
+    (mo.float64, 5000, 88, 28, ["top_k_kernel"])])
+def test_rule(dtype, rows, n, k, kernels):
+    x, v = mo.TensorLike(dtype, (rows, n), (n, 1)), mo.TensorLike(dtype, (rows, k), (k, 1))
+    with compile_only("sm_90a") as compiled:
+        top_k(v, mo.TensorLike(mo.int64, (rows, k), (k, 1)), x)
+    assert [program.printed.name for program in compiled.programs] == kernels
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_rows_in_parts(monkeypatch, seed):
     """Equals in several parts; parts of whole vectors, the last one shorter."""
-    monkeypatch.setattr(module, "_PART", 200)
+    monkeypatch.setattr(module, "_PART", 200)           # and 32 of those that are wanted
     monkeypatch.setattr(mo, "multiprocessors", lambda x: 13)
     rng = np.random.default_rng(seed)
     name, rows, n = ["f32", "bf16", "f64"][seed % 3], [(), (3,), (2, 2)][seed // 2], int(rng.integers(1500, 4000))
-    k = int(rng.integers(1, 40))
+    k = int(rng.integers(1, 20))
     x = drawn(rng, (*rows, n), name) if seed % 2 else rng.integers(0, 9, (*rows, n)).astype(FLOATS[name])
     with mo.checking() as reports:
         top_k(np.zeros((*rows, k), x.dtype), np.zeros((*rows, k), np.int32), x)

@@ -23,8 +23,12 @@ from moye.kernels.options import integer
 from moye.kernels.workspace import empty
 
 THREADS = 256
+SUMMING = 128
+"""Threads of a block that sums a row of the table."""
 SEARCHED = 1024
-"""Ids up to which a row searches its own, one after the other where all are its; more are sorted."""
+"""Ids up to which a row searches its own; more are sorted."""
+_READ = 1 << 24
+"""Bytes of ids up to which all rows read all of them; beyond, ids are counted first, and only rows that have some do."""
 _DIGITS = 256
 _EACH = 16
 _WARPS = THREADS // 32
@@ -37,8 +41,9 @@ INTEGERS = (mo.int32, mo.int64)
 class Plan:
     """``width``: elements of a vector.  The gradient has blocks of ``threads``, which sum ``rounds`` vectors each.
 
-    ``skipped``: the row without a gradient.  Where ids are sorted, ``ahead`` tokens' vectors are on their way together,
-    and ``piece`` ids are summed by a block of their own if they are one row's.
+    ``skipped``: the row without a gradient.  ``ahead`` tokens' vectors are on their way together.  A thread compares
+    ``each`` ids with its row; where ids are sorted, ``piece`` of them are summed by a block of their own if they are one
+    row's.
     """
 
     width: int
@@ -48,6 +53,7 @@ class Plan:
     skipped: int | None
     ahead: int = 1
     piece: int = 1
+    each: int = 1
 
 
 def make_plan(modes: list[views.Mode], infos: tuple[Any, ...], skipped: int | None = None, ids: int = 0) -> Plan:
@@ -61,9 +67,10 @@ def make_plan(modes: list[views.Mode], infos: tuple[Any, ...], skipped: int | No
     width, columns = views.width_of(modes, *infos), modes[0].extent
     vectors = -(-columns // width)
     rounds = min(4, -(-vectors // 128))
-    threads = min(128, -(-vectors // 32) * 32) if ids > SEARCHED else 128
+    threads = min(SUMMING, -(-vectors // 32) * 32) if ids > SEARCHED else SUMMING
     piece = 1 << max(6, ids.bit_length() // 2 - 2) if ids > SEARCHED else 1
-    return Plan(width, threads, rounds, columns % width == 0, skipped, 8 if rounds == 1 else 4 // rounds, piece)
+    each = 1 if ids > SEARCHED else 1 << (max(1, -(-ids // SUMMING)) - 1).bit_length()
+    return Plan(width, threads, rounds, columns % width == 0, skipped, 8 if rounds == 1 else 4 // rounds, piece, each)
 
 
 @mo.kernel
@@ -88,27 +95,27 @@ def gather_kernel(out, table, ids, plan: mo.Constexpr):
 
 @mo.kernel
 def clear_kernel(first, count, ids):
-    """first = ids' size, count = 0."""
+    """first = ids' size (None: there is none), count = 0."""
     mo.griddepcontrol_launch_dependents()
     row = mo.block_idx().x * THREADS + mo.thread_idx().x
-    if row < mo.size(first):
-        first[row] = mo.size(ids)
+    if row < mo.size(count):
+        if first is not None:
+            first[row] = mo.size(ids)
         count[row] = 0
 
 
 @mo.kernel
-def count_kernel(first, count, ids):
-    """count[r]: how many ids are r; first[r]: the place of the first of them."""
+def count_kernel(count, ids):
+    """count[r]: how many ids are r."""
     i = mo.block_idx().x * THREADS + mo.thread_idx().x
     mo.griddepcontrol_launch_dependents()
     if i < mo.size(ids):
         row = ids[i]
-        known = (row >= 0) & (row < mo.size(first))
+        known = (row >= 0) & (row < mo.size(count))
         assert known, "an id that is no row of the table"
         mo.griddepcontrol_wait()
         if known:
             mo.atomic_add(count, row, 1)
-            mo.atomic_min(first, row, i)
 
 
 @mo.jit
@@ -124,38 +131,77 @@ def shares(dtable, dout, compute, plan):
     return mine
 
 
+@mo.jit
+def add_up(totals, rooms, rows, order, places, plan):
+    """Add the columns of ``rows`` from place ``places[0]`` up to ``places[1]`` of order, or themselves, to the totals.
+
+    ``plan.ahead`` of them are on their way together, each in its own of the ``rooms``.
+    """
+    first, upto = places
+    for start in mo.range(first, upto, plan.ahead):
+        for k in mo.static_range(plan.ahead):
+            there, place = start + k < upto, mo.min(start + k, upto - 1)
+            if order is not None:
+                place = order[place]
+            for (at, inside, _), held in zip(totals, rooms[k], strict=True):
+                mo.copyto(held, mo.tile(rows[:, place], (plan.width,), at, ragged=True), pred=inside & there,
+                          zero_fill=True)
+        for k in mo.static_range(plan.ahead):
+            if start + k < upto:                        # -0 plus what is not there would be 0
+                for (_, _, total), held in zip(totals, rooms[k], strict=True):
+                    total += held.to(total.dtype)
+
+
+@mo.jit
+def rooms_of(totals, dtype, plan):
+    """Registers for the columns that are on their way."""
+    return [[mo.fragment((plan.width,), dtype) for _ in totals] for _ in range(plan.ahead)]
+
+
+@mo.jit
+def places_of(plan, row, ids, rows):
+    """(the places of ids that are this row, in order, how many there are), by all threads of a block."""
+    tid, order, mine = mo.thread_idx().x, mo.shared_array(mo.int32, plan.each * SUMMING), []
+    found, room = mo.int32(0), mo.shared_array(mo.int32, SUMMING // 32)
+    for j in mo.static_range(plan.each):
+        place, match = tid * plan.each + j, False
+        if place < mo.size(ids):
+            known = (ids[place] >= 0) & (ids[place] < rows)
+            assert known, "an id that is no row of the table"
+            match = ids[place] == row
+        mine.append((place, match))
+        found += mo.where(match, 1, 0)
+    at = mo.block_scan(found, room, inclusive=False)
+    total = mo.shared_array(mo.int32, 1)
+    if tid == SUMMING - 1:
+        total[0] = at + found
+    for place, match in mine:
+        if match:
+            order[at] = place
+            at += 1
+    mo.sync_threads()
+    return order, total[0]
+
+
 @mo.kernel
-def gradient_kernel(dtable, dout, ids, first, count, compute, plan: mo.Constexpr):
-    """dtable (columns, rows): a block sums the columns of dout (columns, n) whose ids are its row, in their order."""
-    mo.griddepcontrol_wait()
-    row, tid, w, left = mo.block_idx().x, mo.thread_idx().x, plan.width, count[mo.block_idx().x]
-    mine = shares(dtable, dout, compute, plan)
-    if plan.skipped is not None and row == plan.skipped:
-        left = 0
-    found, start = mo.shared_array(mo.int32, plan.threads // 32), first[row]
-    while left > 0:
-        here = start + tid
-        match = False
-        if here < mo.size(ids):
-            match = ids[here] == row
-        votes = mo.ballot(match)
-        if mo.lane_idx() == 0:
-            found[mo.warp_idx()] = mo.int32(votes)
-        mo.sync_threads()
-        for warp in mo.static_range(plan.threads // 32):
-            bits = mo.uint32(found[warp])
-            while bits != 0:
-                place = start + warp * 32 + mo.ffs(bits) - 1
-                for at, inside, _, held in mine:
-                    mo.copyto(held, mo.tile(dout[:, place], (w,), at, ragged=True), pred=inside, zero_fill=True)
-                for _, _, total, held in mine:
-                    total += held.to(compute)
-                bits = bits & (bits - 1)
-                left -= 1
-        mo.sync_threads()                               # found is used again
-        start += plan.threads
-    for at, inside, total, _ in mine:
-        mo.copyto(mo.tile(dtable[:, row], (w,), at, ragged=True), total.to(dtable.dtype), pred=inside)
+def gradient_kernel(dtable, dout, ids, count, compute, plan: mo.Constexpr):
+    """dtable (columns, rows): a block sums the columns of dout (columns, n) whose ids are its row, in their order.
+
+    With ``count`` it searches only if there are some.
+    """
+    row = mo.block_idx().x
+    totals = [(at, inside, total) for at, inside, total, _ in shares(dtable, dout, compute, plan)]
+    wanted = True
+    if count is not None:
+        mo.griddepcontrol_wait()
+        wanted = count[row] > 0
+    if plan.skipped is not None:
+        wanted = wanted & (row != plan.skipped)
+    if wanted:
+        order, found = places_of(plan, row, ids, mo.size(dtable, 1))
+        add_up(totals, rooms_of(totals, dout.dtype, plan), dout, order, (0, found), plan)
+    for at, inside, total in totals:
+        mo.copyto(mo.tile(dtable[:, row], (plan.width,), at, ragged=True), total.to(dtable.dtype), pred=inside)
 
 
 # --- many ids --------------------------------------------------------------------------------------------------------
@@ -255,33 +301,6 @@ def bounds_kernel(first, end, ids, order):
                 end[row] = i + 1
 
 
-@mo.jit
-def add_up(totals, rooms, rows, order, places, plan):
-    """Add the columns of ``rows`` from place ``places[0]`` up to ``places[1]`` of order, or themselves, to the totals.
-
-    ``plan.ahead`` of them are on their way together, each in its own of the ``rooms``.
-    """
-    first, upto = places
-    for start in mo.range(first, upto, plan.ahead):
-        for k in mo.static_range(plan.ahead):
-            there, place = start + k < upto, mo.min(start + k, upto - 1)
-            if order is not None:
-                place = order[place]
-            for (at, inside, _), held in zip(totals, rooms[k], strict=True):
-                mo.copyto(held, mo.tile(rows[:, place], (plan.width,), at, ragged=True), pred=inside & there,
-                          zero_fill=True)
-        for k in mo.static_range(plan.ahead):
-            if start + k < upto:                        # -0 plus what is not there would be 0
-                for (_, _, total), held in zip(totals, rooms[k], strict=True):
-                    total += held.to(total.dtype)
-
-
-@mo.jit
-def rooms_of(totals, dtype, plan):
-    """Registers for the columns that are on their way."""
-    return [[mo.fragment((plan.width,), dtype) for _ in totals] for _ in range(plan.ahead)]
-
-
 @mo.kernel
 def pieces_kernel(sums, dout, ids, order, rows, compute, plan: mo.Constexpr):
     """sums (columns, pieces): of each piece of the sorted ids that is of one row, the sum of its columns of dout."""
@@ -355,7 +374,7 @@ def embedding_backward(dtable: Any, dout: Any, ids: Any, *, padding_idx: int | N
     """dtable[r, :] = the sum of dout[i, :] over all i with ids[i] == r; zeros where there is none, and at padding_idx.
 
     Sums are in float32 (float64 if an array has it), in an order that ids alone decide, so that each run gives the same
-    bits.  Up to 1024 ids a row searches its own from the first to the last of them; more are sorted first.  There must
+    bits.  Up to 1024 ids a row searches its own; more are sorted first.  There must
     be fewer than 2^31 ids and rows; an id that is no row fails an ``assert``, and else adds to nothing.
     """
     t, o, i = _checked("embedding_backward", "dtable", dtable, "dout", dout, ids, views.FLOATS)
@@ -380,22 +399,31 @@ def embedding_backward(dtable: Any, dout: Any, ids: Any, *, padding_idx: int | N
     gO = views.strided(dout, (line.extent, rows[0].extent), (line.strides[1], rows[0].strides[0]))
     compute = mo.float64 if mo.float64 in (t.dtype, o.dtype) else mo.float32
     grid = t.shape[0], -(-line.extent // (plan.width * plan.threads * plan.rounds))
-    first, count = (empty(dtable, mo.int32, (t.shape[0],)) for _ in range(2))
-    clear_kernel[-(-t.shape[0] // THREADS), THREADS](first, count, gI)
     if rows[0].extent > SEARCHED:
-        order = sorted_places(dtable, gI, rows[0].extent, t.shape[0])
-        bounds_kernel.launch(first, count, gI, order, grid=-(-rows[0].extent // THREADS), block=THREADS, dependent=True)
-        pieces = rows[0].extent // plan.piece
-        sums = empty(dtable, compute, (-(-line.extent // plan.width) * plan.width, max(1, pieces)))
-        if pieces:
-            pieces_kernel.launch(sums, gO, gI, order, t.shape[0], compute, plan, grid=(pieces, grid[1]),
-                                 block=plan.threads, dependent=True)
-        sorted_gradient_kernel.launch(gT, gO, sums, order, first, count, compute, plan, grid=grid, block=plan.threads,
-                                      dependent=True)
+        _sum_sorted(gT, gO, gI, compute, grid, plan)
         return
-    if 0 not in i.shape:
-        count_kernel.launch(first, count, gI, grid=-(-rows[0].extent // THREADS), block=THREADS, dependent=True)
-    gradient_kernel.launch(gT, gO, gI, first, count, compute, plan, grid=grid, block=plan.threads, dependent=True)
+    count = None
+    if grid[0] * grid[1] * rows[0].extent * i.dtype.bytes > _READ:
+        count = empty(dtable, mo.int32, (t.shape[0],))
+        clear_kernel[-(-t.shape[0] // THREADS), THREADS](None, count, gI)
+        count_kernel.launch(count, gI, grid=-(-rows[0].extent // THREADS), block=THREADS, dependent=True)
+    gradient_kernel.launch(gT, gO, gI, count, compute, plan, grid=grid, block=plan.threads, dependent=count is not None)
+
+
+def _sum_sorted(gT: Any, gO: Any, gI: Any, compute: Any, grid: tuple[int, int], plan: Plan) -> None:
+    """The gradient gT (columns, rows) of gO (columns, n) by ids (n) that are sorted first."""
+    rows, ids, columns = grid[0], mo.describe(gI).shape[0], mo.describe(gT).shape[0]        # type: ignore[union-attr]
+    first, count = (empty(gT, mo.int32, (rows,)) for _ in range(2))
+    clear_kernel[-(-rows // THREADS), THREADS](first, count, gI)
+    order = sorted_places(gT, gI, ids, rows)
+    bounds_kernel.launch(first, count, gI, order, grid=-(-ids // THREADS), block=THREADS, dependent=True)
+    pieces = ids // plan.piece
+    sums = empty(gT, compute, (-(-columns // plan.width) * plan.width, max(1, pieces)))
+    if pieces:
+        pieces_kernel.launch(sums, gO, gI, order, rows, compute, plan, grid=(pieces, grid[1]), block=plan.threads,
+                             dependent=True)
+    sorted_gradient_kernel.launch(gT, gO, sums, order, first, count, compute, plan, grid=grid, block=plan.threads,
+                                  dependent=True)
 
 
 def sorted_places(like: Any, ids: Any, count: int, rows: int) -> Any:

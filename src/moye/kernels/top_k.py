@@ -4,7 +4,8 @@ In: an array; rows run along its last axis.  Out: values and indices, sorted.
 
     top_k(values, indices, x)                   # k is the last extent of values
 
-A block has a row.  It narrows the k-th largest element down by eight bits of its order at a time, counting in shared
+Short rows have a warp each (``top_k_warps``).  Else a block has a row, or several blocks that leave their k largest to
+one.  It narrows the k-th largest element down by eight bits of its order at a time, counting in shared
 memory; then it collects what is larger, and of its equals the first ones, and sorts these k.  Rows are read once for
 each eight bits and once more, mostly from L2.
 """
@@ -26,8 +27,10 @@ from moye.kernels.workspace import MAKES_ARRAYS, empty
 
 MOST = 2048
 """Elements that a block sorts."""
-_MANY, _SHORT = 1024, 2048
-_PART = 8192
+_MANY, _SHORT = 1024, 1024
+"""Rows, and elements of 16 bits, from and up to which a warp has a row that it cannot hold at once."""
+_PART = 4096
+"""Elements at least of a part of a row, and 32 times as many as are wanted."""
 _DIGITS = 256
 
 
@@ -206,10 +209,10 @@ def top_k(values: Any, indices: Any, x: Any, *, largest: bool = True) -> None:
 
 
 def by_warps(n: int, rows: int, plan: WarpPlan) -> bool:
-    """Whether a warp for each row is sooner than a block."""
-    return plan.once or (rows >= _MANY and n <= _SHORT)
+    """Whether a warp for each row is sooner than a block: as measured on an H200."""
+    return plan.once or (rows >= _MANY and n <= _SHORT and plan.word is mo.uint32)
 
 
 def parts_of(plan: Plan, n: int, rows: int, multiprocessors: int) -> int:
-    """Blocks that share a row: of few long rows, as many as there are multiprocessors, with ``_PART`` elements each."""
-    return max(1, min(multiprocessors // rows, n // max(_PART, 8 * plan.k))) if rows < multiprocessors else 1
+    """Blocks that share a row: of few long rows, as many as there are multiprocessors."""
+    return max(1, min(multiprocessors // rows, n // max(_PART, 32 * plan.k))) if rows < multiprocessors else 1
