@@ -155,6 +155,9 @@ def test_dependent_launches(way):
         forward.launch(y, x, k, times, 2 * k, **options)
         forward.launch(x, y, k, times, 2 * k + 1, **options)
 
+    both(0)                                             # compiled
+    torch.cuda.synchronize()
+    x.copy_(first)
     torch.cuda._sleep(100_000_000)                      # 50 ms: launches are queued before the first one begins
     if way == "launch":
         for k in range(200):
@@ -166,9 +169,6 @@ def test_dependent_launches(way):
                 again.update(k=k, place=2 * k + turn)
                 again()
     else:
-        both(0)
-        torch.cuda.synchronize()
-        x.copy_(first)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             for k in range(200):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -10,6 +12,8 @@ import moye as mo
 from drawn_arrays import clean, laid_out, shape_of
 from moye.kernels import permute, transpose
 from moye.kernels.moves import TilePlan, make_plan, tile_kernel
+
+module = sys.modules["moye.kernels.moves"]
 
 DTYPES = [np.uint8, ml_dtypes.bfloat16, np.float32, np.float64, ml_dtypes.float8_e4m3fn, np.int32, np.int16, np.int64]
 BY_SIZE = {1: mo.uint8, 2: mo.bfloat16, 4: mo.float32, 8: mo.float64}
@@ -30,6 +34,21 @@ def check(out, x, axes=None):
     return reports
 
 
+@pytest.fixture
+def tiles(monkeypatch):
+    """Small arrays go through tiles, too."""
+    monkeypatch.setattr(module, "_FEW", 0)
+    monkeypatch.setattr(module, "_FEW_ODD", 0)
+
+
+@pytest.mark.parametrize(("shape", "dtype", "kernel"), [
+    ((228, 264), np.int16, "map_kernel"), ((512, 512), np.int16, "tile_kernel"), ((512, 511), np.int16, "map_kernel"),
+    ((512, 511), np.float32, "tile_kernel"), ((60, 65), np.float32, "map_kernel"), ((33, 4001), np.uint8, "map_kernel")])
+def test_few_elements_go_without_tiles(shape, dtype, kernel):
+    report, = check(np.zeros(shape[::-1], dtype), random_bits(np.random.default_rng(0), shape, dtype))
+    assert report.kernel == kernel
+
+
 @pytest.mark.parametrize("seed", range(16))
 def test_drawn(seed):
     """Any rank up to five, any order and strides of both arrays."""
@@ -44,7 +63,7 @@ def test_drawn(seed):
 
 @pytest.mark.parametrize("dtype", DTYPES[:4])
 @pytest.mark.parametrize("shape", [(256, 256), (130, 71)])
-def test_matrices(dtype, shape):
+def test_matrices(dtype, shape, tiles):
     """Whole tiles and ragged ones."""
     rng = np.random.default_rng(0)
     x = random_bits(rng, shape, dtype)
@@ -52,7 +71,7 @@ def test_matrices(dtype, shape):
     assert report.kernel == "tile_kernel"
 
 
-def test_tiles_meet_no_bank_conflict():
+def test_tiles_meet_no_bank_conflict(tiles):
     for dtype in DTYPES[:4]:
         x = random_bits(np.random.default_rng(0), (256, 256), dtype)
         with clean() as reports:
@@ -60,13 +79,18 @@ def test_tiles_meet_no_bank_conflict():
         assert not reports[0].lints, str(reports[0])
 
 
-def test_stores_of_odd_rows_lie_side_by_side():
+def test_stores_of_odd_rows_lie_side_by_side(tiles):
     """Rows of 255 elements begin anywhere: 32 threads store 32 neighbours, in as few sectors as that takes."""
     for dtype, most in ((np.uint8, 2), (ml_dtypes.bfloat16, 3), (np.float32, 5)):
         x = random_bits(np.random.default_rng(6), (255, 256), dtype)
         report, = check(np.zeros((256, 255), dtype), x)
         stores = [line for line in report.counters()["lines"] if line["instruction"].startswith("st.global")]
         assert stores and sum(line["sectors"] for line in stores) <= most * sum(line["requests"] for line in stores)
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_drawn_tiles(tiles, seed):
+    test_drawn(seed)
 
 
 def test_the_attention_order():
@@ -76,7 +100,7 @@ def test_the_attention_order():
     assert report.kernel == "map_kernel"
 
 
-def test_channels_last_and_back():
+def test_channels_last_and_back(tiles):
     """Three channels are too few for tiles; 32 are not."""
     for channels, kernel in ((3, "map_kernel"), (32, "tile_kernel")):
         x = random_bits(np.random.default_rng(2), (2, channels, 8, 9), np.float32)

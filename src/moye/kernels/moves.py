@@ -24,6 +24,11 @@ from moye.kernels.options import shown
 from moye.kernels.pack import in_registers, staged, transposed
 
 
+_FEW, _FEW_ODD = 1 << 16, 1 << 20
+"""Elements up to which vectors along out gather those of x sooner than tiles are through; of lines that begin anywhere,
+of 8 and 16 bits."""
+
+
 @dataclass(frozen=True, slots=True)
 class TilePlan:
     """``tiles``: squares of 8 x 8 vectors of a block's tile along x's contiguous mode and along out's.
@@ -35,6 +40,11 @@ class TilePlan:
     tiles: tuple[int, int]
     unit: int
     whole: tuple[bool, bool]
+
+    @property
+    def odd(self) -> bool:
+        """Whether a thread moves its square element by element, to or from memory."""
+        return not self.whole[0] or self.unit == 1
 
     @property
     def threads(self) -> int:
@@ -159,7 +169,8 @@ def move(out: Any, x: Any, modes: Sequence[views.Mode]) -> None:
         lines = [along, *(m for m in modes if m is not along)]
         width = views.width_of([views.Mode(m.extent, m.strides[:1]) for m in lines], target)
         plan = make_plan(info.dtype.bytes, (across.extent, along.extent), width)
-    if plan is None or across is None or along is None:
+    if plan is None or across is None or along is None or \
+            math.prod(m.extent for m in modes) <= (_FEW_ODD if plan.odd and info.dtype.bytes <= 2 else _FEW):
         launch((out,), (x,), modes, _copy, exact=True)
         return
     modes = [across, along, *(m for m in modes if m is not across and m is not along)]
