@@ -24,11 +24,10 @@ from moye.kernels.gemm.streamed.config import options
 from moye.kernels.gemm.streamed.kernel import gemm_streamed, size_of
 from moye.runtime.check.checking import Session
 from moye.runtime.kernel import Kernel
-
-embeddings = sys.modules["moye.kernels.embedding"]
 from random_pages import draw, run
 from random_products import NumPy
 
+embeddings = sys.modules["moye.kernels.embedding"]
 CALLS: dict[str, Callable[[np.random.Generator], Any]] = {}
 
 

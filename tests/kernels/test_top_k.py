@@ -16,7 +16,6 @@ from moye.kernels.top_k_warps import WARPS, top_k_warps_kernel, warp_plan
 from moye.kernels.views import Mode
 from moye.runtime.prepare import compile_only
 
-
 module = sys.modules["moye.kernels.top_k"]
 
 

@@ -28,7 +28,7 @@ SUMMING = 128
 SEARCHED = 1024
 """Ids up to which a row searches its own; more are sorted."""
 _READ = 1 << 24
-"""Bytes of ids up to which all rows read all of them; beyond, ids are counted first, and only rows that have some do."""
+"""Bytes of ids up to which all rows read them all; beyond, ids are counted first, and only rows that have some do."""
 _DIGITS = 256
 _EACH = 16
 _WARPS = THREADS // 32
@@ -42,8 +42,8 @@ class Plan:
     """``width``: elements of a vector.  The gradient has blocks of ``threads``, which sum ``rounds`` vectors each.
 
     ``skipped``: the row without a gradient.  ``ahead`` tokens' vectors are on their way together.  A thread compares
-    ``each`` ids with its row; where ids are sorted, ``piece`` of them are summed by a block of their own if they are one
-    row's.
+    ``each`` ids with its row; where ids are sorted, ``piece`` of them are summed by a block of their own if they are
+    one row's.
     """
 
     width: int

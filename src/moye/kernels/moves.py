@@ -23,7 +23,6 @@ from moye.kernels.maps import as_bits, coordinate, launch
 from moye.kernels.options import shown
 from moye.kernels.pack import in_registers, staged, transposed
 
-
 _FEW, _FEW_ODD = 1 << 16, 1 << 20
 """Elements up to which vectors along out gather those of x sooner than tiles are through; of lines that begin anywhere,
 of 8 and 16 bits."""
