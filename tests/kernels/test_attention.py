@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import random
 import re
@@ -597,9 +598,10 @@ def test_gradients_sm90_as_compiled(monkeypatch, dim, options, in_order):
     lse = mo.TensorLike(mo.float32, (2, 8, 4096), (8 * 4096, 4096, 1))
     calls = {}
     for name in ("numbers_kernel", "attention_backward_sm90_kernel", "queries_kernel"):
-        def launcher(grid_and_block, name=name):
-            return lambda *args: calls.update({name: (grid_and_block[1], args)})
-        fake = type("Fake", (), {"__getitem__": lambda self, at, run=launcher: run(at)})()
+        def launch(self, *args, grid, block, dependent, name=name):
+            calls[name] = block, args
+        fake = type("Fake", (), {"launch": launch, "__getitem__": lambda self, at, run=launch: functools.partial(
+            run, self, grid=at[0], block=at[1], dependent=False)})()
         monkeypatch.setattr(sm90_host, name, fake)
     sm90_host.launch_gradients_sm90(problem, {"q": q, "k": k, "v": v, "out": out, "dout": out, "lse": lse, "dq": q,
                                               "dk": k, "dv": v}, in_order=in_order)

@@ -171,7 +171,8 @@ def test_caches_of_8_bits_need_sm_89(monkeypatch):
 def launched(monkeypatch, dim, stored, factors):
     """What the kernel is launched with for 16 sequences of one query."""
     calls = []
-    fake = type("Fake", (), {"__getitem__": lambda self, at: lambda *args: calls.append(args)})()
+    fake = type("Fake", (), {"__getitem__": lambda self, at: lambda *args: calls.append(args),
+                             "launch": lambda self, *args, **options: calls.append(args)})()
     monkeypatch.setattr(host, "decode_kernel", fake)
     monkeypatch.setattr(host, "combine_kernel", fake)
     monkeypatch.setattr(mo, "multiprocessors", lambda array: 132)
