@@ -194,12 +194,12 @@ def test_constant_extents_are_those_of_one_size():
 
 
 def test_operands_that_are_copied_have_programs_of_their_own():
-    """The copies, and then the same product."""
+    """The copies, and then the same product, which waits for them."""
     plain = compiled("tf32", "CC", tile("tf32", 64, 64))
     copied = compiled("tf32", "FC", tile("tf32", 64, 64))
-    assert len(plain) == 1
-    assert copied[-1] is plain[0]
-    assert len(copied) == 2
+    assert len(plain) == 1 and len(copied) == 2
+    waits = [program.source.count("griddepcontrol_wait();") for program in (plain[0], *copied)]
+    assert waits == [0, 0, 1]
 
 
 @pytest.mark.slow
