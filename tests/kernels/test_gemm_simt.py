@@ -14,6 +14,7 @@ from moye.kernels.gemm.simt.config import (
     FLOAT,
     Problem,
     choose,
+    configs,
     most_parts,
     parts_of,
     streaming,
@@ -262,3 +263,11 @@ def test_few_rows_take_numbers_that_are_none():
     C = np.zeros((6, 2), "f4")
     few_kernel.multiply(X, S, C, (scalar(1, "f4"), scalar(0, "f4")), few.choose(few.Few(6, 2, 40, 4, True), H200), 6)
     assert np.isinf(C[1, 0]) and np.isnan(C[:, 1]).all() and (C[[0, 2, 3, 4, 5], 0] == 40).all()
+
+
+@pytest.mark.parametrize("K", [1 << 20, 1 << 28, (1 << 31) - 1])
+def test_parts_are_counted_in_32_bits(K):
+    for bK in (16, 32):
+        config = next(config for config in configs(4) if config.bK == bK)
+        parts = most_parts(config, K, H200)
+        assert 1 < parts <= H200 and parts * -(-K // bK) < 1 << 31

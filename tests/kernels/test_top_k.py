@@ -149,3 +149,12 @@ def test_warps_hold_their_words(dtype, n):
     values, indices = mo.TensorLike(dtype, (8, 5000)), mo.TensorLike(mo.int64, (8, 5000))
     program = top_k_warps_kernel.compile(values, indices, x, plan, block=32 * WARPS, arch="sm_90a")
     assert program.spills == 0 and program.registers <= 96
+
+
+@pytest.mark.parametrize("n", [8192, 1 << 24, 1 << 26, 1 << 30])
+def test_parts_are_counted_in_32_bits(n):
+    """Elements one by one, of one row; each part has as many as are wanted."""
+    plan = make_plan(50, True, [Mode(n, (3,))], mo.TensorLike(mo.float32, (n,), (3,)).info())
+    parts = module.parts_of(plan, n, 1, 132)
+    assert plan.width == 1 and parts * n < 1 << 31 and n // parts >= 50
+    assert parts > 1 or n == 1 << 30

@@ -214,5 +214,9 @@ def by_warps(n: int, rows: int, plan: WarpPlan) -> bool:
 
 
 def parts_of(plan: Plan, n: int, rows: int, multiprocessors: int) -> int:
-    """Blocks that share a row: of few long rows, as many as there are multiprocessors."""
-    return max(1, min(multiprocessors // rows, n // max(_PART, 32 * plan.k))) if rows < multiprocessors else 1
+    """Blocks that share a row: of few long rows, as many as there are multiprocessors.
+
+    Their number times that of vectors is one of 32 bits, as the kernel counts.
+    """
+    most = LAST // -(-n // plan.width)
+    return max(1, min(most, multiprocessors // rows, n // max(_PART, 32 * plan.k))) if rows < multiprocessors else 1

@@ -109,8 +109,12 @@ class Problem:
 
 
 def most_parts(config: TileConfig, K: int, multiprocessors: int) -> int:
-    """Blocks that may share a tile, and wait for each other: all fit the device, and each has some k tiles."""
-    return max(1, min(multiprocessors, -(-K // config.bK)))
+    """Blocks that may share a tile, and wait for each other: all fit the device, and each has some k tiles.
+
+    Their number times that of k tiles is one of 32 bits, as the kernel counts.
+    """
+    k_tiles = max(1, -(-K // config.bK))
+    return min(multiprocessors, k_tiles, max(1, ((1 << 31) - 1) // k_tiles))
 
 
 def parts_of(config: TileConfig, problem: Problem, multiprocessors: int) -> list[int]:
