@@ -25,7 +25,7 @@ from moye.kernels.pack import in_registers, staged, transposed
 
 _FEW, _FEW_ODD = 1 << 16, 1 << 20
 """Elements up to which vectors along out gather those of x sooner than tiles are through; of lines that begin anywhere,
-of 8 and 16 bits."""
+of 16 bits (8 bits follow, unmeasured)."""
 
 
 @dataclass(frozen=True, slots=True)
