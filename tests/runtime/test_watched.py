@@ -6,15 +6,16 @@ import sys
 import types
 
 import pytest
-import torch
 
-from fake_device import fake_device
-from moye.kernels import gemm
-from moye.kernels.gemm.sm90 import kernel as products
-from moye.lang.contents import contents_of
-from moye.lang.trace import Capture
-from moye.runtime import watched
-from moye.runtime.watched import apart, edits
+torch = pytest.importorskip("torch")
+
+from fake_device import fake_device  # noqa: E402
+from moye.kernels import gemm  # noqa: E402
+from moye.kernels.gemm.sm90 import kernel as products  # noqa: E402
+from moye.lang.contents import contents_of  # noqa: E402
+from moye.lang.trace import Capture  # noqa: E402
+from moye.runtime import watched  # noqa: E402
+from moye.runtime.watched import apart, edits  # noqa: E402
 
 
 @pytest.fixture

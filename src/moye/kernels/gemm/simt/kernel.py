@@ -364,6 +364,13 @@ def share(splits):
     return mo.block_idx().x // splits, mo.block_idx().x % splits
 
 
+@mo.jit
+def wait_for_turned(plan):
+    """Operands that the launch before turns round are there."""
+    if plan.follows:
+        mo.griddepcontrol_wait()
+
+
 @mo.kernel
 def gemm_kernel(A, B, C, alpha, beta, parts, arrived, splits, plan: mo.Constexpr):
     """One (bM, bN) tile of C per block, or its part of the sum over K."""
@@ -392,8 +399,7 @@ def gemm_kernel(A, B, C, alpha, beta, parts, arrived, splits, plan: mo.Constexpr
     k_first, k_last = 0, mo.ceil_div(K, bK)
     if plan.split:
         k_first, k_last = rank * k_last // splits, (rank + 1) * k_last // splits
-    if plan.follows:
-        mo.griddepcontrol_wait()
+    wait_for_turned(plan)
     mainloop(plan, a, b, acc, k_first, k_last, K)
 
     if plan.split:

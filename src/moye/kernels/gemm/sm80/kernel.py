@@ -79,6 +79,13 @@ def mainloop(plan, a, b, acc, tCrA, tCrB, k_first, k_last, K, full):
                 mo.gemm(plan.mma, tCrA[:, :, k], tCrB[:, :, k], acc)
 
 
+@mo.jit
+def allow_sums(plan):
+    """What adds up the parts of a split may begin, and wait where blocks are free."""
+    if plan.splits > 1:
+        mo.griddepcontrol_launch_dependents()
+
+
 @mo.kernel
 def gemm_sm80_kernel(A, B, C, residual, bias, alpha, beta, chunk, parts_A, parts_B, plan: mo.Constexpr):
     """One (bM, bN) tile of C per block, or its part of the sum over K: then C is (M, N, splits * batches).
@@ -89,8 +96,7 @@ def gemm_sm80_kernel(A, B, C, residual, bias, alpha, beta, chunk, parts_A, parts
     ragged_M, ragged_N, ragged_K = plan.ragged
     tid = mo.thread_idx().x
     pid, bz, column = mo.block_idx()
-    if plan.splits > 1:
-        mo.griddepcontrol_launch_dependents()           # what adds the parts waits where blocks are free
+    allow_sums(plan)
     if plan.batched:
         A, B = A[:, :, bz // plan.splits], B[:, :, bz // plan.splits]
         residual = residual[:, :, bz] if plan.epilogue.residual else None
