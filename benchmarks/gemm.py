@@ -64,6 +64,11 @@ class Problem:
         error = float((self.C[rows].double() - exact).norm() / exact.norm())
         return error if bool(self.C.isfinite().all()) else math.nan
 
+    def most_error(self, usual):
+        """The error that a result may have where cuBLAS's is ``usual``."""
+        least = self.kind.rounded if usual < self.kind.rounded / EXACT else 0.0
+        return max(MOST_ERROR * usual, least) + self.kind.cut * self.row.K
+
 
 def matrix(rows, columns, order, dtype, fill):
     """Contiguous along K ("K") or along the rows ("M"); integers are normal with a deviation of 32."""
@@ -155,8 +160,7 @@ def _measured(row, kernels, seconds, rounds):
     count = gemm_rows.rounds_for((time.perf_counter() - start) / 4, seconds, rounds)     # lead and warm-up included
     ms = interleave(works, count)
     found = Figures(row, ms["moye"], ms["cuBLAS"], *errors, count, kernels)
-    least = problem.kind.rounded if found.cublas_error < problem.kind.rounded / EXACT else 0.0
-    if not found.error <= max(MOST_ERROR * found.cublas_error, least) + problem.kind.cut * row.K:
+    if not found.error <= problem.most_error(found.cublas_error):
         found.why = f"error {found.error:.2e}, cuBLAS's {found.cublas_error:.2e}"
     return found
 

@@ -11,6 +11,7 @@ from moye.kernels.attention.sequences import attention_varlen, attention_varlen_
 from moye.kernels.embedding import embedding, embedding_backward
 from moye.kernels.gated import geglu, geglu_backward, swiglu, swiglu_backward
 from moye.kernels.gemm.dispatch import gemm
+from moye.kernels.gemm.shallow.kernel import gemm_shallow
 from moye.kernels.gemm.simt.config import TileConfig
 from moye.kernels.gemm.simt.kernel import gemm_simt
 from moye.kernels.gemm.sm80.config import TensorConfig
@@ -35,7 +36,7 @@ from moye.kernels.top_k import top_k
 __all__ = [
     "TensorConfig", "TileConfig", "WarpgroupConfig", "attention", "attention_backward", "attention_varlen",
     "attention_varlen_backward", "cross_entropy", "cross_entropy_backward", "cumsum", "embedding",
-    "embedding_backward", "geglu", "geglu_backward", "gemm", "gemm_simt", "gemm_sm80", "gemm_sm90",
+    "embedding_backward", "geglu", "geglu_backward", "gemm", "gemm_shallow", "gemm_simt", "gemm_sm80", "gemm_sm90",
     "gemm_streamed", "grouped_gemm_sm90", "layer_norm", "layer_norm_backward", "linear_cross_entropy", "log_softmax",
     "log_softmax_backward", "packed", "paged_attention", "permute", "reduce", "rms_norm", "rms_norm_backward", "rope",
     "softmax", "softmax_backward", "swiglu", "swiglu_backward", "top_k", "transpose", "tuned_gemm_simt",

@@ -16,6 +16,9 @@ from typing import Any
 
 import moye as mo
 from moye.kernels.gemm.operator import traced_gemm
+from moye.kernels.gemm.shallow import config as shallow
+from moye.kernels.gemm.shallow import plan as shallow_plan
+from moye.kernels.gemm.shallow.kernel import gemm_shallow
 from moye.kernels.gemm.simt import config as simt
 from moye.kernels.gemm.simt.kernel import gemm_simt
 from moye.kernels.gemm.simt.kernel import problem_of as simt_problem_of
@@ -69,6 +72,8 @@ def gemm(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, tf32: boo
         return gemm_sm90(A, B, C, alpha=alpha, beta=beta, **epilogue)
     if way == "streamed":
         return gemm_streamed(A, B, C)
+    if way == "shallow":
+        return gemm_shallow(A, B, C)
     if way == "simt":
         return gemm_simt(A, B, C)
     epilogue.pop("fast_accum", None)                    # its sums are float32 anyway
@@ -84,8 +89,8 @@ def _says_nothing(name: str, x: Any) -> bool:
 
 
 def _way(A: Any, B: Any, C: Any, a: Any, epilogue: dict[str, Any], *, plain: bool) -> str:
-    """The kernel that the product goes to, "sm90", "sm80", "streamed" or "simt"; ArgumentError if only the first would
-    do and the device is another.  ``plain``: the product alone.
+    """The kernel that the product goes to, "sm90", "sm80", "streamed", "shallow" or "simt"; ArgumentError if only the
+    first would do and the device is another.  ``plain``: the product alone.
     """
     arch = mo.arch_of(A)
     config = epilogue.get("config")
@@ -118,6 +123,18 @@ def _soonest(a: Any, b: Any, c: Any, multiprocessors: int, plain: bool) -> str:
     few = a.dtype.bits == 16 and a.shape[1] <= sm80.FEW
     if not few and not problem.copies and not (problem.plain and c.shape[1] * c.dtype.bytes % 16):
         return "sm90"
+    times = modelled(a, b, c, multiprocessors, plain)
+    if plain and shallow_plan.suits(a, b, c) and _in_words(a, b):
+        size = shallow_plan.size_of(a, b, c)
+        if not (size.A.whole and size.B.whole):
+            times = {name: time * shallow.COSTS.others for name, time in times.items()}
+        times["shallow"] = shallow.modelled(shallow.choose(size, multiprocessors), size, multiprocessors)
+    return min(times, key=lambda name: times[name])
+
+
+def modelled(a: Any, b: Any, c: Any, multiprocessors: int, plain: bool) -> dict[str, float]:
+    """Microseconds of each kernel but ``gemm_shallow``, which is compared with them."""
+    problem = problem_of(a, b, c, Fusion(), False)
     times = {"sm90": sm90.estimate(sm90.choose(problem, multiprocessors), problem, multiprocessors)}
     if plain and problem.copies and (side := streams(a, b)) and _in_words(a, b):
         stream, other = (a, b) if side == "A" else (b, a)
@@ -131,7 +148,7 @@ def _soonest(a: Any, b: Any, c: Any, multiprocessors: int, plain: bool) -> str:
     ways, extents = (major_of(a, M, K), major_of(b, N, K)), (M, N, K, problem.batches)
     option = sm80.choose(*extents, a.dtype, multiprocessors, 90, ways=ways, store=store, out=c.dtype.bytes)
     times["sm80"] = sm80.modelled(*option, *extents, a.dtype.bytes, multiprocessors, ways, store, c.dtype.bytes)
-    return min(times, key=lambda name: times[name])
+    return times
 
 
 def _in_words(*operands: Any) -> bool:

@@ -1,8 +1,10 @@
 """Tiles of ``gemm_shallow`` and the rule that picks one without search.
 
-In: the problem, how its operands and C lie.  Out: a ``ShallowConfig``.
+In: the extents of a product, how its operands and C lie.  Out: a ``ShallowConfig``.
 
-    choose(size, 132)
+    choose(Size(12549, 139, 23, Way(False, False, False), Way(False, False, False), 139, 2, 2), 132)
+
+The rule is a model of costs: what memory takes, what a block waits for, and what its warps do one after the other.
 """
 
 from __future__ import annotations
@@ -10,15 +12,25 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
-MOST = 128
-"""k at most."""
-DEPTHS = (16, 32, 48, 64, 96, 128)
-"""k of a tile."""
-EACH = 8                                # elements of 16 bytes
-STEP = 16
-"""k of an instruction."""
+MOST = 512
+"""Bytes of k at most."""
+_DEPTHS = (32, 64, 96, 128, 192, 256, 384, 512)
+"""Bytes of k of a tile."""
 REACH = 1 << 27
 """Parts of 16 bytes that C has at most."""
+_TILES = 65535                          # of rows, at most
+_SHARED = 227 << 10                     # bytes of shared memory of a block, at most, and of a multiprocessor
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How an operand lies: contiguous along its rows (``turned``) or along K; ``whole``: all lines begin and end at
+    multiples of 16 bytes; ``pairs``: they begin at multiples of 4.
+    """
+
+    turned: bool
+    whole: bool
+    pairs: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,41 +64,117 @@ class ShallowConfig:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """What the choice depends on: extents, each operand's way (contiguous along its rows, bytes that divide the begins
-    of its lines), the distance of rows of C, and the bytes of its elements.
+    """What the choice depends on: extents, each operand's way, elements between rows of C, and bytes of an element of C
+    and of A and B.
     """
 
     M: int
     N: int
     K: int
-    A: tuple[bool, int]
-    B: tuple[bool, int]
+    A: Way
+    B: Way
     pitch: int
     out: int
+    bytes: int
 
 
-def depth_of(K: int) -> int:
-    return next(depth for depth in DEPTHS if depth >= K)
+def depth_of(size: Size) -> int:
+    """k of a tile."""
+    return next(depth for depth in _DEPTHS if depth >= size.K * size.bytes) // size.bytes
 
 
-def least_k(depth: int) -> int:
-    """k below which all of this depth have elements."""
-    return max((0, *(other for other in DEPTHS if other < depth)))
+def least_k(depth: int, width: int) -> int:
+    """k that all products have whose tiles are so deep, of ``width`` bytes an element."""
+    return max((0, *(other for other in _DEPTHS if other < depth * width))) // width
+
+
+def room(config: ShallowConfig, size: Size) -> int:
+    """Bytes of shared memory of a block."""
+    depth, each = depth_of(size), 16 // size.bytes
+    parts = sum((rows // each + 1) * depth if way.turned else (depth // each + 1) * rows
+                for way, rows in ((size.A, config.bM), (size.B, config.bN)))
+    return 16 * parts + config.staged(size.out) * size.out
+
+
+def fits(config: ShallowConfig, size: Size) -> bool:
+    """Whether a block's shared memory has room for a tile, and a grid counts the tiles."""
+    return room(config, size) <= _SHARED - 1024 and config.bM * _TILES >= size.M
 
 
 def flat(config: ShallowConfig, size: Size) -> bool:
     """Whether tiles have whole rows of C, and these lie side by side."""
-    return size.N <= config.bN and size.pitch == size.N
+    return config.bN >= size.N == size.pitch
 
 
-CONFIGS = ((16, 128, 1, 4, 8), (32, 64, 2, 2, 8), (32, 128, 1, 4, 5), (64, 64, 2, 2, 5), (128, 32, 4, 1, 5), (128, 64, 4, 2, 3),
-           (64, 128, 2, 4, 3), (16, 256, 1, 8, 3), (32, 256, 1, 8, 2), (64, 256, 2, 4, 1), (128, 128, 4, 2, 2),
-           (32, 512, 1, 16, 1), (64, 512, 2, 8, 1), (128, 256, 4, 4, 1))
+CONFIGS = (ShallowConfig(16, 128, 1, 4, 8), ShallowConfig(32, 64, 2, 2, 8), ShallowConfig(16, 256, 1, 8, 3),
+           ShallowConfig(128, 64, 4, 2, 3), ShallowConfig(64, 128, 2, 4, 3), ShallowConfig(64, 256, 2, 4, 1),
+           ShallowConfig(128, 128, 4, 2, 2))
 
 
 def options(size: Size) -> list[ShallowConfig]:
-    return [ShallowConfig(*config) for config in CONFIGS]
+    """What there is to choose from."""
+    return [config for config in CONFIGS if fits(config, size)]
 
 
+# --- the choice ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What the model of costs is made of, on an H200: microseconds, and bytes per microsecond.
+
+    ``benchmarks/gemm_shallow_fit.py`` fits them to measured products.
+    """
+
+    launch: float = 3.931
+    bandwidth: float = 3.189e+06
+    shifted: float = 0.228      # of a block, for each operand whose lines begin anywhere
+    slow: float = 0.02752       # and for each of its 32 bytes of k
+    fetch: float = 0.0002886    # of a multiprocessor, for each 16 bytes of a tile's lines
+    single: float = 1.62e-05    # for each element that a warp reads by itself
+    pair: float = 7.396e-06     # or beside another
+    product: float = 5.864e-07  # for each product of 16 bits
+    stage: float = 4.139e-05    # for each element of a tile of C
+    end: float = 0.002257       # for each row whose ends are stored one by one
+    others: float = 1.138       # what other kernels' models leave out of lines that begin anywhere, a factor
+
+
+COSTS = Costs()
+
+
+@functools.lru_cache(maxsize=4096)
 def choose(size: Size, multiprocessors: int) -> ShallowConfig:
-    return ShallowConfig(*CONFIGS[2])
+    """The configuration with the least modelled time."""
+    return min(options(size), key=lambda config: modelled(config, size, multiprocessors))
+
+
+def modelled(config: ShallowConfig, size: Size, multiprocessors: int, costs: Costs = COSTS) -> float:
+    """Microseconds that a product should take."""
+    blocks = -(-size.M // config.bM) * -(-size.N // config.bN)
+    most = -(-blocks // multiprocessors)                # of a multiprocessor
+    held = max(1, min(config.resident, _SHARED // (room(config, size) + 1024)))
+    odd, steps = (not size.A.whole) + (not size.B.whole), depth_of(size) * size.bytes / 32
+    work, rounds = _work(config, size, costs), max(1.0, most / held)
+    busy = _beside(rounds * odd * (costs.shifted + steps * costs.slow), most * work, rounds)
+    moved = ((size.M + size.N) * size.K * size.bytes + size.M * size.N * size.out) / costs.bandwidth
+    return costs.launch + _beside(busy, moved, rounds)
+
+
+def _beside(x: float, y: float, rounds: float) -> float:
+    """Two times that hide each other where blocks are in different rounds, and follow each other in one."""
+    return max(x, y) + min(x, y) / rounds
+
+
+def _work(config: ShallowConfig, size: Size, costs: Costs) -> float:
+    """Microseconds of a multiprocessor for a tile, of which warps leave out what is not C's."""
+    depth = depth_of(size)
+    warps = min(config.wM, -(-size.M // config.rows)), min(config.wN, -(-size.N // config.columns))
+    rows, columns = warps[0] * config.rows, warps[1] * config.columns
+    work = rows * columns * (depth * size.bytes / 2 * costs.product + costs.stage)
+    for way, lines, own, others in ((size.A, config.bM, rows, warps[1]), (size.B, config.bN, columns, warps[0])):
+        how = costs.single if way.turned or not way.pairs or size.bytes == 4 else costs.pair
+        if way.whole and size.bytes == 2:               # by ldmatrix, which takes no time that could be told
+            how = 0.0
+        work += depth * (lines * size.bytes / 16 * costs.fetch + own * others * how)
+    ragged = size.pitch * size.out % 16 != 0 and not flat(config, size)
+    return work + (rows * costs.end if ragged else 0.0)

@@ -1,0 +1,90 @@
+"""Fit the costs of ``moye.kernels.gemm.shallow.config`` to what ``gemm_shallow.py --configs`` measured.
+
+    python benchmarks/gemm_shallow_fit.py benchmarks/data/gemm_shallow.csv [--keep 0.2] [--seed 0] [--write]
+
+Column "gemm" is the product without this kernel.  It needs SciPy, and no GPU.  Out: the fitted ``Costs``, the error of
+the model, and what the choice takes over the best of what was measured, on products kept back from the fit.
+"""
+
+import argparse
+import csv
+import dataclasses
+import random
+
+import moye as mo
+from gemm_fitting import fitted, write
+from gemm_rows import KINDS, geometric_mean
+from moye.kernels.gemm.dispatch import modelled
+from moye.kernels.gemm.shallow import config as model
+from moye.kernels.gemm.shallow.plan import size_of
+
+MULTIPROCESSORS = 132
+SHARED = 0.2
+"""Of what a product's configurations have in common: others are compared with the time itself."""
+FIELDS = [field.name for field in dataclasses.fields(model.ShallowConfig)]
+
+
+def described(line):
+    """A, B and C of a line of the file."""
+    dtype = getattr(mo, KINDS[line["kind"]].operands)
+    M, N, K = (int(line[name]) for name in "MNK")
+    operands = [mo.TensorLike(dtype, (rows, K), (K, 1) if order == "K" else (1, rows))
+                for order, rows in zip(line["orders"], (M, N), strict=True)]
+    return tuple(map(mo.describe, (*operands, mo.TensorLike(dtype, (M, N), (N, 1)))))
+
+
+def read(path):
+    """{size: {configuration: microseconds}}, and of each product with odd lines what others took over their models."""
+    found, others = {}, {}
+    with open(path, newline="") as file:
+        for line in csv.DictReader(file):
+            config, arrays = model.ShallowConfig(*(int(line[name]) for name in FIELDS)), described(line)
+            size = size_of(*arrays)
+            found.setdefault(size, {})[config] = float(line["us"])
+            if not (size.A.whole and size.B.whole) and size not in others:
+                others[size] = float(line["gemm"]) / min(modelled(*arrays, MULTIPROCESSORS, True).values())
+    return found, list(others.values())
+
+
+def cost(size, config, costs):
+    return model.modelled(config, size, MULTIPROCESSORS, costs)
+
+
+def told(name, products, costs):
+    """What the model's choice takes over the best, and how far its times are off."""
+    regrets, off = [], []
+    for size, times in products.items():
+        chosen = min(times, key=lambda config, of=size: cost(of, config, costs))
+        regrets.append(times[chosen] / min(times.values()))
+        off.append(max(r := cost(size, chosen, costs) / times[chosen], 1 / r))
+    print(f"{name}: {len(regrets)} products; over the best by {geometric_mean(regrets) - 1:.3f}, at most by "
+          f"{max(regrets) - 1:.2f}; times off by {geometric_mean(off) - 1:.3f}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("file")
+    parser.add_argument("--keep", type=float, default=0.2)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--write", action="store_true", help="into shallow/config.py")
+    options = parser.parse_args()
+    products, others = read(options.file)
+    kept = {size: times for size, times in products.items()
+            if random.Random(f"{options.seed} {size}").random() < options.keep}
+    fitting = {size: times for size, times in products.items() if size not in kept}
+    samples = [(size, config, us) for size, times in fitting.items() for config, us in times.items()]
+    told("before", products, model.COSTS)
+    names = [f.name for f in dataclasses.fields(model.Costs) if f.name != "others"]
+    wide = dict.fromkeys(names, 20.0) | {"launch": 1.4, "bandwidth": 1.6}
+    costs = fitted(samples, model.COSTS, wide, lambda sample, costs: cost(sample[0], sample[1], costs), SHARED)
+    costs = dataclasses.replace(costs, others=geometric_mean(others))
+    print(costs)
+    told("fitted", fitting, costs)
+    if kept:
+        told("kept back", kept, costs)
+    if options.write:
+        write(costs, model)
+
+
+if __name__ == "__main__":
+    main()
