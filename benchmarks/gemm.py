@@ -132,8 +132,9 @@ def kernel_text(job):
     config = next((plan.config for plan in plans if hasattr(plan, "config")), None)
     if config is None:
         return name
-    tile = "x".join(str(getattr(config, extent)) for extent in ("bM", "bN", "bK"))
-    told = [f"{f.name}={value}" for f in dataclasses.fields(config)[3:]
+    extents = [extent for extent in ("bM", "bN", "bK") if hasattr(config, extent)]
+    tile = "x".join(str(getattr(config, extent)) for extent in extents)
+    told = [f"{f.name}={value}" for f in dataclasses.fields(config)[len(extents):]
             if (value := getattr(config, f.name)) != f.default and isinstance(value, (int, str))]
     return " ".join([name, tile, *told])
 

@@ -34,16 +34,16 @@ def described(line):
 
 
 def read(path):
-    """{size: {configuration: microseconds}}, and of each product with odd lines what others took over their models."""
+    """{size: {configuration: microseconds}}, and {size: what the other kernels took over what their models tell}."""
     found, others = {}, {}
     with open(path, newline="") as file:
         for line in csv.DictReader(file):
             config, arrays = model.ShallowConfig(*(int(line[name]) for name in FIELDS)), described(line)
             size = size_of(*arrays)
             found.setdefault(size, {})[config] = float(line["us"])
-            if not (size.A.whole and size.B.whole) and size not in others:
+            if size not in others:
                 others[size] = float(line["gemm"]) / min(modelled(*arrays, MULTIPROCESSORS, True).values())
-    return found, list(others.values())
+    return found, others
 
 
 def cost(size, config, costs):
@@ -74,10 +74,12 @@ def main():
     fitting = {size: times for size, times in products.items() if size not in kept}
     samples = [(size, config, us) for size, times in fitting.items() for config, us in times.items()]
     told("before", products, model.COSTS)
-    names = [f.name for f in dataclasses.fields(model.Costs) if f.name != "others"]
+    names = [f.name for f in dataclasses.fields(model.Costs) if f.name not in ("others", "odd")]
     wide = dict.fromkeys(names, 20.0) | {"launch": 1.4, "bandwidth": 1.6}
     costs = fitted(samples, model.COSTS, wide, lambda sample, costs: cost(sample[0], sample[1], costs), SHARED)
-    costs = dataclasses.replace(costs, others=geometric_mean(others))
+    for name, whole in (("others", True), ("odd", False)):
+        ratios = [ratio for size, ratio in others.items() if (size.A.whole and size.B.whole) == whole]
+        costs = dataclasses.replace(costs, **{name: geometric_mean(ratios)})
     print(costs)
     told("fitted", fitting, costs)
     if kept:

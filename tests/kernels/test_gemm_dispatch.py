@@ -35,7 +35,7 @@ def picked(monkeypatch):
     """``picked(arch, *operands, **options)``: the kernel, and the options that reach it."""
     def ask(arch, A, B, C, **options):
         calls = []
-        for kernel in ("gemm_simt", "gemm_sm80", "gemm_sm90"):
+        for kernel in ("gemm_simt", "gemm_sm80", "gemm_sm90", "gemm_shallow", "gemm_streamed"):
             monkeypatch.setattr(gemm, kernel, lambda *_, kernel=kernel, **taken: calls.append((kernel, taken)))
         monkeypatch.setattr(mo, "arch_of", lambda array: arch)
         gemm.gemm(A, B, C, **options)
@@ -68,16 +68,17 @@ def test_all_that_it_multiplies_goes_to_sm90(name, picked):
             problem = problem_of(*map(mo.describe, (A, B, C)), Fusion(), False)
             few = TAKEN[name][0] in ("f16", "bf16") and A.shape[1] <= FEW
             exact = name == "tf32" and "batches" not in size                # without tensor cores
-            assert given in ("gemm_sm80", *["gemm_simt"] * exact) and (problem.copies or problem.plain or few), size
+            shallow = "batches" not in size and A.shape[1] <= 256
+            assert given in ("gemm_sm80", *["gemm_simt"] * exact, *["gemm_shallow"] * shallow) and (problem.copies or problem.plain or few), size
             assert tf32 or name in ("f16", "bf16", "into_f32", "into_bf16")
 
 
 @pytest.mark.parametrize("name", ["bf16", "tf32"])
-def test_products_that_are_sooner_without_copies_go_to_sm80(name, picked):
+def test_products_that_are_sooner_without_copies_stay_as_they_are(name, picked):
     """Two copies of a small product take longer than it; of a large one they are a small part."""
     tf32 = name == "tf32"
-    for M, N, K, wanted in ((64, 64, 57, "gemm_sm80"), (64, 64, 512, "gemm_sm90"), (38, 249, 188, "gemm_sm80"),
-                            (2001, 2003, 1001, "gemm_sm90"), (6001, 203, 7, "gemm_simt" if tf32 else "gemm_sm80")):
+    for M, N, K, wanted in ((64, 64, 57, "gemm_shallow"), (64, 64, 512, "gemm_sm90"), (20, 900, 301, "gemm_sm80" if tf32 else "gemm_streamed"),
+                            (2001, 2003, 1001, "gemm_sm90"), (6001, 203, 7, "gemm_shallow")):
         A, B, C = operands(*TAKEN[name], M=M, N=N, K=K)
         assert picked("sm_90a", A, B, C, tf32=tf32)[0] == wanted, (M, N, K)
 

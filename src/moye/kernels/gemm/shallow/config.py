@@ -136,7 +136,8 @@ class Costs:
     product: float = 5.864e-07  # for each product of 16 bits
     stage: float = 4.139e-05    # for each element of a tile of C
     end: float = 0.002257       # for each row whose ends are stored one by one
-    others: float = 1.138       # what other kernels' models leave out of lines that begin anywhere, a factor
+    others: float = 1.004       # what other kernels take over what their models tell
+    odd: float = 1.138          # and of lines that begin anywhere
 
 
 COSTS = Costs()
