@@ -69,7 +69,8 @@ def test_all_that_it_multiplies_goes_to_sm90(name, picked):
             few = TAKEN[name][0] in ("f16", "bf16") and A.shape[1] <= FEW
             exact = name == "tf32" and "batches" not in size                # without tensor cores
             shallow = "batches" not in size and A.shape[1] <= 256
-            assert given in ("gemm_sm80", *["gemm_simt"] * exact, *["gemm_shallow"] * shallow) and (problem.copies or problem.plain or few), size
+            assert given in ("gemm_sm80", *["gemm_simt"] * exact, *["gemm_shallow"] * shallow), size
+            assert problem.copies or problem.plain or few, size
             assert tf32 or name in ("f16", "bf16", "into_f32", "into_bf16")
 
 
@@ -77,7 +78,8 @@ def test_all_that_it_multiplies_goes_to_sm90(name, picked):
 def test_products_that_are_sooner_without_copies_stay_as_they_are(name, picked):
     """Two copies of a small product take longer than it; of a large one they are a small part."""
     tf32 = name == "tf32"
-    for M, N, K, wanted in ((64, 64, 57, "gemm_shallow"), (64, 64, 512, "gemm_sm90"), (20, 900, 301, "gemm_sm80" if tf32 else "gemm_streamed"),
+    for M, N, K, wanted in ((64, 64, 57, "gemm_shallow"), (64, 64, 512, "gemm_sm90"),
+                            (20, 900, 301, "gemm_sm80" if tf32 else "gemm_streamed"),
                             (2001, 2003, 1001, "gemm_sm90"), (6001, 203, 7, "gemm_shallow")):
         A, B, C = operands(*TAKEN[name], M=M, N=N, K=K)
         assert picked("sm_90a", A, B, C, tf32=tf32)[0] == wanted, (M, N, K)
