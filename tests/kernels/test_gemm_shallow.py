@@ -11,7 +11,7 @@ import pytest
 import moye as mo
 from moye.kernels import gemm_shallow
 from moye.kernels.gemm.shallow.config import CONFIGS, MOST, Size, Way, choose, fits
-from moye.kernels.gemm.shallow.plan import size_of
+from moye.kernels.gemm.shallow.plan import size_of, suits
 from moye.runtime.prepare import compile_only
 from shallow_products import close, drawn
 from streamed_products import matrix
@@ -130,6 +130,21 @@ def test_there_is_always_a_configuration():
                 for way in ways:
                     size = Size(rows, 77, K, way, ways[0], 77, width, width)
                     assert fits(choose(size, 132), size)
+
+
+def test_lines_far_apart_are_left_to_others():
+    """Lines that do not exist are counted, too, and 32 bits count them."""
+    shapes = (100, 23), (40, 23), (100, 40)
+    for far in range(3):
+        for step, taken in ((1 << 21, True), (1 << 22, False)):
+            arrays = [mo.describe(mo.TensorLike(mo.float16, (2, shape[1]) if i == far else shape,
+                                                (step, 1) if i == far else (shape[1], 1)))
+                      for i, shape in enumerate(shapes)]
+            if far == 2:
+                arrays[0] = mo.describe(mo.TensorLike(mo.float16, (2, 23), (23, 1)))
+            elif far == 0:
+                arrays[2] = mo.describe(mo.TensorLike(mo.float16, (2, 40), (40, 1)))
+            assert suits(*arrays) == taken, (far, step)
 
 
 def test_what_is_refused():

@@ -66,11 +66,19 @@ def fetch(plan, way, side):
             last = mo.thread_idx().x + i * threads
             if lines % threads == 0 or last < lines:
                 fetch_part(way, side, last, parts)
-        first, past = (0, mo.size(side.source, 1)) if way.turned else \
-            (side.first, mo.min(side.first + side.rows, mo.size(side.source, 0)))
-        beyond = begin_of(side, past - 1) + along_of(way, side) > mo.size(side.memory.parts, 1) * side.each
-        if (begin_of(side, first) < 0) | beyond:
+        if touches_ends(way, side):
             fetch_ends(plan, way, side)
+
+
+@mo.jit
+def touches_ends(way, side):
+    """Whether the tile has elements of which whole 16 bytes of memory do not hold all: the first, or the last."""
+    lines, rows = mo.size(side.source, 1), mo.min(side.first + side.rows, mo.size(side.source, 0))
+    if way.turned:
+        begin, end = begin_of(side, 0) + side.first, begin_of(side, lines - 1) + rows
+    else:
+        begin, end = begin_of(side, side.first), begin_of(side, rows - 1) + along_of(way, side)
+    return (begin < 0) | (end > mo.size(side.memory.parts, 1) * side.each)
 
 
 @mo.jit

@@ -19,6 +19,7 @@ from moye.kernels.gemm.sm80.plan import stored
 from moye.kernels.workspace import MAKES_ARRAYS
 
 _FAR = 1 << 30                          # elements of C, and bytes of an operand, that 32 bits count
+_APART = 1 << 22                        # elements from line to line: 256 lines more than there are stay in 32 bits
 _MOST_ROWS = 1 << 22                    # tiles of 128 rows that a grid counts
 _STEP = 32                              # bytes along k of an instruction
 
@@ -54,7 +55,9 @@ def suits(a: Any, b: Any, c: Any) -> bool:
                                                           (mo.float32, mo.float16, mo.bfloat16))
     if c.dtype not in results.get(a.dtype, ()) or 1 not in c.strides or stored(by_rows(c)) == "element":
         return False
-    return by_rows(c).shape[0] <= _MOST_ROWS and _span(c) < _FAR and all(_in_lines(x) for x in (a, b))
+    out = by_rows(c)
+    counted = out.shape[0] <= _MOST_ROWS and out.strides[0] < _APART and _span(c) < _FAR
+    return counted and all(_in_lines(x) for x in (a, b))
 
 
 def by_rows(c: Any) -> Any:
@@ -65,7 +68,7 @@ def by_rows(c: Any) -> Any:
 def _in_lines(x: Any) -> bool:
     """Whether lines lie one behind the other, in memory that has 16 bytes, and that 32 bits count."""
     along = 1 if x.strides[1] == 1 else 0
-    apart = x.shape[1 - along] == 1 or x.strides[1 - along] >= x.shape[along]
+    apart = x.strides[1 - along] < _APART and (x.shape[1 - along] == 1 or x.strides[1 - along] >= x.shape[along])
     whole = _span(x) * x.dtype.bytes - -x.ptr % 16      # from a multiple of 16 bytes on
     return x.strides[along] == 1 and apart and x.kind in MAKES_ARRAYS and 16 <= whole < _FAR
 
