@@ -77,6 +77,9 @@ def _expected(module: Any, subject: Subject) -> dict[str, Any]:
             launcher = mo.check(self.kernel, expect=reference, rtol=job.tolerance)[config]
             return lambda *args, **kwargs: reports.append(launcher(*args, **kwargs))
 
+        def launch(self, *args: Any, grid: Any, block: Any) -> None:
+            self[grid, block](*args)
+
     kernels = {id(x): Kept(x) for x in vars(module).values()
                if isinstance(x, Kernel) and wanted <= set(x.signature.signature.parameters)}
     for name, value in list(vars(module).items()):

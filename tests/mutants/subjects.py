@@ -95,6 +95,10 @@ def gemm(module: ModuleType, large: bool, *, function: str, dtype: str, splits: 
     M, N, K = (2000, 1100, 520) if large else sizes
     N, K = N + odd, K + odd
     A, B = (np.ascontiguousarray(_columns((n, K), dtype)) for n in (M, N))
+    if function == "gemm_shallow":
+        shallow = importlib.import_module("moye.kernels.gemm.shallow.config").CONFIGS[tiles]
+        return Job(lambda A, B, C: module.gemm_shallow(A, B, C, config=shallow), {"A": A, "B": B},
+                   {"C": _poisoned((M, N), order="C")}, "C", _product, tolerance)
     if function == "gemm_sm80":
         config = importlib.import_module("moye.kernels.gemm.sm80.config")._BY_BITS[A.itemsize * 8][tiles]
     else:
@@ -146,6 +150,7 @@ def ring(module: ModuleType, large: bool) -> Job:
 
 _EXAMPLES, _OWN = ROOT / "examples", Path(__file__).with_name("synchronised.py")
 _TF32: dict[str, Any] = {"tolerance": 2e-3}
+_SHALLOW: dict[str, Any] = {"dtype": "float16", "tiles": 1, "tolerance": 1e-4, "sizes": (100, 90, 22), "odd": True}
 _HALF: dict[str, Any] = {"dtype": "float16", "tiles": 3, "tolerance": 1e-4}
 
 
@@ -195,6 +200,13 @@ SUBJECTS: dict[str, Subject] = {
                       sizes=(100, 92, 72), **_HALF),
     "epilogue_rows": _part("moye.kernels.gemm.parts.epilogues", "store", "gemm_sm80", odd=True, **_HALF),
     "operands": _part("moye.kernels.gemm.parts.operands", "load row_predicate side_of", "gemm_sm80", **_HALF),
+    "shallow": _part("moye.kernels.gemm.shallow.kernel", "gemm_shallow_kernel", "gemm_shallow", **_SHALLOW),
+    "shallow_lines": _part("moye.kernels.gemm.shallow.lines",
+                           "begin_of fetch touches_ends place_of fetch_part fetch_ends", "gemm_shallow", **_SHALLOW),
+    "shallow_multiply": _part("moye.kernels.gemm.shallow.multiply", "products operand gather kept", "gemm_shallow",
+                              **_SHALLOW),
+    "shallow_leave": _part("moye.kernels.gemm.shallow.leave", "stage lead_of leave leave_by_rows leave_ends",
+                           "gemm_shallow", **_SHALLOW),
     "pipeline": _part("moye.pipelines.multistage", "commit wait ahead start next", "gemm_sm80", sizes=(100, 90, 400),
                       **_HALF),
 }
