@@ -14,6 +14,8 @@ from pathlib import Path
 import numpy as np
 from scipy.optimize import least_squares
 
+from gemm_rows import geometric_mean
+
 SHARED = 0.8                                    # of what a product's configurations have in common: no error
 SHORT = 20.0                                    # microseconds
 EARLIER_SUM, EARLIER_COPY = 1.0, 1.3
@@ -46,6 +48,17 @@ def fitted(samples, start, wide, estimate, shared=SHARED, surer=0.0):
     first, room = np.log([getattr(start, name) for name in wide]), np.log(list(wide.values()))
     return at(least_squares(errors, first, bounds=(first - room, first + room), loss="soft_l1", f_scale=0.05,
                             max_nfev=80).x)
+
+
+def told(name, products, cost):
+    """What the model's choice takes over the best, and how far its times are off: {problem: {configuration: us}}."""
+    regrets, off = [], []
+    for problem, times in products.items():
+        chosen = min(times, key=lambda config, of=problem: cost(of, config))
+        regrets.append(times[chosen] / min(times.values()))
+        off.append(max(r := cost(problem, chosen) / times[chosen], 1 / r))
+    print(f"{name}: {len(regrets)} products; over the best by {geometric_mean(regrets) - 1:.3f}, at most by "
+          f"{max(regrets) - 1:.2f}; times off by {geometric_mean(off) - 1:.3f}")
 
 
 def write(costs, model):

@@ -12,7 +12,7 @@ import dataclasses
 import random
 
 import moye as mo
-from gemm_fitting import fitted, write
+from gemm_fitting import fitted, told, write
 from gemm_rows import KINDS, geometric_mean
 from moye.kernels.gemm.dispatch import modelled
 from moye.kernels.gemm.shallow import config as model
@@ -46,19 +46,9 @@ def read(path):
     return found, others
 
 
-def cost(size, config, costs):
-    return model.modelled(config, size, MULTIPROCESSORS, costs)
-
-
-def told(name, products, costs):
-    """What the model's choice takes over the best, and how far its times are off."""
-    regrets, off = [], []
-    for size, times in products.items():
-        chosen = min(times, key=lambda config, of=size: cost(of, config, costs))
-        regrets.append(times[chosen] / min(times.values()))
-        off.append(max(r := cost(size, chosen, costs) / times[chosen], 1 / r))
-    print(f"{name}: {len(regrets)} products; over the best by {geometric_mean(regrets) - 1:.3f}, at most by "
-          f"{max(regrets) - 1:.2f}; times off by {geometric_mean(off) - 1:.3f}")
+def cost_by(costs):
+    """The model's time of a product and a configuration."""
+    return lambda size, config: model.modelled(config, size, MULTIPROCESSORS, costs)
 
 
 def main():
@@ -73,17 +63,17 @@ def main():
             if random.Random(f"{options.seed} {size}").random() < options.keep}
     fitting = {size: times for size, times in products.items() if size not in kept}
     samples = [(size, config, us) for size, times in fitting.items() for config, us in times.items()]
-    told("before", products, model.COSTS)
+    told("before", products, cost_by(model.COSTS))
     names = [f.name for f in dataclasses.fields(model.Costs) if f.name not in ("others", "odd")]
     wide = dict.fromkeys(names, 20.0) | {"launch": 1.4, "bandwidth": 1.6}
-    costs = fitted(samples, model.COSTS, wide, lambda sample, costs: cost(sample[0], sample[1], costs), SHARED)
+    costs = fitted(samples, model.COSTS, wide, lambda sample, costs: cost_by(costs)(*sample[:2]), SHARED)
     for name, whole in (("others", True), ("odd", False)):
         ratios = [ratio for size, ratio in others.items() if (size.A.whole and size.B.whole) == whole]
         costs = dataclasses.replace(costs, **{name: geometric_mean(ratios)})
     print(costs)
-    told("fitted", fitting, costs)
+    told("fitted", fitting, cost_by(costs))
     if kept:
-        told("kept back", kept, costs)
+        told("kept back", kept, cost_by(costs))
     if options.write:
         write(costs, model)
 

@@ -11,8 +11,7 @@ import csv
 import dataclasses
 import random
 
-from gemm_fitting import EARLIER_SUM, fitted, write
-from gemm_rows import geometric_mean
+from gemm_fitting import EARLIER_SUM, fitted, told, write
 from moye.kernels.gemm.streamed import config as model
 
 MULTIPROCESSORS = 132
@@ -34,19 +33,9 @@ def read(path):
     return found
 
 
-def cost(size, config, costs):
-    return model.modelled(config, size, MULTIPROCESSORS, costs)
-
-
-def told(name, products, costs):
-    """What the model's choice takes over the best, and how far its times are off."""
-    regrets, off = [], []
-    for problem, times in products.items():
-        chosen = min(times, key=lambda config, of=problem: cost(of, config, costs))
-        regrets.append(times[chosen] / min(times.values()))
-        off.append(max(r := cost(problem, chosen, costs) / times[chosen], 1 / r))
-    print(f"{name}: {len(regrets)} products; over the best by {geometric_mean(regrets) - 1:.3f}, at most by "
-          f"{max(regrets) - 1:.2f}; times off by {geometric_mean(off) - 1:.3f}")
+def cost_by(costs):
+    """The model's time of a product and a configuration."""
+    return lambda size, config: model.modelled(config, size, MULTIPROCESSORS, costs)
 
 
 def main():
@@ -69,12 +58,12 @@ def fit(products, costs, keep):
     kept = {size: times for size, times in products.items() if random.Random(str(size)).random() < keep}
     fitting = {size: times for size, times in products.items() if size not in kept}
     samples = [(size, config, us) for size, times in fitting.items() for config, us in times.items()]
-    told("before", products, costs)
+    told("before", products, cost_by(costs))
     wide = {f.name: 6.0 for f in dataclasses.fields(costs)} | {"bandwidth": 1.1, "sharp": 2.0}     # as copies have it
-    found = fitted(samples, costs, wide, lambda sample, costs: cost(sample[0], sample[1], costs), SHARED)
+    found = fitted(samples, costs, wide, lambda sample, costs: cost_by(costs)(*sample[:2]), SHARED)
     print(found)
-    told("fitted", fitting, found)
-    told("kept back", kept, found)
+    told("fitted", fitting, cost_by(found))
+    told("kept back", kept, cost_by(found))
     return found
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import moye as mo
 from moye.kernels import gemm_shallow
-from moye.kernels.gemm.shallow.config import CONFIGS, MOST, Size, Way, choose, fits
+from moye.kernels.gemm.shallow.config import CONFIGS, MOST, ShallowConfig, Size, Way, choose, fits, unfit
 from moye.kernels.gemm.shallow.plan import size_of, suits
 from moye.runtime.prepare import compile_only
 from shallow_products import close, drawn
@@ -123,6 +123,7 @@ def test_nothing_spills(K, orders, dtype):
 
 
 def test_there_is_always_a_configuration():
+    assert not any(map(unfit, CONFIGS))
     ways = [Way(turned, whole, True) for turned in (False, True) for whole in (False, True)]
     for rows in (1, 16, 129, 5000, 1 << 22):
         for width in (2, 4):
@@ -157,6 +158,11 @@ def test_what_is_refused():
         gemm_shallow(np.zeros((80, 128), np.float16)[:, ::2], B, C)
     with pytest.raises(mo.ArgumentError, match="config"):
         gemm_shallow(A, B, C, config=3)
+    for numbers, reason in (((24, 64, 2, 2, 1), "multiples of 16"), ((64, 64, 2, 1, 1), "4 warps"),
+                            ((16, 16, 1, 0, 1), "positive"),
+                            ((32, 512, 1, 4, 1), "multiples of 8 rows"), ((32, 192, 1, 4, 1), "multiples of 8 rows")):
+        with pytest.raises(mo.ArgumentError, match=reason):
+            gemm_shallow(A, B, C, config=ShallowConfig(*numbers))
     wide = [np.zeros(shape, np.float32) for shape in ((80, 128), (70, 128), (80, 70))]
     with pytest.raises(mo.ArgumentError, match="no room in shared memory for tiles of K = 128"):
         gemm_shallow(*wide, config=next(config for config in CONFIGS if (config.bM, config.bN) == (64, 256)))

@@ -101,6 +101,22 @@ def fits(config: ShallowConfig, size: Size) -> bool:
     return room(config, size) <= _SHARED - 1024 and config.bM * _TILES >= size.M
 
 
+def unfit(config: ShallowConfig) -> str:
+    """What the kernel cannot have of a configuration's numbers; "" if there is nothing.
+
+    A thread's lines, and its rows of C, are to be multiples of eight apart, or of four of 32 bits.
+    """
+    if min(config.bM, config.bN, config.wM, config.wN, config.resident) < 1:
+        return "all numbers are positive"
+    if config.bM % (16 * config.wM) or config.bN % (16 * config.wN):
+        return "each warp has multiples of 16 rows and columns"
+    if config.threads % 128 or config.threads > 1024:
+        return "there are 4 warps, or a multiple of them, and at most 32"
+    if any(config.threads % (width * parts) for width in (4, 8) for parts in [config.bN // width]):
+        return "threads that store 16 bytes of a row each have multiples of 8 rows, or of 4 of 32 bits"
+    return ""
+
+
 def flat(config: ShallowConfig, size: Size) -> bool:
     """Whether tiles have whole rows of C, and these lie side by side."""
     return config.bN >= size.N == size.pitch

@@ -17,7 +17,7 @@ from typing import Any
 
 import moye as mo
 from moye.kernels.gemm.parts.arguments import configured, matrices, same_problem
-from moye.kernels.gemm.shallow.config import MOST, ShallowConfig, choose, fits
+from moye.kernels.gemm.shallow.config import MOST, ShallowConfig, choose, fits, unfit
 from moye.kernels.gemm.shallow.leave import leave, stage
 from moye.kernels.gemm.shallow.lines import fetch, side_of
 from moye.kernels.gemm.shallow.multiply import products
@@ -78,6 +78,8 @@ def gemm_shallow(A: Any, B: Any, C: Any, *, config: ShallowConfig | None = None)
         raise mo.ArgumentError("gemm_shallow: an operand has less than 16 bytes, or torch's memory, which begins at no "
                                "multiple of 4 bytes", hint="mo.kernels.gemm takes others")
     config = config or choose(size, mo.multiprocessors(c))
+    if reason := unfit(config):
+        raise mo.ArgumentError(f"gemm_shallow: {config} is none that the kernel can have: {reason}")
     if not fits(config, size):
         raise mo.ArgumentError(f"gemm_shallow: {config} has no room in shared memory for tiles of K = {size.K}")
     gemm_shallow_kernel.launch(X, Y, out, *memory, plan_of(config, size, a.dtype), block=config.threads,
