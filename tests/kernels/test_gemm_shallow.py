@@ -131,6 +131,8 @@ def test_there_is_always_a_configuration():
                 for way in ways:
                     size = Size(rows, 77, K, way, ways[0], 77, width, width)
                     assert fits(choose(size, 132), size)
+                    few = mo.hardware.of("sm_86").block_shared
+                    assert rows > 1 << 20 or fits(choose(size, 84, few), size, few)
 
 
 def test_lines_far_apart_are_left_to_others():

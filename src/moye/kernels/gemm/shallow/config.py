@@ -12,6 +12,8 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
+import moye as mo
+
 MOST = 512
 """Bytes of k at most."""
 _DEPTHS = (32, 64, 96, 128, 192, 256, 384, 512)
@@ -19,7 +21,7 @@ _DEPTHS = (32, 64, 96, 128, 192, 256, 384, 512)
 REACH = 1 << 27
 """Parts of 16 bytes that C has at most."""
 _TILES = 65535                          # of rows, at most
-_SHARED = 227 << 10                     # bytes of shared memory of a block, at most, and of a multiprocessor
+_HOPPER = mo.hardware.of("sm_90a")      # of which the costs are
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +98,9 @@ def room(config: ShallowConfig, size: Size) -> int:
     return 16 * parts + config.staged(size.out) * size.out
 
 
-def fits(config: ShallowConfig, size: Size) -> bool:
-    """Whether a block's shared memory has room for a tile, and a grid counts the tiles."""
-    return room(config, size) <= _SHARED - 1024 and config.bM * _TILES >= size.M
+def fits(config: ShallowConfig, size: Size, most: int = _HOPPER.block_shared) -> bool:
+    """Whether a block's shared memory, ``most`` bytes, has room for a tile, and a grid counts the tiles."""
+    return room(config, size) <= most and config.bM * _TILES >= size.M
 
 
 def unfit(config: ShallowConfig) -> str:
@@ -127,9 +129,9 @@ CONFIGS = (ShallowConfig(16, 128, 1, 4, 8), ShallowConfig(32, 64, 2, 2, 8), Shal
            ShallowConfig(128, 128, 4, 2, 2))
 
 
-def options(size: Size) -> list[ShallowConfig]:
-    """What there is to choose from."""
-    return [config for config in CONFIGS if fits(config, size)]
+def options(size: Size, most: int = _HOPPER.block_shared) -> list[ShallowConfig]:
+    """What there is to choose from, where a block may have ``most`` bytes of shared memory."""
+    return [config for config in CONFIGS if fits(config, size, most)]
 
 
 # --- the choice ------------------------------------------------------------------------------------------------------
@@ -160,16 +162,17 @@ COSTS = Costs()
 
 
 @functools.lru_cache(maxsize=4096)
-def choose(size: Size, multiprocessors: int) -> ShallowConfig:
-    """The configuration with the least modelled time."""
-    return min(options(size), key=lambda config: modelled(config, size, multiprocessors))
+def choose(size: Size, multiprocessors: int, most: int = _HOPPER.block_shared) -> ShallowConfig:
+    """The configuration with the least modelled time; the first one where none fits."""
+    found = options(size, most) or CONFIGS[:1]
+    return min(found, key=lambda config: modelled(config, size, multiprocessors))
 
 
 def modelled(config: ShallowConfig, size: Size, multiprocessors: int, costs: Costs = COSTS) -> float:
     """Microseconds that a product should take."""
     blocks = -(-size.M // config.bM) * -(-size.N // config.bN)
     most = -(-blocks // multiprocessors)                # of a multiprocessor
-    held = max(1, min(config.resident, _SHARED // (room(config, size) + 1024)))
+    held = max(1, min(config.resident, _HOPPER.shared // (room(config, size) + _HOPPER.reserved)))
     odd, steps = (not size.A.whole) + (not size.B.whole), depth_of(size) * size.bytes / 32
     work, rounds = _work(config, size, costs), max(1.0, most / held)
     busy = _beside(rounds * odd * (costs.shifted + steps * costs.slow), most * work, rounds)

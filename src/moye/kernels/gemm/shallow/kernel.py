@@ -77,11 +77,13 @@ def gemm_shallow(A: Any, B: Any, C: Any, *, config: ShallowConfig | None = None)
     if None in memory:
         raise mo.ArgumentError("gemm_shallow: an operand has less than 16 bytes, or torch's memory, which begins at no "
                                "multiple of 4 bytes", hint="mo.kernels.gemm takes others")
-    config = config or choose(size, mo.multiprocessors(c))
+    most = mo.hardware.of(mo.arch_of(C) or mo.hardware.DEFAULT_ARCH).block_shared
+    config = config or choose(size, mo.multiprocessors(c), most)
     if reason := unfit(config):
         raise mo.ArgumentError(f"gemm_shallow: {config} is none that the kernel can have: {reason}")
-    if not fits(config, size):
-        raise mo.ArgumentError(f"gemm_shallow: {config} has no room in shared memory for tiles of K = {size.K}")
+    if not fits(config, size, most):
+        raise mo.ArgumentError(f"gemm_shallow: {config} has no room in shared memory for tiles of K = {size.K}, or "
+                               f"a grid none for those of {size.M} rows", hint="mo.kernels.gemm takes others")
     gemm_shallow_kernel.launch(X, Y, out, *memory, plan_of(config, size, a.dtype), block=config.threads,
                                grid=(-(-size.N // config.bN), -(-size.M // config.bM)))
     return C
