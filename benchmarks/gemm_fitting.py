@@ -50,6 +50,11 @@ def fitted(samples, start, wide, estimate, shared=SHARED, surer=0.0):
                             max_nfev=80).x)
 
 
+def cost_by(model, multiprocessors, costs):
+    """The model's time of a product and a configuration."""
+    return lambda size, config: model.modelled(config, size, multiprocessors, costs)
+
+
 def told(name, products, cost):
     """What the model's choice takes over the best, and how far its times are off: {problem: {configuration: us}}."""
     regrets, off = [], []

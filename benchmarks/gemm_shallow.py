@@ -1,10 +1,11 @@
 """Products of few k: ``gemm_shallow``, as ``gemm`` takes them, and cuBLAS.
 
-    python benchmarks/gemm_shallow.py SEED COUNT [--kind bf16] [--configs] [--rounds 9] [--seconds 90] [--out FILE]
+    python benchmarks/gemm_shallow.py SEED COUNT [--kind bf16] [--every] [--configs] [--rounds 9] [--out FILE]
 
-Products are drawn as in ``gemm_random.py``, of which those with few k stay.  Random-normal numbers, interleaved, L2
-flushed, medians in microseconds; each result is compared with float64 on a poisoned output.  "gemm" is what the library
-takes.  With ``--configs`` every configuration is measured, a line of the file each, for ``gemm_shallow_fit.py``.
+Products are drawn as in ``gemm_random.py``, of which those with few k and odd lines stay, or all with few k.
+Random-normal numbers, interleaved, L2 flushed, medians in microseconds; each result is compared with float64 on a
+poisoned output.  "gemm" is what the library takes.  With ``--configs`` every configuration is measured, a line of the
+file each, for ``gemm_shallow_fit.py``.
 """
 
 import argparse
@@ -48,15 +49,15 @@ def few(row):
 
 def configs(problem, every):
     """What is measured: the rule's configuration first."""
-    size = size_of(*map(mo.describe, (problem.A, problem.B, problem.C)), tf32="tf32" in problem.kind.keywords)
+    size = size_of(*map(mo.describe, (problem.A, problem.B, problem.C)))
     rule = model.choose(size, MULTIPROCESSORS)
     return list(dict.fromkeys([rule, *(model.options(size) if every else ())]))
 
 
 def works(problem, every):
     """What is measured of a product, by name or configuration."""
-    A, B, C, tf32 = problem.A, problem.B, problem.C, "tf32" in problem.kind.keywords
-    return problem.works() | {config: partial(gemm_shallow, A, B, C, tf32=tf32, config=config)
+    A, B, C = problem.A, problem.B, problem.C
+    return problem.works() | {config: partial(gemm_shallow, A, B, C, config=config)
                               for config in configs(problem, every)}
 
 
@@ -92,7 +93,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("seed", type=int)
     parser.add_argument("count", type=int)
-    parser.add_argument("--kind", default="bf16", choices=("bf16", "f16", "tf32", "f32"))
+    parser.add_argument("--kind", default="bf16", choices=("bf16", "f16", "tf32"))
     parser.add_argument("--configs", action="store_true")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--seconds", type=float, default=90)

@@ -10,9 +10,10 @@ import argparse
 import csv
 import dataclasses
 import random
+from functools import partial
 
 import moye as mo
-from gemm_fitting import fitted, told, write
+from gemm_fitting import cost_by, fitted, told, write
 from gemm_rows import KINDS, geometric_mean
 from moye.kernels.gemm.dispatch import modelled
 from moye.kernels.gemm.shallow import config as model
@@ -22,6 +23,8 @@ MULTIPROCESSORS = 132
 SHARED = 0.2
 """Of what a product's configurations have in common: others are compared with the time itself."""
 FIELDS = [field.name for field in dataclasses.fields(model.ShallowConfig)]
+
+estimate = partial(cost_by, model, MULTIPROCESSORS)
 
 
 def described(line):
@@ -46,11 +49,6 @@ def read(path):
     return found, others
 
 
-def cost_by(costs):
-    """The model's time of a product and a configuration."""
-    return lambda size, config: model.modelled(config, size, MULTIPROCESSORS, costs)
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("file")
@@ -63,17 +61,17 @@ def main():
             if random.Random(f"{options.seed} {size}").random() < options.keep}
     fitting = {size: times for size, times in products.items() if size not in kept}
     samples = [(size, config, us) for size, times in fitting.items() for config, us in times.items()]
-    told("before", products, cost_by(model.COSTS))
+    told("before", products, estimate(model.COSTS))
     names = [f.name for f in dataclasses.fields(model.Costs) if f.name not in ("others", "odd")]
     wide = dict.fromkeys(names, 20.0) | {"launch": 1.4, "bandwidth": 1.6}
-    costs = fitted(samples, model.COSTS, wide, lambda sample, costs: cost_by(costs)(*sample[:2]), SHARED)
+    costs = fitted(samples, model.COSTS, wide, lambda sample, costs: estimate(costs)(*sample[:2]), SHARED)
     for name, whole in (("others", True), ("odd", False)):
         ratios = [ratio for size, ratio in others.items() if (size.A.whole and size.B.whole) == whole]
         costs = dataclasses.replace(costs, **{name: geometric_mean(ratios)})
     print(costs)
-    told("fitted", fitting, cost_by(costs))
+    told("fitted", fitting, estimate(costs))
     if kept:
-        told("kept back", kept, cost_by(costs))
+        told("kept back", kept, estimate(costs))
     if options.write:
         write(costs, model)
 

@@ -10,13 +10,16 @@ import argparse
 import csv
 import dataclasses
 import random
+from functools import partial
 
-from gemm_fitting import EARLIER_SUM, fitted, told, write
+from gemm_fitting import EARLIER_SUM, cost_by, fitted, told, write
 from moye.kernels.gemm.streamed import config as model
 
 MULTIPROCESSORS = 132
 SHARED = 0.2
 """Of what a product's configurations have in common: others are compared with the time itself."""
+
+estimate = partial(cost_by, model, MULTIPROCESSORS)
 
 
 def read(path):
@@ -31,11 +34,6 @@ def read(path):
             earlier = EARLIER_SUM if config.splits > 1 and not size.turned else 0.0
             found.setdefault(size, {})[config] = float(line["streamed"]) - earlier
     return found
-
-
-def cost_by(costs):
-    """The model's time of a product and a configuration."""
-    return lambda size, config: model.modelled(config, size, MULTIPROCESSORS, costs)
 
 
 def main():
@@ -58,12 +56,12 @@ def fit(products, costs, keep):
     kept = {size: times for size, times in products.items() if random.Random(str(size)).random() < keep}
     fitting = {size: times for size, times in products.items() if size not in kept}
     samples = [(size, config, us) for size, times in fitting.items() for config, us in times.items()]
-    told("before", products, cost_by(costs))
+    told("before", products, estimate(costs))
     wide = {f.name: 6.0 for f in dataclasses.fields(costs)} | {"bandwidth": 1.1, "sharp": 2.0}     # as copies have it
-    found = fitted(samples, costs, wide, lambda sample, costs: cost_by(costs)(*sample[:2]), SHARED)
+    found = fitted(samples, costs, wide, lambda sample, costs: estimate(costs)(*sample[:2]), SHARED)
     print(found)
-    told("fitted", fitting, cost_by(found))
-    told("kept back", kept, cost_by(found))
+    told("fitted", fitting, estimate(found))
+    told("kept back", kept, estimate(found))
     return found
 
 

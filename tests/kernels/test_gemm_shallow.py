@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+from dataclasses import replace
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -170,3 +172,18 @@ def test_what_is_refused():
         gemm_shallow(*wide, config=next(config for config in CONFIGS if (config.bM, config.bN) == (64, 256)))
     empty = np.zeros((80, 0), np.float16)
     assert gemm_shallow(A, B[:0], empty) is empty
+
+
+@pytest.mark.parametrize("kind", ["bf16", "tf32"])
+def test_the_benchmark_runs_what_it_names(kind, monkeypatch):
+    """On host tensors: each configuration is launched, and is right."""
+    pytest.importorskip("torch")
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
+    products, bench = importlib.import_module("gemm"), importlib.import_module("gemm_shallow")
+    monkeypatch.setattr(products, "DEVICE", "cpu")
+    row = bench.drawn(1, 1, kind, False)[0]
+    problem = products.Problem(replace(row, M=min(row.M, 70), N=min(row.N, 70)))
+    runs = bench.works(problem, True)
+    assert len(runs) > 6
+    for name, work in runs.items():
+        assert name in ("moye", "cuBLAS") or problem.error(work) < 5e-3, name
