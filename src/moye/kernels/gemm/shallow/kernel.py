@@ -66,9 +66,11 @@ def gemm_shallow(A: Any, B: Any, C: Any, *, config: ShallowConfig | None = None)
     if 0 in c.shape:
         return C
     if not suits(a, b, c):
-        raise mo.ArgumentError(f"gemm_shallow: A {tuple(a.shape)} of {a.dtype}, B {tuple(b.shape)} of {b.dtype}, C of "
-                               f"{c.dtype}: A and B must both be float16, bfloat16 or float32 with K at most {MOST} "
-                               "bytes, C of these or float32, and all of them contiguous along a mode",
+        given = ", ".join(f"{name} {tuple(x.shape)} of {x.dtype} with strides {tuple(x.strides)}"
+                          for name, x in (("A", a), ("B", b), ("C", c)))
+        raise mo.ArgumentError(f"gemm_shallow: {given}: A and B must both be float16, bfloat16 or float32, of lines "
+                               f"along a mode that do not overlap, with K at most {MOST} bytes; C of these or float32, "
+                               "contiguous along a mode, from a multiple of 16 bytes on",
                                hint="mo.kernels.gemm takes others")
     size, (X, x), (Y, y), out = size_of(a, b, c), (A, a), (B, b), C
     if c.strides[1] != 1:
