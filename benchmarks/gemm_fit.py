@@ -1,6 +1,6 @@
 """Fit the costs of ``moye.kernels.gemm.sm90.config`` to what ``gemm_measure.py`` measured.
 
-    cd benchmarks/data; python ../gemm_fit.py gemm_sm90.csv.gz gemm_few.csv.gz [--seed 0] [--write]     # SciPy
+    cd benchmarks/data; python ../gemm_fit.py gemm_sm90.csv.gz [--seed 0] [--write]     # SciPy
 
 In: CSVs of measured products and configurations.  Out: the fitted ``Costs``, the error of the model, and the regret of
 its choice: the time of what it chooses, among what was measured, over the best, on products kept back from the fit.

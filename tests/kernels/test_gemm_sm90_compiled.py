@@ -105,10 +105,12 @@ def test_programs(name):
     assert count["UTMALDG"] == boxes[0] + halves * boxes[1]
     size = np.dtype(DTYPES[options.get("out", KINDS[kind][2])]).itemsize
     in_memory = config.gather == "memory"
-    columns = 32 if options.get("gated") or "bias" in options or config.split_k == 8 or config.groups == 3 else 64
-    columns = math.gcd(config.bN // halves, 16 if in_memory else columns, 128 // size)
+    columns = 32 if options.get("gated") or "bias" in options or config.groups == 3 else 64
+    if config.split_k > 1:                              # a piece for each block, if there are so many
+        columns = 16 if in_memory else min(columns, max(16, config.rows // 64 * config.bN // config.split_k))
+    columns = math.gcd(config.bN // halves, columns, 128 // size)
     pieces = config.rows // 64 * (config.bN // halves // columns)
-    assert count["UTMASTG"] == -(-pieces // (config.split_k if in_memory else 1)) * (size // 2 if config.swap else 1)
+    assert count["UTMASTG"] == -(-pieces // config.split_k) * (size // 2 if config.swap else 1)
     assert (count["STG"] == 0) == (not in_memory)
     assert (count["LDG"] > 0) == ("bias" in options or in_memory)
     assert count["STL"] == count["LDL"] == 0

@@ -112,7 +112,7 @@ def test_tiles_share_columns_with_their_neighbours(N):
                           Fusion(), False, config, 132)
     overlap = 16 if N > 48 and N % 8 else 0             # of the only tile, and where TMA stores C, none
     starts = range(0, N + (overlap and 15), 48 - overlap)       # rows begin up to 15 columns in front of a sector
-    assert recipe.plan.C.overlap == overlap and recipe.blocks == len(starts)
+    assert recipe.plan.C.overlap == overlap and math.prod(recipe.grid) == len(starts)
     problem = host.problem_of(*(mo.describe(x) for x in (mo.TensorLike(mo.bfloat16, (64, 64), (64, 1)), spaced, c)),
                               Fusion(), False)
     assert _tiles(config, problem) == (1, len(starts))

@@ -17,7 +17,7 @@ import moye as mo
 from moye.kernels.gemm.sm90.config import GROUP, WarpgroupConfig
 from moye.kernels.gemm.sm90.epilogue import Epilogue
 from moye.kernels.gemm.sm90.host import loaded
-from moye.kernels.gemm.sm90.kernel import produce, schedule, share_registers, stages_of
+from moye.kernels.gemm.sm90.kernel import first_place, produce, schedule, share_registers, stages_of
 from moye.kernels.gemm.sm90.mainloop import mainloop
 from moye.kernels.gemm.sm90.plan import make_plan
 from moye.kernels.rows.entropy import label_of, row_loss, target_of
@@ -48,14 +48,15 @@ def row_parts_kernel(A, B, labels, parts, plan: mo.Constexpr):
     mo.griddepcontrol_launch_dependents()
     sA, sB, _ = stages_of(plan)                                         # (bM, bK, stages), (bN, bK, stages)
     pipe = mo.PipelineTma(config.stages, A.bytes + B.bytes, consumers=config.groups)
-    pipe.init()
-    mo.sync_threads()
     M, N = mo.size(A.tensor, 0), mo.size(B.tensor, 0)
     sched, k_tiles = schedule(plan, A, (B,), Epilogue(None, None, None, None, None, None, None, None, M, N))
+    pipe.init()
+    first = first_place(plan, sched)
+    mo.sync_threads()
     if mo.warpgroup_idx() == config.groups:
         share_registers(plan, loads=True)
         if tid == config.groups * GROUP:
-            produce(plan, A, (B,), sA, sB, pipe, sched, k_tiles, (None, None))
+            produce(plan, A, (B,), sA, sB, pipe, sched, first, k_tiles, (None, None))
     else:
         share_registers(plan, loads=False)
         thr_mma = plan.product.mma.get_slice(tid)

@@ -155,13 +155,13 @@ def require(config: WarpgroupConfig, dtype: Any, *, gated: bool = False, scaled:
 # --- what there is to choose from ------------------------------------------------------------------------------------
 
 _MEMORY = mo.hardware.of("sm_90a").block_shared - 2048       # bytes of a block, less barriers and alignment
-TILES = {("cooperative", 64, 1): range(64, 257, 16), ("cooperative", 128, 2): range(64, 257, 16),
+TILES = {("cooperative", 64, 1): range(32, 257, 16), ("cooperative", 128, 2): range(64, 257, 16),
          ("cooperative", 192, 3): range(96, 193, 16), ("cooperative", 256, 2): range(64, 193, 16),
          ("pingpong", 64, 2): range(96, 257, 16), ("pingpong", 128, 2): range(64, 193, 16)}
 """Widths of tiles by schedule, height and warpgroups."""
 CLUSTERS = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4), (4, 2), (2, 4))
 """Blocks that share tiles of A, and of B."""
-_SHARED = 128 * 96                  # elements of a tile from which on blocks may share operands; of 64 rows none do
+_SHARED = {"cooperative": 64 * 96, "pingpong": 128 * 96}    # elements of a tile from which on blocks share operands
 MEETING_CLUSTERS = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4))
 PARTS = (2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 16, 18, 22, 26, 33, 44, 66, 132)
 """How many blocks may share the k tiles of a tile, if they meet in memory."""
@@ -185,7 +185,7 @@ def tiles(bytes_: int, swap: bool, out: int = 2, rows: bool = False) -> tuple[Wa
                                    swap=swap, raster=16 if bN > bM else 8,
                                    store="warp" if (schedule, bM, swap) == ("pingpong", 64, False) else "warpgroup")
             found += [replace(tile, share_A=a, share_B=b) for a, b in CLUSTERS
-                      if a * b == 1 or (bM > 64 and bM * bN >= _SHARED and bN % (8 * b) == 0)]
+                      if a * b == 1 or (bM * bN >= _SHARED[schedule] and bN % (8 * b) == 0)]
     return tuple(found)
 
 
@@ -447,49 +447,49 @@ class Costs:
     names say: a share above 1 means that what such tiles take is told by loads and latency.
     """
 
-    launch: float = 3.427
-    begin: float = 0.5804       # the first stages of a block's first tile
-    begin_byte: float = 7.358e-06 # and for each byte of one
-    begin_group: float = 0.2233 # and for each warpgroup beside the first
-    begin_all: float = 2.511e-08 # and for each byte that all blocks ask for before their first products
-    crowd: float = 0.9206       # where all multiprocessors ask memory at once for theirs; of fewer, by the square root
+    launch: float = 3.257
+    begin: float = 0.5656       # the first stages of a block's first tile
+    begin_byte: float = 3.259e-06 # and for each byte of one
+    begin_group: float = 0.1803 # and for each warpgroup beside the first
+    begin_all: float = 2.316e-08 # and for each byte that all blocks ask for before their first products
+    crowd: float = 0.9933       # where all multiprocessors ask memory at once for theirs; of fewer, by the square root
     flops: float = 8.1e+06      # of one multiprocessor, 16-bit operands, at 1980 MHz
-    share_64: float = 5.7       # of them, that tiles of 64 rows reach, and so on: they wait for loads
-    share_128: float = 0.816
-    share_192: float = 0.7954
-    share_256: float = 0.792
-    turns_128: float = 0.8358   # where warpgroups take turns
-    latency: float = 1.348      # from asking for a stage to its arrival
-    loads: float = 3.609e+05    # bytes that one multiprocessor gets from L2
-    arriving: float = 1.832e+05 # that arrive there, also those that another one asked for
-    l2: float = 2.253e+07       # and all of them
-    dram: float = 3.61e+06
-    dram_one: float = 1.206e+05 # bytes from DRAM that one multiprocessor can wait for at a time
-    stream: float = 1.087       # as much faster where one operand leaves L2 first
-    store: float = 2.684e-05    # for an element of a warpgroup's part of a tile, that nothing hides
-    turns_store: float = 0.1532 # of it, that warpgroups which take turns do not hide either
-    tile: float = 0.2193        # for each further tile of a block
-    gather_2: float = 1.067     # handing sums round in a cluster
-    gather_4: float = 1.467
-    gather_8: float = 2.002
-    gather_sum: float = 0.0001167 # for each sum of a block
-    meet: float = 1.574         # and in memory
-    meet_each: float = 0.02643  # for each block of a tile
-    meet_sum: float = 0.000139  # for each sum of a block
-    hand: float = 2.358         # handing sums over where blocks have shares of tiles
-    hand_each: float = 0.8186   # for each block whose sums are added
-    hand_sum: float = 0.0001473 # for each sum that leaves or is added
-    sharp: float = 5.398        # how sharply the slowest of several things rules
-    sharp_one: float = 12.78
-    sharp_dram: float = 3.275
-    sharp_loads: float = 1.917
-    rows_64: float = 1.68       # of the loads of an operand along its rows, in swizzled rows of 64 bytes
-    rows_32: float = 2.846
-    pieces_32: float = 1.608    # of the store, where a tile leaves in pieces of 32 columns
-    pieces_16: float = 3.451
-    unaligned: float = 1.996    # more of the loads, for lines that begin anywhere
-    ragged: float = 1.178       # of the bytes of C, whose rows begin inside of 128 bytes
-    halves: float = 0.7107      # and more of them, where rows begin inside of the 32 bytes that memory writes at once
+    share_64: float = 17.1      # of them, that tiles of 64 rows reach, and so on: they wait for loads
+    share_128: float = 0.8145
+    share_192: float = 0.7944
+    share_256: float = 0.7949
+    turns_128: float = 0.8379   # where warpgroups take turns
+    latency: float = 1.286      # from asking for a stage to its arrival
+    loads: float = 4.634e+05    # bytes that one multiprocessor gets from L2
+    arriving: float = 1.394e+05 # that arrive there, also those that another one asked for
+    l2: float = 2.24e+07        # and all of them
+    dram: float = 3.658e+06
+    dram_one: float = 3.618e+05 # bytes from DRAM that one multiprocessor can wait for at a time
+    stream: float = 1.079       # as much faster where one operand leaves L2 first
+    store: float = 4.279e-05    # for an element of a warpgroup's part of a tile, that nothing hides
+    turns_store: float = 0.1857 # of it, that warpgroups which take turns do not hide either
+    tile: float = 0.07963       # for each further tile of a block
+    gather_2: float = 1.031     # handing sums round in a cluster
+    gather_4: float = 1.141
+    gather_8: float = 1.855
+    gather_sum: float = 0.0001611 # for each sum of a block
+    meet: float = 1.573         # and in memory
+    meet_each: float = 0.03272  # for each block of a tile
+    meet_sum: float = 0.000141  # for each sum of a block
+    hand: float = 1.738         # handing sums over where blocks have shares of tiles
+    hand_each: float = 0.7476   # for each block whose sums are added
+    hand_sum: float = 0.0001996 # for each sum that leaves or is added
+    sharp: float = 5.599        # how sharply the slowest of several things rules
+    sharp_one: float = 25.56
+    sharp_dram: float = 3.682
+    sharp_loads: float = 2.884
+    rows_64: float = 1.561      # of the loads of an operand along its rows, in swizzled rows of 64 bytes
+    rows_32: float = 4.498
+    pieces_32: float = 1.39     # of the store, where a tile leaves in pieces of 32 columns
+    pieces_16: float = 2.587
+    unaligned: float = 2.124    # more of the loads, for lines that begin anywhere
+    ragged: float = 1.189       # of the bytes of C, whose rows begin inside of 128 bytes
+    halves: float = 0.6052      # and more of them, where rows begin inside of the 32 bytes that memory writes at once
     copy: float = 2.249         # copying an operand first
     copied: float = 2.056e+06   # bytes of it a microsecond
     by_rows: float = 6.204e-05  # for an element of a tile that is stored by rows

@@ -89,17 +89,20 @@ def gather_and_store(plan, out, memory, acc, tile):
     tid, rank = mo.thread_idx().x, mo.cluster_rank()
     sC = mo.recast(memory[1], plan.C.dtype).with_layout(plan.C.staged) if plan.C.major else None
     parts = hand_round(plan, memory, acc, mo.shape(sums))               # (4, threads, sums / 4, column, row)
-    for p in mo.static_range(rows * columns):
-        if rank == p % config.split_k:                                  # the blocks have pieces in turn
-            i, c = p // columns, p % columns
+    total = rows * columns
+    for q in mo.static_range(mo.ceil_div(total, config.split_k)):       # the blocks have pieces in turn
+        piece = q * config.split_k + rank
+        if total % config.split_k == 0 or piece < total:
+            i, c = piece // columns, piece % columns
             part = plan.C.piece.partition_fragment_C((64, plan.C.columns))          # (MMA, 1, 1)
-            part.fill(0)
-            for peer in mo.static_range(config.split_k):                # in one order, so that results repeat
-                theirs = mo.make_fragment_like(part).with_layout(mo.make_layout((4, each // 4)))    # (4, sums / 4)
-                mo.copyto(theirs, mo.map_shared_rank(parts, peer)[:, tid, :, c, i])
-                part[...] = part + theirs.with_layout(part.layout)
+            theirs = mo.fragment((4, each // 4, config.split_k), part.dtype)        # all of them on their way at a time
+            for peer in mo.static_range(config.split_k):
+                mo.copyto(theirs[:, :, peer], mo.map_shared_rank(parts, peer)[:, tid, :, c, i])
+            mo.copyto(part, theirs[:, :, 0].with_layout(part.layout))
+            for peer in mo.static_range(1, config.split_k):             # in one order, so that results repeat
+                part[...] = part + theirs[:, :, peer].with_layout(part.layout)
             place = (bx * (config.bM // 64) + mo.warpgroup_idx() + config.groups * i, by * columns + c)
-            put(plan, out, sC, finish(plan, out, [part], place, bz), place, bz, p // config.split_k % 2, 1)
+            put(plan, out, sC, finish(plan, out, [part], place, bz), place, bz, q % 2, 1)
     mo.cluster_sync()                                                   # no block ends while others read its sums
 
 

@@ -33,6 +33,7 @@ from moye.kernels.gemm.sm90.config import (
     WarpgroupConfig,
     choose,
     overlap_of,
+    require,
     resident,
     shares,
     takes_rows,
@@ -49,6 +50,7 @@ Activation = str | Callable[[Any], Any]
 _HALF, EIGHTH = (mo.float16, mo.bfloat16), (mo.float8_e4m3fn, mo.float8_e5m2)
 _STORE = mo.TmaStore()
 _LONGEST = (1 << 31) - 1024
+_MOST_BLOCKS = (1 << 16) - 1            # along y and z of a grid
 OUTPUTS: dict[Any, tuple[Any, ...]] = {
     **dict.fromkeys((*_HALF, *EIGHTH), (*_HALF, mo.float32)), mo.float32: (mo.float32, *_HALF),
     **dict.fromkeys((mo.int8, mo.uint8), (mo.int32,))}
@@ -103,7 +105,7 @@ class _Recipe:
     copied: tuple[bool, bool]
     loads: tuple[mo.TmaLoad, mo.TmaLoad]
     boxes: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
-    blocks: int
+    grid: tuple[int, ...]
     slots: int
 
 
@@ -120,27 +122,27 @@ def _recipe(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: Warpg
     if config.swap:
         a, b, c = b, a, turned(c)
     M, N, K, batched = c.shape[0], c.shape[1], a.shape[1], len(c.shape) == 3
+    require(config, multiplied(a.dtype), gated=fusion.gated, scaled=scaled != "")
     modes = [loaded(a), loaded(b, 2 if fusion.gated else 1)]
     majors = ["mn" if mode == 0 else "k" for mode in modes]
     major_C = "" if fusion.accumulate else stored(c, config.store)
     dtypes = (multiplied(a.dtype), multiplied(b.dtype))
     rows = not major_C and _rows(c, fusion) == "N" and takes_rows(config, a.dtype.bytes, N, scaled=scaled != "")
     overlap = overlap_of(config, N, scaled=scaled != "") if rows else 0
-    plan = make_plan(config, dtypes, c.dtype, *majors, major_C, fusion, width(c), promote, batched,
-                     (M, N, K) if config.static else None, scaled, rows, overlap, follows=None in modes)
     last, halves = (1,) if batched else (), 2 if fusion.gated else 1
+    across = (config.bN // halves - overlap) * config.share_A
+    tiles = (-(-M // (config.bM * config.share_B)), -(-(N + max(0, overlap - 1)) // across),
+             c.shape[2] if batched else 1)              # of clusters
+    at_once = mo.resident_clusters(c, config.cluster) if c.device is not None else \
+        resident(config, multiprocessors) // config.cluster
+    grid, slots = _grid(config, tiles, at_once, -(-K // config.bK))
+    plan = make_plan(config, dtypes, c.dtype, *majors, major_C, fusion, width(c), promote, batched,
+                     (M, N, K) if config.static else None, scaled, rows, overlap, follows=None in modes,
+                     once=len(grid) > 1)
     boxes = ((config.bM, config.bK, *last), (config.bN // halves, config.bK, *last),
              (mo.size(plan.C.box, 0), plan.C.columns, *last) if major_C else ())
     load_A, load_B = (mo.TmaLoad(rounding=mo.tfloat32 if x.dtype == mo.float32 else None) for x in (a, b))
-    across = (config.bN // halves - overlap) * config.share_A
-    clusters = -(-M // (config.bM * config.share_B)) * -(-(N + max(0, overlap - 1)) // across)
-    clusters *= c.shape[2] if batched else 1
-    at_once = mo.resident_clusters(c, config.cluster) if c.device is not None else \
-        resident(config, multiprocessors) // config.cluster
-    blocks = _blocks(config, clusters, at_once, -(-K // config.bK))
-    slots = blocks if config.stream_k else \
-        clusters * config.share_A * config.share_B if plan.gathers and not plan.in_cluster else 0
-    return _Recipe(plan, (modes[0] is None, modes[1] is None), (load_A, load_B), boxes, blocks, slots)
+    return _Recipe(plan, (modes[0] is None, modes[1] is None), (load_A, load_B), boxes, grid, slots)
 
 
 def problem_of(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, scaled: bool = False) -> Problem:
@@ -180,18 +182,26 @@ def turned(info: Any) -> Any:
     return info._replace(shape=(N, M, *batches), strides=(n, m, *apart))
 
 
-def _blocks(config: WarpgroupConfig, clusters: int, at_once: int, k_tiles: int) -> int:
-    """Blocks of the grid, for so many clusters of tiles, where the device holds ``at_once`` clusters of blocks."""
+def _grid(config: WarpgroupConfig, tiles: tuple[int, int, int], at_once: int, k_tiles: int) -> \
+        tuple[tuple[int, ...], int]:
+    """The grid of so many clusters of tiles along M, N and batches, where the device holds ``at_once`` clusters of
+    blocks; and how many places in memory there are for sums.  Where every cluster has one tile it is a grid of tiles.
+    """
+    (m, n, batches), clusters = tiles, math.prod(tiles)
     if config.stream_k:
-        return shares(clusters, k_tiles, at_once) * config.cluster
-    if config.split_k == 1:
-        return min(clusters, at_once) * config.cluster
-    if config.gather == "cluster":                      # a cluster has one tile, and ends
-        return clusters * config.cluster
-    if config.split_k > at_once:                        # who waits in vain for a block that finds no place
+        blocks = shares(clusters, k_tiles, at_once) * config.cluster
+        return (blocks,), blocks
+    meets = config.split_k > 1 and config.gather == "memory"
+    if meets and config.split_k > at_once:              # who waits in vain for a block that finds no place
         raise mo.ArgumentError(f"gemm_sm90: split_k={config.split_k} of {config} makes more parts than the {at_once} "
                                "that the device holds at once")
-    return min(clusters, at_once // config.split_k) * config.split_k * config.cluster
+    # The blocks of a cluster that split a tile end with it; others go on to their next.
+    most = clusters if config.split_k > 1 and not meets else at_once // config.split_k
+    slots = clusters * config.share_A * config.share_B if meets else 0
+    x, y = (n, m) if config.raster == 1 else (m, n)     # as kernel.place_of_block reads it
+    if clusters <= most and config.schedule == "cooperative" and max(y, batches) <= _MOST_BLOCKS:
+        return (x * config.sharing, y, batches), slots
+    return (min(clusters, most) * config.sharing,), slots
 
 
 def _launch(recipe: _Recipe, A: Any, B: Any, C: Any, residual: Any, vectors: tuple[Any, Any, Any],
@@ -220,7 +230,7 @@ def _launch(recipe: _Recipe, A: Any, B: Any, C: Any, residual: Any, vectors: tup
                             bias_up, rows, columns, columns_up, factors[0] if plan.fusion.scaled else None,
                             factors[1] if plan.fusion.accumulate else None, parts, arrived,
                             tma_scales(plan, scales[0]), scales[1], plan,
-                            grid=recipe.blocks, block=config.threads, cluster=config.cluster, dependent=plan.follows)
+                            grid=recipe.grid, block=config.threads, cluster=config.cluster, dependent=plan.follows)
 
 
 def _meeting(recipe: _Recipe, C: Any) -> tuple[Any, Any]:

@@ -21,7 +21,7 @@ from moye.kernels.gemm.sm90.epilogue import (
     store,
     tile_of,
 )
-from moye.kernels.gemm.sm90.mainloop import TURN, first_turn, mainloop, promoted_mainloop, within
+from moye.kernels.gemm.sm90.mainloop import TURN, first_turn, kept, mainloop, promoted_mainloop, within
 from moye.kernels.gemm.sm90.scales import scales_of_tile, stages_of_scales
 from moye.kernels.gemm.sm90.shares import leave, take_up
 from moye.kernels.gemm.sm90.strips import column_of
@@ -55,19 +55,20 @@ def gemm_sm90_kernel(A, B, B_up, C_tma, C, residual, bias, bias_up, rows, column
     readers = (1 if plan.in_turns else config.groups) * config.peers * plan.product.readers
     in_stage = A.bytes + len(Bs) * Bs[0].bytes + (0 if sS is None else scale_A.bytes)
     pipe = mo.PipelineTma(config.stages, in_stage, consumers=readers)
+    sched, k_tiles = schedule(plan, A, Bs, out)
     pipe.init()
+    first = first_place(plan, sched)
     if config.cluster > 1:                              # nobody waits before the barriers are initialised; relaxed,
         mo.cluster_arrive(relaxed=True)                 # as pipe.init has a fence for what it wrote
         mo.cluster_wait()
     else:
         mo.sync_threads()
-    sched, k_tiles = schedule(plan, A, Bs, out)
     if mo.warpgroup_idx() == config.groups:
         share_registers(plan, loads=True)
         if tid == config.groups * GROUP:
             if plan.follows:                            # all else that a block does comes after its first loads
                 mo.griddepcontrol_wait()
-            produce(plan, A, Bs, sA, sB, pipe, sched, k_tiles, (scale_A, sS))
+            produce(plan, A, Bs, sA, sB, pipe, sched, first, k_tiles, (scale_A, sS))
         if plan.in_cluster:                                             # every thread of a cluster counts at its
             mo.cluster_sync()                                           # barriers: the two of gather_and_store
             mo.cluster_sync()
@@ -134,9 +135,15 @@ def columns_of_tiles(plan, N, bN):
 
 
 @mo.jit
+def tiles_of(plan, sched, first, step):
+    """The numbers of a block's tiles."""
+    return mo.static_range(1) if plan.once else range(first, sched.tiles, step)
+
+
+@mo.jit
 def coordinates(plan, sched, tile):
     """(m, n, batch) of a tile; blocks that share operands have neighbouring ones, which count as one until here."""
-    config, (m, n, batch) = plan.config, sched.coordinates(tile)
+    config, (m, n, batch) = plan.config, place_of_block(plan) if plan.once else sched.coordinates(tile)
     if config.peers == 1:
         return m, n, batch
     row, column = within(plan)
@@ -144,8 +151,35 @@ def coordinates(plan, sched, tile):
 
 
 @mo.jit
+def first_place(plan, sched):
+    """(m, n, batch) of a block's first tile, which those who load compute while others initialise barriers."""
+    if plan.config.stream_k:
+        return None
+    if plan.once:
+        return coordinates(plan, sched, 0)
+    m, n, batch = 0, 0, 0
+    if mo.warpgroup_idx() == plan.config.groups:
+        m, n, batch = (kept(x) for x in coordinates(plan, sched, sched.first))      # not to be moved behind the barrier
+    return m, n, batch
+
+
+@mo.jit
+def place_of_block(plan):
+    """(m, n, batch) of the only tile of a block: its place in a grid of tiles.
+
+    Two divisions tell as much of a tile's number, and take a fourth of a microsecond before anything can be loaded.
+    """
+    x, y = mo.block_idx().x // plan.config.sharing, mo.block_idx().y
+    batch = mo.block_idx().z if plan.extents.batched else 0
+    return (y, x, batch) if plan.config.raster == 1 else (x, y, batch)
+
+
+@mo.jit
 def number_of(plan, tile):
     """A tile's number among all, if the tiles of a cluster count as one until here."""
+    if plan.once:
+        at, grid = mo.block_idx(), mo.grid_dim()
+        tile = at.x // plan.config.sharing + grid.x // plan.config.sharing * (at.y + grid.y * at.z)
     return tile if plan.config.cluster == 1 else tile * plan.config.cluster + mo.cluster_rank()
 
 
@@ -162,7 +196,7 @@ def k_range(plan, k_tiles):
 
 
 @mo.jit
-def produce(plan, A, Bs, sA, sB, pipe, sched, k_tiles, scales):
+def produce(plan, A, Bs, sA, sB, pipe, sched, first, k_tiles, scales):
     """One thread fills the stages, tile after tile, as they become free: it runs ahead as far as there are stages."""
     masks = readers_of(plan)
     state = pipe.producer_start()
@@ -173,9 +207,11 @@ def produce(plan, A, Bs, sA, sB, pipe, sched, k_tiles, scales):
                          (unit.k_first, unit.k_last), scales, masks)
             unit = unit.next()
     else:
-        ks = k_range(plan, k_tiles)
-        for tile in range(sched.first, sched.tiles, sched.step):
-            state = fill(plan, A, Bs, sA, sB, pipe, state, coordinates(plan, sched, tile), ks, scales, masks)
+        ks, place = k_range(plan, k_tiles), first
+        for tile in tiles_of(plan, sched, sched.first, sched.step):
+            state = fill(plan, A, Bs, sA, sB, pipe, state, place, ks, scales, masks)
+            if not plan.once:                           # the next one's, while these arrive
+                place = coordinates(plan, sched, mo.min(tile + sched.step, sched.tiles - 1))
 
 
 @mo.jit
@@ -246,7 +282,7 @@ def consume_tiles(plan, out, operands, sC, memory, pipe, sched, k_tiles, scales)
             state = state.advance(k_tiles)              # the stages of the first tile are the other's
         first, step = first + group * step, 2 * step    # every other tile of the block
     first_turn(plan)
-    for tile in range(first, sched.tiles, step):
+    for tile in tiles_of(plan, sched, first, step):
         place = coordinates(plan, sched, tile)
         acc, state = multiply(plan, out, operands, pipe, state, ks, place, scales)
         if plan.in_turns:

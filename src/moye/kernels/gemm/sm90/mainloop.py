@@ -21,7 +21,7 @@ TURN = 4
 @mo.jit
 def mainloop(plan, pipe, acc, tCrA, tCrB, state, ks):
     """acc = A * B over these k tiles; the state after them.  A stage is released one step after its products began."""
-    k_first, k_last = ks
+    k_first, k_last = ks[0], kept(ks[1])
     before = state
     # Two groups of products are in flight: while those of one stage run, those of the next are issued, and only then is
     # the older stage given back.  wgmma is asynchronous, and reads shared memory until it is waited for (PTX ISA,
@@ -29,9 +29,7 @@ def mainloop(plan, pipe, acc, tCrA, tCrB, state, ks):
     for k in range(k_first, k_last):
         pipe.consumer_wait(state)
         mo.warpgroup_arrive()                           # the registers of acc are as the products may find them
-        for kk in mo.static_range(mo.size(tCrA, 2)):    # one instruction deep in K; the first product overwrites acc
-            mo.gemm(plan.product.mma, tCrA[:, :, kk, state.stage], tCrB[:, :, kk, state.stage], acc,
-                    accumulate=kk > 0 or k > k_first)
+        mo.gemm(plan.product.mma, tCrA[:, :, :, state.stage], tCrB[:, :, :, state.stage], acc, accumulate=k > k_first)
         mo.warpgroup_commit_batch()
         mo.warpgroup_wait(1)                            # the products of the stage before are done; these go on
         if k > k_first:
@@ -41,6 +39,14 @@ def mainloop(plan, pipe, acc, tCrA, tCrB, state, ks):
     mo.warpgroup_wait(0)
     release(plan, pipe, before)
     return state
+
+
+@mo.jit
+def kept(count):
+    """The same number, in a register: else each turn of a loop computes it anew from the launch's parameters, and all
+    that comes after waits for these.
+    """
+    return count if mo.is_static(count) else mo.shuffle_idx(count, 0)
 
 
 # --- promoted sums ---------------------------------------------------------------------------------------------------

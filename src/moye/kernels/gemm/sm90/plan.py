@@ -99,6 +99,8 @@ class Plan:
     extents: Extents
     follows: bool = False
     """Whether the launch before copies an operand for this one."""
+    once: bool = False
+    """Whether each block, or all that share a tile, have one tile, whose place is theirs in the grid."""
 
     @property
     def gathers(self) -> bool:
@@ -127,7 +129,7 @@ class Plan:
 def make_plan(config: WarpgroupConfig, dtypes: tuple[Any, Any], out: Any, major_A: str, major_B: str, major_C: str,
               fusion: Fusion = _NOTHING, width: int = 1, promote: bool = False, batched: bool = False,
               extents: tuple[int, int, int] | None = None, scaled: str = "", by_rows: bool = False,
-              overlap: int = 0, follows: bool = False) -> Plan:
+              overlap: int = 0, follows: bool = False, once: bool = False) -> Plan:
     """The plan of one kind of problem; ArgumentError for a configuration that the kernel cannot have.
 
     ``width``: elements of C that one plain store takes.  ``scaled``: blocks have factors, and those of A come by "tma"
@@ -157,7 +159,7 @@ def make_plan(config: WarpgroupConfig, dtypes: tuple[Any, Any], out: Any, major_
         raise mo.ArgumentError(f"gemm_sm90: stages={config.stages} of {config} do not hold C of {out} on its way out, "
                                "which lies where tiles of B were")
     return Plan(config, A, B, Product(mma, promote, scaled != "", staged), fusion, C, Extents(batched, extents),
-                follows)
+                follows, once)
 
 
 def _widest(config: WarpgroupConfig, fusion: Fusion, major_C: str, width: int, by_rows: bool) -> int:
@@ -168,9 +170,10 @@ def _widest(config: WarpgroupConfig, fusion: Fusion, major_C: str, width: int, b
         return SECTOR
     if not fusion.plain:
         return 16 if not major_C else 32
-    if config.split_k > 1 and config.gather == "memory":                # a piece for each block, if there are so many
-        return 16 if config.split_k <= config.bM // 64 * (config.bN // 16) else 8
-    return 32 if config.split_k == 8 or config.groups == 3 or (not major_C and width == 1) else 64
+    if config.split_k > 1:                              # the widest of which no block has more columns than it need
+        found = (16, 8) if config.gather == "memory" else (64, 32, 16)[config.split_k == 8:]
+        return min(found, key=lambda wide: -(-(config.rows // 64 * config.bN // wide) // config.split_k) * wide)
+    return 32 if config.groups == 3 or (not major_C and width == 1) else 64
 
 
 def _boxed(config: WarpgroupConfig, out: Any) -> int:
