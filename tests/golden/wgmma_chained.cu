@@ -44,9 +44,6 @@ __device__ __forceinline__ void wgmma_64x128x16_f32bf16bf16_ss(float* d, unsigne
 __device__ __forceinline__ unsigned long long wgmma_descriptor(unsigned smem, unsigned long long layout) {
     return (smem & 0x3ffff) >> 4 | layout;
 }
-__device__ __forceinline__ unsigned long long wgmma_at(unsigned long long descriptor, unsigned units) {
-    return descriptor >> 32 << 32 | ((unsigned)descriptor + units);
-}
 __device__ __forceinline__ void warpgroup_commit_batch() {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
@@ -128,7 +125,7 @@ chained(float* __restrict__ D, const int D_s0,
     const unsigned long long sB_desc = wgmma_descriptor(sB_s, wgmma_sw128_16_1024);
     #pragma unroll
     for (int k = 0; k < 4; ++k) {
-        wgmma_64x128x16_f32bf16bf16_ss(scores, wgmma_at(sA_desc, 2 * k), wgmma_at(sB_desc, 2 * k), k > 0);
+        wgmma_64x128x16_f32bf16bf16_ss(scores, sA_desc + 2 * k, sB_desc + 2 * k, k > 0);
     }
     // wgmma_kernels.py:101  mo.warpgroup_commit_batch()
     warpgroup_commit_batch();
@@ -155,7 +152,7 @@ chained(float* __restrict__ D, const int D_s0,
     const unsigned long long sE_desc = wgmma_descriptor(sE_s, wgmma_sw128_1024_1024);
     #pragma unroll
     for (int k = 0; k < 8; ++k) {
-        wgmma_64x64x16_f32bf16bf16_rs_tt(out, P + 4 * k, wgmma_at(sE_desc, 128 * k), k > 0);
+        wgmma_64x64x16_f32bf16bf16_rs_tt(out, P + 4 * k, sE_desc + 128 * k, k > 0);
     }
     // wgmma_kernels.py:107  mo.warpgroup_commit_batch()
     warpgroup_commit_batch();

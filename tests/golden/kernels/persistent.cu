@@ -78,9 +78,6 @@ __device__ __forceinline__ void wgmma_64x128x16_f32bf16bf16_ss(float* d, unsigne
 __device__ __forceinline__ unsigned long long wgmma_descriptor(unsigned smem, unsigned long long layout) {
     return (smem & 0x3ffff) >> 4 | layout;
 }
-__device__ __forceinline__ unsigned long long wgmma_at(unsigned long long descriptor, unsigned units) {
-    return descriptor >> 32 << 32 | ((unsigned)descriptor + units);
-}
 __device__ __forceinline__ void warpgroup_commit_batch() {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
@@ -262,11 +259,11 @@ matmul_kernel(const __grid_constant__ TensorMap A,
                 for (int kk = 0; kk < 4; ++kk) {
                     //     18_matmul_persistent.py:41  mo.gemm(mma, tCrA[:, :, kk, state.stage], tCrB[:, :, kk, state.stage], acc,...
                     const int tCrA_at = state_stage_2_times_8192 + 16 * kk;
-                    const unsigned long long tCrA_desc = wgmma_at(wgmma_descriptor(sA_s, wgmma_sw128_16_1024), 2 * tCrA_at / 16u);
-                    const unsigned long long tCrB_desc = wgmma_at(wgmma_descriptor(sB_s, wgmma_sw128_16_1024), 2 * tCrA_at / 16u);
+                    const unsigned long long tCrA_desc = wgmma_descriptor(sA_s + 2 * tCrA_at, wgmma_sw128_16_1024);
+                    const unsigned long long tCrB_desc = wgmma_descriptor(sB_s + 2 * tCrA_at, wgmma_sw128_16_1024);
                     #pragma unroll
                     for (int i = 0; i < 2; ++i) {
-                        wgmma_64x128x16_f32bf16bf16_ss(acc + 64 * i, wgmma_at(tCrA_desc, 512 * i), tCrB_desc, kk > 0 || k_above_0);
+                        wgmma_64x128x16_f32bf16bf16_ss(acc + 64 * i, tCrA_desc + 512 * i, tCrB_desc, kk > 0 || k_above_0);
                     }
                 }
                 //     18_matmul_persistent.py:42  mo.warpgroup_commit_batch()

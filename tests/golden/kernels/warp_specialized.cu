@@ -72,9 +72,6 @@ __device__ __forceinline__ void wgmma_64x128x16_f32f16f16_ss(float* d, unsigned 
 __device__ __forceinline__ unsigned long long wgmma_descriptor(unsigned smem, unsigned long long layout) {
     return (smem & 0x3ffff) >> 4 | layout;
 }
-__device__ __forceinline__ unsigned long long wgmma_at(unsigned long long descriptor, unsigned units) {
-    return descriptor >> 32 << 32 | ((unsigned)descriptor + units);
-}
 __device__ __forceinline__ void warpgroup_commit_batch() {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
@@ -221,8 +218,8 @@ matmul_kernel(const __grid_constant__ TensorMap A, const int A_1,
             for (int kk = 0; kk < 4; ++kk) {
                 //   17_matmul_warp_specialized.py:44  mo.gemm(mma, tCrA[:, :, kk, state.stage], tCrB[:, :, kk, state.stage],...
                 const int tCrB_at = state_stage_times_8192 + 16 * kk;
-                const unsigned long long tCrA_desc = wgmma_at(wgmma_descriptor(sA_s, wgmma_sw128_16_1024), 2 * (tCrA_at + tCrB_at) / 16u);
-                const unsigned long long tCrB_desc = wgmma_at(wgmma_descriptor(sB_s, wgmma_sw128_16_1024), 2 * tCrB_at / 16u);
+                const unsigned long long tCrA_desc = wgmma_descriptor(sA_s + 2 * (tCrA_at + tCrB_at), wgmma_sw128_16_1024);
+                const unsigned long long tCrB_desc = wgmma_descriptor(sB_s + 2 * tCrB_at, wgmma_sw128_16_1024);
                 wgmma_64x128x16_f32f16f16_ss(tCrC, tCrA_desc, tCrB_desc, kk > 0 || k_above_0);
             }
             //   17_matmul_warp_specialized.py:45  mo.warpgroup_commit_batch()

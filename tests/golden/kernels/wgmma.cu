@@ -63,9 +63,6 @@ __device__ __forceinline__ void wgmma_64x128x16_f32f16f16_ss(float* d, unsigned 
 __device__ __forceinline__ unsigned long long wgmma_descriptor(unsigned smem, unsigned long long layout) {
     return (smem & 0x3ffff) >> 4 | layout;
 }
-__device__ __forceinline__ unsigned long long wgmma_at(unsigned long long descriptor, unsigned units) {
-    return descriptor >> 32 << 32 | ((unsigned)descriptor + units);
-}
 __device__ __forceinline__ void warpgroup_commit_batch() {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
@@ -182,8 +179,8 @@ matmul_kernel(const __grid_constant__ TensorMap A, const int A_1,
             for (int kk = 0; kk < 4; ++kk) {
                 //   15_matmul_wgmma.py:56  mo.gemm(mma, tCrA[:, :, kk, stage], tCrB[:, :, kk, stage], tCrC, accumulate=kk > 0...
                 const int stage_times_8192_plus_kk = stage_times_8192 + 16 * kk;
-                const unsigned long long tCrA_desc = wgmma_at(wgmma_descriptor(sA_s, wgmma_sw128_16_1024), 2 * (tCrA_at + stage_times_8192_plus_kk) / 16u);
-                const unsigned long long tCrB_desc = wgmma_at(wgmma_descriptor(sB_s, wgmma_sw128_16_1024), 2 * stage_times_8192_plus_kk / 16u);
+                const unsigned long long tCrA_desc = wgmma_descriptor(sA_s + 2 * (tCrA_at + stage_times_8192_plus_kk), wgmma_sw128_16_1024);
+                const unsigned long long tCrB_desc = wgmma_descriptor(sB_s + 2 * stage_times_8192_plus_kk, wgmma_sw128_16_1024);
                 wgmma_64x128x16_f32f16f16_ss(tCrC, tCrA_desc, tCrB_desc, kk > 0 || k_above_0);
             }
             //   15_matmul_wgmma.py:57  mo.warpgroup_commit_batch()

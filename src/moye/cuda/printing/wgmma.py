@@ -2,7 +2,7 @@
 
 In: Wgmma, WgmmaFence, WgmmaCommit and WgmmaWait ops.  Out: loops over k, rows and columns around one call.
 
-    wgmma(kernel, op)    # ..._ss(acc, wgmma_at(tCrA_desc, 2 * k), wgmma_at(tCrB_desc, 2 * k), k > 0);
+    wgmma(kernel, op)    # wgmma_64x256x16_f32bf16bf16_ss(acc, tCrA_desc + 2 * k, tCrB_desc + 2 * k, k > 0);
 
 A descriptor has the address of its tile in units of 16 bytes in its low bits, so steps of a tile are additions.
 Source: PTX ISA, "wgmma.mma_async", "Matrix Descriptor Format".
@@ -16,7 +16,7 @@ from moye.atoms.atom import MmaOp
 from moye.cuda.printing import pins
 from moye.cuda.printing.context import Kernel
 from moye.cuda.printing.dispatch import prints
-from moye.cuda.printing.expressions import Text, call, infix, non_negative, scaled, total
+from moye.cuda.printing.expressions import Text, infix, non_negative, scaled, total
 from moye.cuda.printing.intrinsics import Intrinsics, constraint
 from moye.cuda.printing.names import identifier
 from moye.cuda.printing.tiles import flat_steps, merged
@@ -51,8 +51,8 @@ def wgmma(kernel: Kernel, op: ops.Wgmma) -> None:
     first = infix(">", Text(kernel.k_index), Text("0")) if depth[0] > 1 else None
     with kernel.nest([(depth[0], kernel.k_index), (rows[0], kernel.indices[0]), (columns[0], kernel.indices[1])]):
         to = [_registers(kernel, op.d, steps[0]),
-              _registers(kernel, op.a, steps[1]) if a is None else _advanced(kernel, a, op.a, steps[1]),
-              _advanced(kernel, b, op.b, steps[2]), _accumulate(kernel, op, first)]
+              _registers(kernel, op.a, steps[1]) if a is None else _advanced(a, op.a, steps[1]),
+              _advanced(b, op.b, steps[2]), _accumulate(kernel, op, first)]
         kernel.writer.line(f"{name}({', '.join(text.text for text in to)});")
 
 
@@ -85,23 +85,10 @@ def _descriptor(kernel: Kernel, ref: TileRef, numbers: tuple[int, int, int], let
     make = kernel.helpers.function(
         "wgmma_descriptor", "unsigned long long (unsigned smem, unsigned long long layout)",
         "return (smem & 0x3ffff) >> 4 | layout;", arch=90)
-    memory, offset = kernel.memory, scaled(kernel.memory.offset(replace(ref, swizzle=None)), ref.dtype.bytes)
-    first = Text(f"{make}({memory.window(ref.buffer)}, {_matrix(kernel, *numbers)})")
-    tile = first if offset.text == "0" else _at(kernel, first, infix("/", offset, Text(f"{_UNIT}u")))
+    address = kernel.memory.shared_address(ref, kernel.memory.offset(replace(ref, swizzle=None)))
     name = kernel.names.fresh(f"{identifier(ref.name or ref.buffer.name or letter)}_desc")
-    kernel.writer.line(f"const unsigned long long {name} = {tile.text};")
+    kernel.writer.line(f"const unsigned long long {name} = {make}({address.text}, {_matrix(kernel, *numbers)});")
     return Text(name)
-
-
-def _at(kernel: Kernel, first: Text, units: Text) -> Text:
-    """A descriptor so many times 16 bytes on.
-
-    Addresses of shared memory leave none of its low 32 bits, so that these are all that is added.
-    """
-    advance = kernel.helpers.function(
-        "wgmma_at", "unsigned long long (unsigned long long descriptor, unsigned units)",
-        "return descriptor >> 32 << 32 | ((unsigned)descriptor + units);", arch=90)
-    return call(advance, first, units)
 
 
 def _matrix(kernel: Kernel, leading: int, stride: int, swizzle: int) -> str:
@@ -114,11 +101,11 @@ def _matrix(kernel: Kernel, leading: int, stride: int, swizzle: int) -> str:
               f"constexpr unsigned long long {name} = {value};")
 
 
-def _advanced(kernel: Kernel, first: Text, ref: TileRef, steps: list[Step]) -> Text:
+def _advanced(first: Text, ref: TileRef, steps: list[Step]) -> Text:
     """The descriptor of another tile."""
     units = [scaled(index, stride * ref.dtype.bytes // _UNIT) for index, stride in steps
              if isinstance(stride, int) and stride]
-    return _at(kernel, first, total(units)) if units else first
+    return total([first, *units])
 
 
 def _registers(kernel: Kernel, ref: TileRef, steps: list[Step]) -> Text:
