@@ -185,12 +185,16 @@ def test_torch_compile(options):
 
 
 def test_no_compile_for_a_new_size():
-    """Extents and strides are arguments of the kernel: all sizes of one configuration have one program."""
+    """Extents and strides are arguments of the kernel: all sizes of one configuration have one program, or two where
+    blocks have one tile each, or more.
+    """
     config = WarpgroupConfig(128, 128, 64, 4)
-    known = None
-    for M, N, K in ((2048, 2048, 2048), (2056, 2048, 2048), (4096, 1000, 512), (512, 8192, 264), (7, 64, 8192)):
-        A, B, C = (torch.ones(shape, device="cuda", dtype=torch.bfloat16) for shape in ((M, K), (N, K), (M, N)))
-        gemm(A, B, C, config=config)
-        assert (C == K).all()
-        known = known or len(gemm_sm90_kernel._specialised)
-    assert len(gemm_sm90_kernel._specialised) == known
+    for sizes in (((2048, 2048, 2048), (2056, 2048, 2048), (4096, 1000, 512), (512, 8192, 264)),
+                  ((7, 64, 8192), (1000, 1024, 512), (8, 4096, 256))):
+        known = None
+        for M, N, K in sizes:
+            A, B, C = (torch.ones(shape, device="cuda", dtype=torch.bfloat16) for shape in ((M, K), (N, K), (M, N)))
+            gemm(A, B, C, config=config)
+            assert (C == K).all()
+            known = known or len(gemm_sm90_kernel._specialised)
+        assert len(gemm_sm90_kernel._specialised) == known

@@ -9,6 +9,7 @@ import pytest
 import moye as mo
 from moye.kernels import tuned_gemm_sm90
 from moye.kernels.gemm.sm90.config import configs
+from moye.kernels.gemm.tuned import _MOST
 
 H200 = 132                              # multiprocessors
 
@@ -26,9 +27,12 @@ def tried(dtype, M, N, K, **options):
 
 
 def test_wide_products_try_wide_tiles():
+    """Those that the model of costs finds soonest: a search of all would take minutes."""
     found, why = tried(mo.bfloat16, 4096, 4096, 4096)
-    assert set(found) == set(configs(mo.bfloat16)) and why == {"not for bfloat16 and 4096 x 4096"}
-    assert set(tried(mo.float32, 4096, 4096, 4096)[0]) == set(configs(mo.float32))
+    assert set(found) < set(configs(mo.bfloat16)) and len(found) == _MOST
+    assert why == {"not for bfloat16 and 4096 x 4096", "slower, the model of costs says"}
+    assert {(config.bM, config.bN) for config in found} >= {(128, 256), (256, 128)}
+    assert set(tried(mo.float32, 4096, 4096, 4096)[0]) < set(configs(mo.float32))
 
 
 @pytest.mark.parametrize("M, N, swap", [(16, 8192, True), (8192, 5, False), (1, 1, False)])
@@ -37,7 +41,7 @@ def test_few_rows_or_columns_try_narrow_tiles(M, N, swap):
     assert found and {config.swap for config in found} == {swap} and {config.stream for config in found} == {"A"}
     assert {config.bN for config in found} == {16 if M == 16 else 8}
     both = tried(mo.float16, M, 100, 8192)[0] if M == 8192 else []
-    assert not both or {config.bN for config in both} >= {128, 256}
+    assert not both or {config.bN for config in both} >= {64, 128}
 
 
 def test_splits_need_something_to_split():
@@ -49,12 +53,14 @@ def test_splits_need_something_to_split():
 def test_promoted_sums_leave_out_what_has_no_registers_for_them():
     promoted, why = tried(mo.float8_e4m3fn, 4096, 4096, 4096)
     fast, _ = tried(mo.float8_e4m3fn, 4096, 4096, 4096, fast_accum=True)
-    assert set(promoted) < set(fast) == set(configs(mo.float8_e4m3fn))
+    assert set(promoted) | set(fast) < set(configs(mo.float8_e4m3fn)) and len(fast) == _MOST
+    assert max(config.bM * config.bN for config in fast) > max(config.bM * config.bN for config in promoted) >= 128**2
     assert "float32 sums of float8 products take twice the registers" in why
 
 
 def test_gated_products_are_not_swapped():
-    assert set(tried(mo.bfloat16, 16, 4096, 4096, gated=True)[0]) == set(configs(mo.bfloat16, gated=True))
+    found, _ = tried(mo.bfloat16, 16, 4096, 4096, gated=True)
+    assert set(found) < set(configs(mo.bfloat16, gated=True)) and not any(config.swap for config in found)
 
 
 @pytest.mark.slow

@@ -18,8 +18,10 @@ from moye.kernels.gemm.simt import config as simt_config
 from moye.kernels.gemm.simt.config import DOUBLE, FLOAT, TileConfig
 from moye.kernels.gemm.simt.kernel import gemm_simt, problem_of
 from moye.kernels.gemm.sm90 import config as warpgroup_config
-from moye.kernels.gemm.sm90.config import WarpgroupConfig
+from moye.kernels.gemm.sm90.config import Problem, WarpgroupConfig
+from moye.kernels.gemm.sm90.fusion import Fusion
 from moye.kernels.gemm.sm90.host import OUTPUTS, gemm_sm90
+from moye.kernels.gemm.sm90.host import problem_of as problem_of_sm90
 
 _SPLITS = (1, 2, 4, 8, 16, 32)
 _NEAR = 2.0                             # times the best predicted time, beyond which nothing is tried
@@ -54,6 +56,7 @@ def tuned_gemm_simt(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0
 
 _FEW = (8, 16, 32, 64, 128)             # rows or columns up to which narrow tiles are tried
 _ALSO_WIDE = 32                         # and above which wide ones are tried beside them
+_MOST = 40                              # tiles that are tried beside the rule's choice
 
 
 @functools.lru_cache(maxsize=4096)
@@ -77,21 +80,34 @@ def _of_any_problem() -> list[WarpgroupConfig]:
                               for config in _worth_trying(dtype, M, N, gated, out)))
 
 
-def _unfit_sm90(config: mo.Config, *, A: Any, C: Any, fast_accum: bool, fusion: dict[str, Any],
+@functools.lru_cache(maxsize=64)
+def _soonest(problem: Problem, tiles: tuple[WarpgroupConfig, ...], multiprocessors: int) -> frozenset[WarpgroupConfig]:
+    """Those of the tiles that the model of costs finds soonest, ``_MOST`` at most."""
+    return frozenset(sorted(tiles, key=lambda tile: warpgroup_config.estimate(tile, problem, multiprocessors))[:_MOST])
+
+
+def _unfit_sm90(config: mo.Config, *, A: Any, B: Any, C: Any, fast_accum: bool, fusion: dict[str, Any],
                 **_: Any) -> bool | str:
     """Why a configuration is not worth compiling for this product."""
-    a, c, tile = mo.describe(A), mo.describe(C), config["config"]
-    if a is None or c is None or a.dtype not in OUTPUTS or min(len(a.shape), len(c.shape)) < 2 or 0 in c.shape:
+    a, b, c, tile = mo.describe(A), mo.describe(B), mo.describe(C), config["config"]
+    if a is None or b is None or c is None or a.dtype not in OUTPUTS \
+            or min(len(x.shape) for x in (a, b, c)) < 2 or 0 in c.shape or a.shape[1] == 0:
         return False                    # gemm_sm90 says what is wrong with them
     (M, N), K = c.shape[:2], a.shape[1]
     if tile is None:                    # the rule's choice, so that no search ends with less
         return False
-    if tile not in _worth_trying(a.dtype, M, N, bool(fusion.get("gated")), c.dtype.bytes):
+    gated, promote = bool(fusion.get("gated")), a.dtype.is_float and a.dtype.bits == 8 and not fast_accum
+    worth = _worth_trying(a.dtype, M, N, gated, c.dtype.bytes)
+    if tile not in worth:
         return f"not for {a.dtype} and {M} x {N}"
-    if not warpgroup_config.fits(tile, a.dtype.is_float and a.dtype.bits == 8 and not fast_accum):
+    if not warpgroup_config.fits(tile, promote):
         return "float32 sums of float8 products take twice the registers"
     if tile.split_k > 1 and tile.split_k * tile.bK > K:
         return "too little along K to split"
+    fitting = tuple(tile for tile in worth if warpgroup_config.fits(tile, promote) and tile.split_k * tile.bK <= K)
+    problem = problem_of_sm90(a, b, c, Fusion(gated=gated), promote)
+    if tile not in _soonest(problem, fitting, mo.multiprocessors(c)):
+        return "slower, the model of costs says"
     return False
 
 
