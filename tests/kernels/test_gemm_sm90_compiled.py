@@ -148,6 +148,8 @@ PROBLEMS = {                            # kind, orders of A, B and C, M, N, K, b
     "bias_gelu": ("bf16", "CCC", 4096, 14336, 4096, 0, {"bias": "f32", "activation": "gelu"}),
     "beta": ("bf16", "CCC", 8192, 8192, 8192, 0, {"beta": 0.5}),
     "beta_of_columns": ("e4m3", "CCF", 2048, 14336, 64, 0, {"beta": 0.5, "bias": "f32", "fast_accum": True}),
+    "few_k_shared_in_turns": ("e4m3", "CCC", 2048, 11008, 64, 3, {"alpha": 0.5, "out": "f32", "fast_accum": True}),
+    "few_k_shared_of_columns": ("e4m3", "CCF", 1000, 11008, 64, 0, {"fast_accum": True}),
     "batches": ("bf16", "CCC", 1000, 11008, 4096, 3, {"out": "f32"}),
     "gated_batches": ("f16", "CCC", 1000, 4096, 8192, 3, {"gated": True, "bias": "f32", "activation": "silu"}),
     "gated_columns": ("bf16", "CCF", 2048, 14336, 64, 0, {"gated": True, "bias": "f32", "activation": "silu"}),

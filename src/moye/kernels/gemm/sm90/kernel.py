@@ -152,8 +152,11 @@ def coordinates(plan, sched, tile):
 
 @mo.jit
 def first_place(plan, sched):
-    """(m, n, batch) of a block's first tile, which those who load compute while others initialise barriers."""
-    if plan.config.stream_k:
+    """(m, n, batch) of a block's first tile, which those who load compute while others initialise barriers.
+
+    None: computed later, where blocks share operands, as the 24 registers of those who load hold no more.
+    """
+    if plan.config.stream_k or (plan.config.peers > 1 and not plan.once):
         return None
     if plan.once:
         return coordinates(plan, sched, 0)
@@ -209,8 +212,9 @@ def produce(plan, A, Bs, sA, sB, pipe, sched, first, k_tiles, scales):
     else:
         ks, place = k_range(plan, k_tiles), first
         for tile in tiles_of(plan, sched, sched.first, sched.step):
-            state = fill(plan, A, Bs, sA, sB, pipe, state, place, ks, scales, masks)
-            if not plan.once:                           # the next one's, while these arrive
+            here = coordinates(plan, sched, tile) if place is None else place
+            state = fill(plan, A, Bs, sA, sB, pipe, state, here, ks, scales, masks)
+            if place is not None and not plan.once:     # the next one's, while these arrive
                 place = coordinates(plan, sched, mo.min(tile + sched.step, sched.tiles - 1))
 
 
