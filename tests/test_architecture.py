@@ -78,7 +78,6 @@ ALONE = {
     "what a launch is, and what a kernel is compiled for": (
         "kernels.attention.sm80.forward",),
     "the home of public names": (
-        "kernels.gemm.tuned",
         "pipelines.tensor_maps", "runtime.addresses", "schedulers.quantisation",
         "tensor.async_stores", "tensor.smem_atoms", "torch.operators.gated",
         "torch.operators.linear", "torch.operators.moves", "testing.host_arrays",
