@@ -33,6 +33,7 @@ def test_wide_products_try_wide_tiles():
     assert why == {"not for bfloat16 and 4096 x 4096", "slower, the model of costs says"}
     assert {(config.bM, config.bN) for config in found} >= {(128, 256), (256, 128)}
     assert set(tried(mo.float32, 4096, 4096, 4096)[0]) < set(configs(mo.float32))
+    assert len(tried(mo.bfloat16, 4096, 4096, 16)[0]) == _MOST
 
 
 @pytest.mark.parametrize("M, N, swap", [(16, 8192, True), (8192, 5, False), (1, 1, False)])

@@ -80,6 +80,11 @@ def _of_any_problem() -> list[WarpgroupConfig]:
                               for config in _worth_trying(dtype, M, N, gated, out)))
 
 
+def _too_short(tile: WarpgroupConfig, K: int) -> bool:
+    """Whether there are fewer k tiles than blocks that share them."""
+    return tile.split_k > 1 and tile.split_k * tile.bK > K
+
+
 @functools.lru_cache(maxsize=64)
 def _soonest(problem: Problem, tiles: tuple[WarpgroupConfig, ...], multiprocessors: int) -> frozenset[WarpgroupConfig]:
     """Those of the tiles that the model of costs finds soonest, ``_MOST`` at most."""
@@ -102,9 +107,9 @@ def _unfit_sm90(config: mo.Config, *, A: Any, B: Any, C: Any, fast_accum: bool, 
         return f"not for {a.dtype} and {M} x {N}"
     if not warpgroup_config.fits(tile, promote):
         return "float32 sums of float8 products take twice the registers"
-    if tile.split_k > 1 and tile.split_k * tile.bK > K:
+    if _too_short(tile, K):
         return "too little along K to split"
-    fitting = tuple(tile for tile in worth if warpgroup_config.fits(tile, promote) and tile.split_k * tile.bK <= K)
+    fitting = tuple(tile for tile in worth if warpgroup_config.fits(tile, promote) and not _too_short(tile, K))
     problem = problem_of_sm90(a, b, c, Fusion(gated=gated), promote)
     if tile not in _soonest(problem, fitting, mo.multiprocessors(c)):
         return "slower, the model of costs says"

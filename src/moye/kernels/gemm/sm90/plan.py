@@ -170,10 +170,11 @@ def _widest(config: WarpgroupConfig, fusion: Fusion, major_C: str, width: int, b
         return SECTOR
     if not fusion.plain:
         return 16 if not major_C else 32
+    narrow = config.groups == 3 or config.split_k == 8 or (not major_C and width == 1)
     if config.split_k > 1:                              # the widest of which no block has more columns than it need
-        found = (16, 8) if config.gather == "memory" else (64, 32, 16)[config.split_k == 8:]
+        found = (16, 8) if config.gather == "memory" else (64, 32, 16)[narrow:]
         return min(found, key=lambda wide: -(-(config.rows // 64 * config.bN // wide) // config.split_k) * wide)
-    return 32 if config.groups == 3 or (not major_C and width == 1) else 64
+    return 32 if narrow else 64
 
 
 def _boxed(config: WarpgroupConfig, out: Any) -> int:
