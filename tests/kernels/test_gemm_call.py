@@ -100,14 +100,16 @@ def test_errors_stay_errors():
 
 
 def test_sizes_of_one_configuration_share_a_kernel():
-    """Extents and strides are arguments: a new size compiles nothing."""
+    """Extents and strides are arguments: a new size compiles nothing; where blocks have one tile each it is another."""
     config = WarpgroupConfig(128, 128, 64, 4)
     with mo.compile_only("sm_90a", trace_only=True) as found:
-        for M, N, K in ((2048, 2048, 2048), (2056, 2048, 2048), (4096, 1000, 512), (512, 8192, 264), (7, 64, 8192)):
+        for M, N, K in ((2048, 2048, 2048), (2056, 2048, 2048), (4096, 1000, 512), (512, 8192, 264),
+                        (7, 64, 8192), (1000, 1024, 512), (8, 4096, 256)):
             gemm_sm90(*(mo.TensorLike(mo.bfloat16, (rows, columns), (columns, 1))
                         for rows, columns in ((M, K), (N, K), (M, N))), config=config)
-    assert len(found.jobs) == 5
-    assert len({id(job.spec) for job in found.jobs}) == 1
+    programs = [id(job.spec) for job in found.jobs]
+    assert len(programs) == 7 and len(set(programs)) == 2
+    assert len(set(programs[:4])) == len(set(programs[4:])) == 1
 
 
 # --- launches on a device that is not there --------------------------------------------------------------------------

@@ -185,7 +185,7 @@ def test_gemm_sm90_hides_loads_from_tile_to_tile(name):
     total = tiles * -(-shape[2] // 64)
     overlap = launch_gemm(config, shape).overlap()
     assert overlap.share == Fraction(total - 1, total)
-    assert overlap.total == total * 4 * 4 * config.bM // 64, "products of a k-tile, warps, rows"
+    assert overlap.total == total * 4 * config.bM // 64, "products of k-tiles, warps, rows"
 
 
 def test_loads_of_the_next_tile_are_in_flight_while_a_warpgroup_stores():

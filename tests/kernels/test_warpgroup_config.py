@@ -136,7 +136,7 @@ def test_as_deep_as_memory_holds():
     ((4096, 16, 4096), {"bN": 16, "swap": False, "stream": "A"}),
     ((1, 8192, 8192), {"bN": 8, "swap": True}),
     ((9, 8192, 8192), {"bN": 16, "swap": True}),
-    ((256, 256, 4096), {"split_k": 8}),
+    ((256, 256, 4096), {"split_k": 4, "gather": "cluster"}),
     ((129, 8192, 8192), {"stream": ""}),
     ((14, 11776, 39296), {"stream_k": True, "swap": True}),         # 92 tiles for 132 multiprocessors
 ], ids=str)
