@@ -1,8 +1,8 @@
 """``gemm_sm90`` with drawn configurations on drawn products in the simulator, under every check, against float64.
 
 What a configuration may be is drawn: tiles, schedules, splits and where their sums meet, operands that are shared, the
-order of tiles, who stores; so are extents, orders, batches, what is fused, and how many blocks the device holds, so that
-blocks have one tile each, or several.
+order of tiles, who stores; so are extents, orders, batches, what is fused, and how many blocks the device holds, for
+blocks to have one tile each, or several.
 """
 
 from __future__ import annotations
