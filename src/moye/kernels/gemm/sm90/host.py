@@ -122,7 +122,7 @@ def _recipe(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: Warpg
     if config.swap:
         a, b, c = b, a, turned(c)
     M, N, K, batched = c.shape[0], c.shape[1], a.shape[1], len(c.shape) == 3
-    require(config, multiplied(a.dtype), gated=fusion.gated, scaled=scaled != "")
+    require(config, multiplied(a.dtype), gated=fusion.gated, scaled=scaled != "")       # before its blocks are counted
     modes = [loaded(a), loaded(b, 2 if fusion.gated else 1)]
     majors = ["mn" if mode == 0 else "k" for mode in modes]
     major_C = "" if fusion.accumulate else stored(c, config.store)

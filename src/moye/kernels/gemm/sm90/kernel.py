@@ -4,8 +4,8 @@ In: TMA copies of A (M, K), B (N, K) and C (M, N), what is fused, a ``Plan``.  O
 
     gemm_sm90_kernel.launch(tma_A, tma_B, None, tma_C, *14 * [None], plan, grid=132, block=plan.config.threads)
 
-A persistent grid.  One thread fills a ring of stages by TMA; warpgroups multiply them, together or in turns.  Edges
-need no predicates: TMA reads zeros outside.  The roles meet only at the mbarriers of a stage, ``pipe``: full, empty.
+A persistent grid, or a grid of tiles.  One thread fills a ring of stages by TMA; warpgroups multiply them, together or
+in turns.  Edges need no predicates: TMA reads zeros outside.  The roles meet at a stage's mbarriers, ``pipe``, alone.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from moye.kernels.gemm.sm90.strips import column_of
 @mo.kernel
 def gemm_sm90_kernel(A, B, B_up, C_tma, C, residual, bias, bias_up, rows, columns, columns_up, alpha, beta,
                      parts, arrived, scale_A, scale_B, plan: mo.Constexpr):
-    """Tiles of C, block after block of the persistent grid, or one for each cluster; what is not asked for is None.
+    """Tiles of C, block after block of the persistent grid, or one for each block; what is not asked for is None.
 
     The parameters are flat, because a launch looks at such arguments alone the short way.
     """

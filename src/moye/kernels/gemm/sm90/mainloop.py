@@ -42,11 +42,11 @@ def mainloop(plan, pipe, acc, tCrA, tCrB, state, ks):
 
 
 @mo.jit
-def kept(count):
-    """The same number, in a register: else each turn of a loop computes it anew from the launch's parameters, and all
-    that comes after waits for these.
+def kept(x):
+    """The same number for a warp, computed here: ptxas would do so anew in each turn of a loop, from the launch's
+    parameters, for which all that comes after waits; or behind a barrier.
     """
-    return count if mo.is_static(count) else mo.shuffle_idx(count, 0)
+    return x if mo.is_static(x) else mo.shuffle_idx(x, 0)
 
 
 # --- promoted sums ---------------------------------------------------------------------------------------------------
