@@ -1,6 +1,7 @@
 """Microseconds of every configuration worth a try on drawn products: what ``gemm_fit.py`` fits the model of costs to.
 
-    python benchmarks/gemm_measure.py SEED COUNT [--kind bf16] [--orders KK] [--near 1.5] [--shorter 60] [--out FILE]
+    python benchmarks/gemm_measure.py SEED COUNT [--kind bf16] [--orders KK] [--near 1.5] [--shorter 60] [--longer 30]
+                                      [--out FILE]
 
 Products that tensor maps describe alone: the others are copied first, which takes as long for every configuration.
 Configurations that the model finds ``--near`` times slower than its best are left out.  Several processes may run at
@@ -148,6 +149,7 @@ def main():
     parser.add_argument("--near", type=float, default=1.5)
     parser.add_argument("--most", type=int, default=12, help="configurations of a product")
     parser.add_argument("--shorter", type=float, default=math.inf, help="products that the model finds so alone")
+    parser.add_argument("--longer", type=float, default=0, help="the same for those that take longer")
     parser.add_argument("--layers", action="store_true", help="part SEED of COUNT of the layers of models instead")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=math.inf)
@@ -157,7 +159,7 @@ def main():
         draw(options.seed, options.count, options.kind)
     multiprocessors = torch.cuda.get_device_properties(0).multi_processor_count
     rows = [row for row in drawn if row.tma and options.orders in ("", row.orders)
-            and modelled(row, multiprocessors) < options.shorter]
+            and options.longer <= modelled(row, multiprocessors) < options.shorter]
     with preparing():
         chosen = {row: candidates(row, options.near, options.most, multiprocessors) for row in rows}
         ready = prepare(chosen)

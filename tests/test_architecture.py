@@ -57,7 +57,8 @@ ALONE = {
     "one lint or one class of defects each": (
         "runtime.check.needless_barriers", "sim.checks.barrier_reuse",
         "sim.checks.unwritten_global", "sim.costs.mixed_swizzles", "sim.costs.wgmma_waits"),
-    "one step of a kernel each": ("kernels.gemm.shallow.leave", "kernels.gemm.shallow.multiply"),
+    "one step of a kernel each": (
+        "kernels.attention.sm90.turns", "kernels.gemm.shallow.leave", "kernels.gemm.shallow.multiply"),
     "one way to share the work of a kernel": ("kernels.gemm.simt.few_kernel", "kernels.gemm.sm90.shares"),
     "one family of instructions each": (
         "cuda.printing.async_stores", "cuda.printing.atomics", "cuda.printing.bulk_copies",

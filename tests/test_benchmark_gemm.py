@@ -331,7 +331,7 @@ def test_the_page_has_a_place_for_the_table(tmp_path):
 def test_measured_rows_are_read():
     """Whatever fields configurations have today: each product with cuBLAS's time, and configurations that may be."""
     products = gemm_model.read([Path(gemm_model.__file__).parent / "data" / "gemm_sm90.csv.gz"])
-    assert len(products) > 800 and all(None in times for times in products.values())
+    assert len(products) > 400 and all(None in times for times in products.values())
     for (problem, _), times in list(products.items())[::40]:
         for config in filter(None, times):
             sm90.require(config, problem.dtype)

@@ -177,7 +177,8 @@ def pinned(tiles: int | None) -> Iterator[None]:
 
     def forward(calls: Any, dims: tuple[int, int], multiprocessors: int, **given: bool) -> Any:
         found = config.candidates(dims, **given)
-        return replace(found[tiles // 2 % len(found)], dynamic=calls.unequal and tiles % 2 == 1)
+        tile = found[tiles // 2 % len(found)]
+        return replace(tile, dynamic=tiles % 2 == 1 and (calls.unequal or tile.lacks_rows(calls.queries)))
 
     def gradient(calls: Any, dims: tuple[int, int], multiprocessors: int, **given: bool) -> Any:
         found = config.gradient_candidates(dims)

@@ -86,13 +86,43 @@ def test_windows_of_several_tiles_a_block(monkeypatch, queries, keys, heads, lef
     with pinned(tiles), mo.checking(lints=False) as reports:
         attention(out, q, k, v, lse=lse, window=(left, right), softcap=cap, alibi=slopes)
     assert all(report.ok for report in reports), next(str(report) for report in reports if not report.ok)
+    expected, total = exact(q, k, v, left, right, cap, slopes)
+    np.testing.assert_allclose(out.astype(np.float64), expected, atol=4e-3)
+    with np.errstate(divide="ignore"):
+        np.testing.assert_allclose(lse, np.log(total), atol=1e-4)
+
+
+def exact(q, k, v, left, right, cap=0.0, slopes=None):
+    """Results, and sums of exponentials, in float64; ``left`` and ``right``: None for all keys."""
+    queries, keys = q.shape[1], k.shape[1]
     behind = np.arange(queries)[:, None] + keys - queries - np.arange(keys)
-    scores = np.einsum("bqhd,bkhd->bhqk", *(x.astype(np.float64) for x in (q, k))) / math.sqrt(dim)
+    scores = np.einsum("bqhd,bkhd->bhqk", *(x.astype(np.float64) for x in (q, k))) / math.sqrt(q.shape[3])
     if cap:
         scores = cap * np.tanh(scores / cap) - slopes.astype(np.float64)[:, None, None] * abs(behind)
-    weights = np.exp(scores) * ((behind <= left) & (behind >= -right))
+    weights = np.exp(scores) * ((behind <= (math.inf if left is None else left))
+                                & (behind >= (-math.inf if right is None else -right)))
     total = weights.sum(-1)
-    expected = np.einsum("bhqk,bkhd->bqhd", weights / np.where(total == 0, 1, total)[..., None], v.astype(np.float64))
+    return np.einsum("bhqk,bkhd->bqhd", weights / np.where(total == 0, 1, total)[..., None], v.astype(np.float64)), total
+
+
+@pytest.mark.parametrize("seed", [*range(8), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(8, 40))])
+def test_warpgroups_leave_out_what_they_alone_do_not_need(monkeypatch, seed):
+    """Drawn: last tiles with queries for one of three warpgroups, and keys of which one of two sees a tile less."""
+    drawn = random.Random(seed)
+    dim = drawn.choice([64, 64, 192, 256])
+    queries = 192 * drawn.randrange(3) + drawn.randint(1, 64) if dim == 64 else drawn.randint(65, 400)
+    keys, heads, batch = drawn.randint(1, 520), drawn.randint(1, 3), drawn.randint(1, 2)
+    left, right = drawn.choice([(None, None), (None, 0), (None, drawn.randrange(150)), (drawn.randrange(300), 0),
+                                (drawn.randrange(300), drawn.randrange(150)), (drawn.randrange(300), None)])
+    monkeypatch.setattr(mo, "arch_of", lambda array: "sm_90a")
+    monkeypatch.setattr(mo, "multiprocessors", lambda array=None, count=drawn.randint(1, 4): count)
+    rng = np.random.default_rng(seed)
+    q, k, v = (rng.standard_normal((batch, n, heads, dim)).astype(np.float16) for n in (queries, keys, keys))
+    out, lse = np.full_like(q, np.nan), np.full((batch, heads, queries), np.nan, np.float32)
+    with pinned(drawn.randrange(2)), mo.checking(lints=False) as reports:
+        attention(out, q, k, v, lse=lse, window=(left, right))
+    assert all(report.ok for report in reports), next(str(report) for report in reports if not report.ok)
+    expected, total = exact(q, k, v, left, right)
     np.testing.assert_allclose(out.astype(np.float64), expected, atol=4e-3)
     with np.errstate(divide="ignore"):
         np.testing.assert_allclose(lse, np.log(total), atol=1e-4)

@@ -173,17 +173,31 @@ def mask_turned(how, weights, place):
 
 @mo.jit
 def mask(how, rows, place):
-    """-inf for the scores that do not count: beyond the last key, or outside of the window."""
+    """-inf for the scores that do not count: beyond the last key, or outside of the window.
+
+    A window has two edges.  A bit for each column of a row says then whether it counts, in place of two comparisons,
+    where scores do not need the registers.
+    """
+    by_bits = how.rules.left and not how.modified
     for i in mo.static_range(mo.size(rows, 0)):
         end = how.keys - place.column
         stands = place.row + row_offset(i) + how.shift - place.column       # of the keys of this tile
         if how.rules.right:
             end = mo.min(end, stands + how.right + 1)
+        if by_bits:
+            bits = bits_before(end) & ~bits_before(stands - how.left)
         for k in mo.static_range(mo.size(rows, 1)):
-            counts = offset(k) < end
-            if how.rules.left:
+            counts = (bits & mo.uint32(1 << k)) != 0 if by_bits else offset(k) < end
+            if how.rules.left and not by_bits:
                 counts = counts & (offset(k) >= stands - how.left)
             rows[i, k] = mo.where(counts, rows[i, k], -math.inf)
+
+
+@mo.jit
+def bits_before(end):
+    """Bit k is 1 where column number k of a thread lies before ``end``, for 32 columns from its first one on."""
+    count = mo.max(end, 0) // 8 * 2 + mo.min(mo.max(end, 0) % 8, 2)
+    return mo.where(count < 32, (mo.uint32(1) << mo.min(count, 31).to(mo.uint32)) - mo.uint32(1), mo.uint32(0xffffffff))
 
 
 @mo.jit

@@ -57,6 +57,22 @@ class ForwardConfig:
         """Registers of a thread that loads, and of one that multiplies; a multiprocessor has 512 for 128 threads."""
         return {(3, 1): (32, 160), (2, 1): (40, 232), (1, 2): (40, 216), (1, 3): (32, 128)}[self.groups, self.blocks]
 
+    @property
+    def apart(self) -> bool:
+        """Whether warpgroups leave out tiles of keys that they alone do not see.
+
+        Tiles of as many queries as keys seldom have such, and three warpgroups wait for each other's turns: there the
+        code for it costs more than it saves.
+        """
+        return self.groups == 2 and self.bM != self.bN
+
+    def lacks_rows(self, queries: float) -> bool:
+        """Whether the last tile of so many queries has none for two of three warpgroups, which pass it by.
+
+        Two that are left take about as long as three.
+        """
+        return self.groups > 2 and -queries % self.bM >= 128
+
     def shared(self, dim: int, dim_v: int, width: int = 2) -> int:
         """Bytes of shared memory that tiles of elements of ``width`` bytes take; results of 16 bits have their own."""
         return width * (self.bM * dim * self.q_stages + self.bN * (dim + dim_v) * self.stages) \
@@ -131,7 +147,7 @@ def dealt_out(config: ForwardConfig, calls: Calls, dims: tuple[int, int], multip
     The longest tiles come first, in sections of heads: blocks take as long in each round if those of a section are as
     many, and asking a counter takes time.
     """
-    if not calls.unequal:
+    if not calls.unequal and not config.lacks_rows(calls.queries):
         return False
     each = width * seen_together(calls.keys, calls.left, calls.right, config.bM) * sum(dims)
     return calls.uneven or section_of(int(each) // calls.group, calls.heads) < config.blocks * multiprocessors

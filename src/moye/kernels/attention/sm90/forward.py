@@ -39,9 +39,10 @@ from moye.kernels.attention.sm90.sequences import (
     store_rows,
 )
 from moye.kernels.attention.sm90.turned import turned_begin
+from moye.kernels.attention.sm90.turns import first_turn, last_turn, pass_turn, take_turn
 
-TURN, OWN = 4, 1
-"""Named barriers: TURN + g is warpgroup g's turn to multiply, OWN + g is where its four warps meet."""
+OWN = 1
+"""Named barriers: OWN + g is where the four warps of warpgroup g meet."""
 
 
 @mo.kernel
@@ -149,7 +150,8 @@ def schedule(plan, parts, counter, heads, batch):
 def place_of(plan, parts, tiles, tile):
     """(tile of queries, head, batch).  Neighbours share keys and values.
 
-    Where tiles differ in work, those of the last queries come first, which may see the most keys.
+    Where tiles differ in work, those that may see the most keys come first: of the last queries where a query sees no
+    key behind it.  Otherwise the last ones come last, of which some warpgroups may have none.
     """
     m_tiles, heads, batch = tiles.tiles_m, tiles.tiles_n, tiles.batches
     if parts.section is None:
@@ -158,7 +160,7 @@ def place_of(plan, parts, tiles, tile):
     if parts.offsets_Q is not None:
         m, sequence = place_of_slot(parts.offsets_Q, plan.config.bM, m_tiles - 1 - i)
         return m, head, sequence
-    return m_tiles - 1 - i, head % heads, head // heads
+    return m_tiles - 1 - i if plan.rules.right else i, head % heads, head // heads
 
 
 @mo.jit
@@ -287,33 +289,56 @@ def consume(plan, parts, O, lse, sinks, stages, pipes, tiles):
     at = pipes.Q.consumer_start(), pipes.K.consumer_start(), pipes.V.consumer_start()
     first_turn(plan)
     tile, dealt = first_tile(plan, parts, tiles)
-    m, head, batch = place_of(plan, parts, tiles, tile)
-    if config.q_stages > 1 and tile < tiles.tiles:
-        at = begin(plan, scaled_rules(plan, parts, head, batch), work, at, (m, head, batch))
+    place, begun = place_of(plan, parts, tiles, tile), config.q_stages > 1      # begun: the first scores are there
+    if plan.lacking:
+        begun = mo.bool(False)
+    elif begun and tile < tiles.tiles:
+        at = begin(plan, scaled_rules(plan, parts, place[1], place[2]), work, at, place)
     while tile < tiles.tiles:
-        how, times = scaled_rules(plan, parts, head, batch), factor_of_values(plan, parts, head, batch)
-        if config.q_stages == 1:
-            at = begin(plan, how, work, at, (m, head, batch))
-        at_Q, at_K, at_V = steps(plan, how, work, at, (m, head, batch))
-        here = m, head, batch
-        start_values(plan, work, at_V)
-        factor, log_sum = finished(work.rows, fold_of(how, work), None if sinks is None else sinks[head] * LOG2_E,
-                                   plan.lift)
-        results = Results(O, lse, (sQ[:, :, at_Q.stage], sO), factor if times is None else scaled(factor, times),
-                          log_sum)
-        tile, dealt = next_tile(plan, parts, tiles, tile, dealt)
-        m, head, batch = place_of(plan, parts, tiles, tile)
-        if config.q_stages > 1 and tile < tiles.tiles:
-            at_K = change(plan, parts, work, (at_Q, at_K, at_V), results, here, (m, head, batch))
+        here = place
+        if has_rows(plan, parts, here):
+            how = scaled_rules(plan, parts, here[1], here[2])
+            if not begun:
+                at = begin(plan, how, work, at, here)
+            at = steps(plan, how, work, at, here)
+            start_values(plan, work, at[2])
+            results = results_of(plan, parts, work, how, O, lse, sinks, (sQ[:, :, at[0].stage], sO), here)
+            further_turns(plan, how, here)
+            tile, dealt = next_tile(plan, parts, tiles, tile, dealt)
+            place = place_of(plan, parts, tiles, tile)
+            ahead = config.q_stages > 1 and (tile < tiles.tiles) & has_rows(plan, parts, place)
+            at = end(plan, parts, work, at, results, here, place, ahead)
+            if plan.lacking:
+                begun = ahead
         else:
-            values_done(plan, work, at_V)
-            put(plan, parts, work, results, here)
-        queries_done(work, at_Q)
-        if config.q_stages > 1:
-            round_up(plan, work)
-            work.O.fill(0)
-        at = at_Q.next(), at_K, at_V.next()
+            at = pass_by(plan, rules_of(parts, here[2]), work, at, here)
+            tile, dealt = next_tile(plan, parts, tiles, tile, dealt)
+            place = place_of(plan, parts, tiles, tile)
     last_turn(plan)
+
+
+@mo.jit
+def has_rows(plan, parts, place):
+    """Whether any of the warpgroup's rows is a query: a tile may end behind a sequence's last one."""
+    if not plan.lacking:
+        return True
+    return first_row(plan, place) < rules_of(parts, place[2]).queries
+
+
+@mo.jit
+def first_row(plan, place):
+    """The warpgroup's first row of a tile."""
+    return place[0] * plan.config.bM + 64 * mo.warpgroup_idx()
+
+
+@mo.jit
+def results_of(plan, parts, work, how, O, lse, sinks, room, place):
+    """Where the results of a tile go, and what they are multiplied by, when its last exponentials are there."""
+    _, head, batch = place
+    times = factor_of_values(plan, parts, head, batch)
+    factor, log_sum = finished(work.rows, fold_of(how, work), None if sinks is None else sinks[head] * LOG2_E,
+                               plan.lift)
+    return Results(O, lse, room, factor if times is None else scaled(factor, times), log_sum)
 
 
 @mo.jit
@@ -353,11 +378,13 @@ def begin(plan, how, work, at, place):
     """The first scores of a tile, with nothing beside them."""
     at_Q, at_K, at_V = at
     work.pipes.Q.consumer_wait(at_Q)
+    at_K = leave_out(work.pipes.K, at_K, unseen_before(plan, how, place))
     work.pipes.K.consumer_wait(at_K)
     start_scores(plan, work, at_Q, at_K)
     biases = first_biases(plan, how, place)
     mo.warpgroup_wait(0)
     release(work.pipes.K, at_K)
+    at_V = leave_out(work.pipes.V, at_V, unseen_before(plan, how, place))
     first_softmax(plan, how, work, place, biases)
     round_up(plan, work)
     work.O.fill(0)
@@ -365,33 +392,52 @@ def begin(plan, how, work, at, place):
 
 
 @mo.jit
+def end(plan, parts, work, at, results, here, place, ahead):
+    """The last product of a tile, and its results leave; ``ahead``: beside the first scores of the next one."""
+    at_Q, at_K, at_V = at
+    if ahead:
+        at_K, at_V = change(plan, parts, work, at, results, here, place)
+    else:
+        values_done(plan, work, at_V)
+        at_V = leave_out(work.pipes.V, at_V.next(), unseen_behind(plan, rules_of(parts, here[2]), here))
+        put(plan, parts, work, results, here)
+    queries_done(work, at_Q)
+    if plan.config.q_stages > 1:
+        round_up(plan, work)
+        work.O.fill(0)
+    return at_Q.next(), at_K, at_V
+
+
+@mo.jit
 def change(plan, parts, work, at, results, here, place):
     """From one tile to the next, whose first scores are computed while the results of this one leave."""
     (at_Q, at_K, at_V), how = at, scaled_rules(plan, parts, place[1], place[2])
     work.pipes.Q.consumer_wait(at_Q.next())
+    at_K = leave_out(work.pipes.K, at_K, unseen_before(plan, how, place))
     work.pipes.K.consumer_wait(at_K)
     start_scores(plan, work, at_Q.next(), at_K)
     values_done(plan, work, at_V, 1)
+    at_V = leave_out(work.pipes.V, at_V.next(), unseen_behind(plan, rules_of(parts, here[2]), here))
+    at_V = leave_out(work.pipes.V, at_V, unseen_before(plan, how, place))
     put(plan, parts, work, results, here)
     biases = first_biases(plan, how, place)
     mo.warpgroup_wait(0)
     release(work.pipes.K, at_K)
     first_softmax(plan, how, work, place, biases)
-    return at_K.next()
+    return at_K.next(), at_V
 
 
 @mo.jit
 def first_biases(plan, how, place):
     """The biases of a tile's last keys."""
-    _, most, _, _ = key_tiles(how, place[0] * plan.config.bM, plan.config.bM, plan.config.bN)
+    _, most, _, _ = own_key_tiles(plan, how, place)
     return biases_of(plan, how, place, most - 1, plan.rules.ragged)
 
 
 @mo.jit
 def first_softmax(plan, how, work, place, biases):
     """The softmax of a tile's last keys, the first to be done: the only ones that may end beyond all keys."""
-    config = plan.config
-    _, most, _, _ = key_tiles(how, place[0] * config.bM, config.bM, config.bN)
+    _, most, _, _ = own_key_tiles(plan, how, place)
     judge(plan, how, work, place, most - 1, plan.rules.masks, biases)
     online(work.rows, mo.mn_view(work.S, plan.scores), fold_of(how, work), True, plan.rules.windowed or how.empties,
            plan.lift)
@@ -400,8 +446,7 @@ def first_softmax(plan, how, work, place, biases):
 @mo.jit
 def steps(plan, how, work, at, place):
     """All further keys of a tile: those that some rows do not see, those that all see, those behind the window."""
-    config = plan.config
-    least, most, low, high = key_tiles(how, place[0] * config.bM, config.bM, config.bN)
+    least, most, low, high = own_key_tiles(plan, how, place)
     if plan.rules.right:
         for n in range(most - 2, high - 1, -1):
             at = step(plan, how, work, at, place, n, True)
@@ -410,7 +455,7 @@ def steps(plan, how, work, at, place):
     if plan.rules.left:
         for n in range(low - 1, least - 1, -1):
             at = step(plan, how, work, at, place, n, True)
-    return at
+    return at[0], leave_out(work.pipes.K, at[1], unseen_behind(plan, how, place)), at[2]
 
 
 @mo.jit
@@ -428,6 +473,68 @@ def step(plan, how, work, at, place, n, masked):
     if grew(work.rows):
         rescale(mo.mn_view(work.O, plan.output), work.rows.shrink)
     return at_Q, at_K.next(), at_V.next()
+
+
+# --- keys that others see --------------------------------------------------------------------------------------------
+
+
+@mo.jit
+def own_key_tiles(plan, how, place):
+    """The tiles of keys that the warpgroup's own rows see, as ``key_tiles`` has them; or those of all warpgroups."""
+    if plan.config.apart:
+        return key_tiles(how, first_row(plan, place), 64, plan.config.bN)
+    return key_tiles(how, place[0] * plan.config.bM, plan.config.bM, plan.config.bN)
+
+
+@mo.jit
+def unseen_before(plan, how, place):
+    """How many tiles of keys, 0 or 1, other warpgroups see before this one's: those behind the diagonal."""
+    if not (plan.config.apart and plan.rules.right):
+        return 0
+    _, most, _, _ = key_tiles(how, place[0] * plan.config.bM, plan.config.bM, plan.config.bN)
+    return most - own_key_tiles(plan, how, place)[1]
+
+
+@mo.jit
+def unseen_behind(plan, how, place):
+    """How many tiles of keys, 0 or 1, other warpgroups see after this one's: those at the window's left edge."""
+    if not (plan.config.apart and plan.rules.left):
+        return 0
+    least, _, _, _ = key_tiles(how, place[0] * plan.config.bM, plan.config.bM, plan.config.bN)
+    return own_key_tiles(plan, how, place)[0] - least
+
+
+@mo.jit
+def leave_out(pipe, state, count):
+    """The warpgroup does without the next ``count`` stages."""
+    for _ in range(count):
+        pipe.consumer_wait(state)                       # a release counts for the load before, if it comes too early
+        release(pipe, state)
+        state = state.next()
+    return state
+
+
+@mo.jit
+def further_turns(plan, how, place):
+    """All warpgroups take as many turns: here are those of the keys that this one does not see."""
+    if plan.config.in_turns:
+        for _ in range(unseen_before(plan, how, place) + unseen_behind(plan, how, place)):
+            take_turn(plan)
+            pass_turn(plan)
+
+
+@mo.jit
+def pass_by(plan, how, work, at, place):
+    """A tile of which the warpgroup has no queries."""
+    at_Q, at_K, at_V = at
+    least, most, _, _ = key_tiles(how, place[0] * plan.config.bM, plan.config.bM, plan.config.bN)
+    at_Q = leave_out(work.pipes.Q, at_Q, 1)
+    for n in range(least, most):
+        if n > least:                                   # before the waits: others multiply in their turns
+            take_turn(plan)
+            pass_turn(plan)
+        at_K, at_V = leave_out(work.pipes.K, at_K, 1), leave_out(work.pipes.V, at_V, 1)
+    return at_Q, at_K, at_V
 
 
 @mo.jit
@@ -585,35 +692,3 @@ def release(pipe, state):
     """The warpgroup has read a stage."""
     if mo.thread_idx().x % GROUP == 0:
         pipe.consumer_release(state)
-
-
-# --- turns -----------------------------------------------------------------------------------------------------------
-
-
-@mo.jit
-def first_turn(plan):
-    """Warpgroup 0 begins: the last one says so."""
-    if plan.config.in_turns and mo.warpgroup_idx() == plan.config.groups - 1:
-        mo.barrier_arrive(TURN, 2 * GROUP)
-
-
-@mo.jit
-def take_turn(plan):
-    """Wait until it is this warpgroup's turn to multiply."""
-    if plan.config.in_turns:
-        mo.barrier_sync(TURN + mo.warpgroup_idx(), 2 * GROUP)
-
-
-@mo.jit
-def pass_turn(plan):
-    """It is the next warpgroup's turn."""
-    if plan.config.in_turns:
-        group = mo.warpgroup_idx()
-        mo.barrier_arrive(mo.where(group == plan.config.groups - 1, TURN, TURN + 1 + group), 2 * GROUP)
-
-
-@mo.jit
-def last_turn(plan):
-    """Nobody is left to take the turn that the last warpgroup passed."""
-    if plan.config.in_turns and mo.warpgroup_idx() == 0:
-        mo.barrier_sync(TURN, 2 * GROUP)

@@ -45,19 +45,22 @@ def arguments_sm90(problem: Problem, arrays: tuple[Any, Any, Any, Any], *, bias:
                    config: ForwardConfig | None = None) -> tuple[int, int, tuple[Any, ...]]:
     """Grid, block and arguments of the kernel for (out, q, k, values), these (dim_v, places, heads, batch)."""
     rules, several = problem.rules, offsets[0] is not None
+    ruled = rules.softcap or rules.score is not None or slopes is not None or sinks is not None
     if config is None:
-        ruled = rules.softcap or rules.score is not None or slopes is not None or sinks is not None
         config = choose(calls_of(problem, arrays[1], arrays[2], several), (problem.dim, problem.dim_v),
                         mo.multiprocessors(arrays[0]), narrow=problem.narrow, biased=bias is not None, ruled=ruled)
     rules = replace(rules, ragged=problem.keys % config.bN != 0 or several, lacking=several, pairs=in_pairs(bias))
-    plan = make_plan(config, (problem.dtype, problem.out), (problem.dim, problem.dim_v), rules, problem.heads_of_a_key)
+    lacking = config.lacks_rows(problem.queries) and not (several or ruled or bias is not None)     # or it would spill
+    plan = make_plan(config, (problem.dtype, problem.out), (problem.dim, problem.dim_v), rules, problem.heads_of_a_key,
+                     lacking)
     tiles, heads = -(-problem.queries // config.bM), problem.heads * problem.batch
     if several:                                         # one number more for each, some of which stand for no tile
         tiles, heads = _rows(arrays[1]) // config.bM + problem.batch, problem.heads
     counter = counters(arrays[0], 1) if config.dynamic else None
     each = problem.dtype.bytes * int(seen_together(problem.keys, *limits_of(problem), config.bM)) * (
         problem.dim + problem.dim_v)
-    section = section_of(each // problem.heads_of_a_key, heads) if rules.left or rules.right or several else None
+    unequal = rules.left or rules.right or several or lacking
+    section = section_of(each // problem.heads_of_a_key, heads) if unequal else None
     return min(tiles * heads, config.blocks * mo.multiprocessors(arrays[0])), config.threads, (
         *copies(plan, *arrays), ordered(arrays[0], (1, 3, 2, 0)) if several else None,
         None if lse is None else ordered(lse, (2, 1, 0)), *offsets, counter, section,

@@ -20,10 +20,10 @@ from moye.kernels.attention.sm90.config import ForwardConfig, GradientConfig
 class ForwardPlan:
     """What the kernel is compiled for.
 
-    ``scores``: Q K^T, both from shared memory.  ``output``: P V, P from registers.  ``Q``, ``K``, ``V``: a tile each,
-    (bM, dim), (bN, dim) and (dim_v, bN), all contiguous along the head dimension; the rows of a warpgroup lie together
-    in Q, so that its ``O`` (64, dim_v) can take their place.  ``heads_of_a_key``: heads of queries that share keys and
-    values.
+    ``lacking``: the last tile has no queries for two of three warpgroups, which pass it by.  ``scores``: Q K^T, both
+    from shared memory.  ``output``: P V, P from registers.  ``Q``, ``K``, ``V``: a tile each, (bM, dim), (bN, dim) and
+    (dim_v, bN), all contiguous along the head dimension; the rows of a warpgroup lie together in Q, so that its ``O``
+    (64, dim_v) can take their place.  ``heads_of_a_key``: heads of queries that share keys and values.
 
     Elements of 8 bits are multiplied along K alone, so V is contiguous along the keys then (``turned.py``); O is
     ``out``, of 16 bits, and lies elsewhere.  ``places``: where a score of a thread is among its operands A.
@@ -31,6 +31,7 @@ class ForwardPlan:
 
     config: ForwardConfig
     rules: Rules
+    lacking: bool
     dtype: Any
     out: Any
     dim: int
@@ -62,7 +63,7 @@ class ForwardPlan:
 
 @lru_cache(maxsize=256)
 def make_plan(config: ForwardConfig, dtypes: tuple[Any, Any], dims: tuple[int, int], rules: Rules,
-              heads_of_a_key: int) -> ForwardPlan:
+              heads_of_a_key: int, lacking: bool = False) -> ForwardPlan:
     """The plan for dtypes of operands and results, and head dimensions; once for each kind of call."""
     (dtype, out), (dim, dim_v), narrow = dtypes, dims, dtypes[0] is not dtypes[1]
     scores = mo.make_tiled_mma(mo.mma.wgmma(dtype, dtype, mo.float32, config.bN))
@@ -78,7 +79,7 @@ def make_plan(config: ForwardConfig, dtypes: tuple[Any, Any], dims: tuple[int, i
         columns = mo.smem_layout_atom(dtype, "mn", _line(2 * dim, wide))
         V, results = mo.tile_to_shape(columns, (dim_v, config.bN), (1, 0)), rows
     return ForwardPlan(
-        config, rules, dtype, out, dim, dim_v, heads_of_a_key, scores, output,
+        config, rules, lacking, dtype, out, dim, dim_v, heads_of_a_key, scores, output,
         mo.make_tiled_copy_C(mo.CopyAtom(mo.StMatrix(4), out), output),
         mo.tile_to_shape(mo.tile_to_shape(rows, (64, dim)), (config.bM, dim)), keys, V,
         mo.tile_to_shape(results, (64, dim_v)), _places(config.bN) if narrow else None)

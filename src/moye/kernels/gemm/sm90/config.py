@@ -443,58 +443,59 @@ def fits(config: WarpgroupConfig, promote: bool, most: int = MOST) -> bool:
 class Costs:
     """What the model of costs is made of, on an H200: microseconds, bytes and operations per microsecond.
 
-    ``benchmarks/gemm_fit.py`` fits them together to measured products, so that one by one they need not be what their
-    names say: a share above 1 means that what such tiles take is told by loads and latency.
+    ``benchmarks/gemm_fit.py`` fits them together to measured products: one by one they need not be what names say.
     """
 
-    launch: float = 3.257
-    begin: float = 0.5656       # the first stages of a block's first tile
-    begin_byte: float = 3.259e-06 # and for each byte of one
-    begin_group: float = 0.1803 # and for each warpgroup beside the first
-    begin_all: float = 2.316e-08 # and for each byte that all blocks ask for before their first products
-    crowd: float = 0.9933       # where all multiprocessors ask memory at once for theirs; of fewer, by the square root
+    launch: float = 3.219
+    begin: float = 0.5607       # the first stages of a block's first tile
+    begin_byte: float = 6.479e-06 # and for each byte of one
+    begin_group: float = 0.174  # and for each warpgroup beside the first
+    begin_all: float = 2.65e-08 # and for each byte that all blocks ask for before their first products
+    crowd: float = 1.007        # where all multiprocessors ask memory at once for theirs; of fewer, by the square root
     flops: float = 8.1e+06      # of one multiprocessor, 16-bit operands, at 1980 MHz
-    share_64: float = 17.1      # of them, that tiles of 64 rows reach, and so on: they wait for loads
-    share_128: float = 0.8145
-    share_192: float = 0.7944
-    share_256: float = 0.7949
-    turns_128: float = 0.8379   # where warpgroups take turns
-    latency: float = 1.286      # from asking for a stage to its arrival
-    loads: float = 4.634e+05    # bytes that one multiprocessor gets from L2
-    arriving: float = 1.394e+05 # that arrive there, also those that another one asked for
-    l2: float = 2.24e+07        # and all of them
-    dram: float = 3.658e+06
-    dram_one: float = 3.618e+05 # bytes from DRAM that one multiprocessor can wait for at a time
-    stream: float = 1.079       # as much faster where one operand leaves L2 first
-    store: float = 4.279e-05    # for an element of a warpgroup's part of a tile, that nothing hides
-    turns_store: float = 0.1857 # of it, that warpgroups which take turns do not hide either
-    tile: float = 0.07963       # for each further tile of a block
-    gather_2: float = 1.031     # handing sums round in a cluster
-    gather_4: float = 1.141
-    gather_8: float = 1.855
-    gather_sum: float = 0.0001611 # for each sum of a block
-    meet: float = 1.573         # and in memory
-    meet_each: float = 0.03272  # for each block of a tile
-    meet_sum: float = 0.000141  # for each sum of a block
-    hand: float = 1.738         # handing sums over where blocks have shares of tiles
-    hand_each: float = 0.7476   # for each block whose sums are added
-    hand_sum: float = 0.0001996 # for each sum that leaves or is added
-    sharp: float = 5.599        # how sharply the slowest of several things rules
-    sharp_one: float = 25.56
-    sharp_dram: float = 3.682
-    sharp_loads: float = 2.884
-    rows_64: float = 1.561      # of the loads of an operand along its rows, in swizzled rows of 64 bytes
-    rows_32: float = 4.498
-    pieces_32: float = 1.39     # of the store, where a tile leaves in pieces of 32 columns
-    pieces_16: float = 2.587
-    unaligned: float = 2.124    # more of the loads, for lines that begin anywhere
-    ragged: float = 1.189       # of the bytes of C, whose rows begin inside of 128 bytes
-    halves: float = 0.6052      # and more of them, where rows begin inside of the 32 bytes that memory writes at once
+    share_64: float = 1.538     # of them, that tiles of 64 rows reach, and so on: they wait for loads
+    bubble: float = 0.05698     # and what a warpgroup that multiplies alone waits in each k tile
+    share_128: float = 0.811
+    share_192: float = 0.7876   # and more rows
+    turns_128: float = 0.8398   # where warpgroups take turns
+    latency: float = 1.344      # from asking for a stage to its arrival
+    loads: float = 6.529e+05    # bytes that one multiprocessor gets from L2
+    arriving: float = 1.844e+05 # that arrive there, also those that another one asked for
+    l2: float = 2.674e+07       # and all of them
+    dram: float = 3.902e+06
+    pieces: float = 0.1513      # more of them for an operand along its rows, of which a tile has 128 bytes at a place
+    written: float = 1.161      # of the bytes of C beyond what L2 takes
+    dram_one: float = 1.897e+05 # bytes from DRAM that one multiprocessor can wait for at a time
+    stream: float = 1.047       # as much faster where one operand leaves L2 first
+    store: float = 3.8e-05      # for an element of a warpgroup's part of a tile, that nothing hides
+    turns_store: float = 0.1556 # of it, that warpgroups which take turns do not hide either
+    tile: float = 0.08464       # for each further tile of a block
+    gather_2: float = 1.044     # handing sums round in a cluster
+    gather_4: float = 1.245
+    gather_8: float = 1.788
+    gather_sum: float = 9.195e-05 # for each sum of a block
+    meet: float = 1.491         # and in memory
+    meet_each: float = 0.03245  # for each block of a tile
+    meet_sum: float = 0.000147  # for each sum of a block
+    hand: float = 2.691         # handing sums over where blocks have shares of tiles
+    hand_each: float = 1.144    # for each block whose sums are added
+    hand_sum: float = 0.0001243 # for each sum that leaves or is added
+    sharp: float = 5.781        # how sharply the slowest of several things rules
+    sharp_one: float = 40.65
+    sharp_dram: float = 3.156
+    sharp_loads: float = 1.442
+    rows_64: float = 1.999      # of the loads of an operand along its rows, in swizzled rows of 64 bytes
+    rows_32: float = 4.756
+    pieces_32: float = 1.522    # of the store, where a tile leaves in pieces of 32 columns
+    pieces_16: float = 2.916
+    unaligned: float = 2.232    # more of the loads, for lines that begin anywhere
+    ragged: float = 1.098       # of the bytes of C, whose rows begin inside of 128 bytes
+    halves: float = 0.4813      # and more of them, where rows begin inside of the 32 bytes that memory writes at once
     copy: float = 2.249         # copying an operand first
     copied: float = 2.056e+06   # bytes of it a microsecond
     by_rows: float = 6.204e-05  # for an element of a tile that is stored by rows
-    single: float = 0.0007      # or, of 32 bits, by itself
-    single_turned: float = 0.0003 # where neighbours in a tile's columns are neighbours in memory
+    single: float = 0.0007      # or, of 32 bits, by itself; or where neighbours in its columns are so in memory
+    single_turned: float = 0.0003
 
 
 COSTS = Costs()
@@ -570,8 +571,7 @@ def _shared(config: WarpgroupConfig, problem: Problem, waves: float, depth: int,
     k_tiles = math.ceil(waves * depth)
     peers = max(1.0, 1 / waves)
     handed = costs.hand + costs.hand_each * peers + config.bM * config.bN * costs.hand_sum * (1 + peers)
-    stores = math.ceil(waves) * _between(config, problem, costs)
-    return k_tiles * _step(config, problem, slots, costs) + stores + handed
+    return k_tiles * _step(config, problem, slots, costs) + math.ceil(waves) * _between(config, problem, costs) + handed
 
 
 def shares(tiles: int, k_tiles: int, at_once: int) -> int:
@@ -592,10 +592,11 @@ def _either(a: float, b: float, sharp: float) -> float:
 
 def _step(config: WarpgroupConfig, problem: Problem, busy: int, costs: Costs) -> float:
     """Microseconds of one k tile where so many blocks load at a time."""
-    share = {64: costs.share_64, 128: costs.turns_128 if config.schedule == "pingpong" else costs.share_128,
-             192: costs.share_192, 256: costs.share_256}[config.bM] * (_PROMOTED if problem.promote else 1.0)
+    turns = config.schedule == "pingpong"
+    share = {64: costs.share_64, 128: costs.turns_128 if turns else costs.share_128}.get(config.bM, costs.share_192)
+    share *= _PROMOTED if problem.promote else 1.0
     share *= _SCALED.get((config.bM, config.bN), 1.0) if problem.scaled else 1.0
-    products = 128 * config.bM * config.bN / (costs.flops * share)
+    products = 128 * config.bM * config.bN / (costs.flops * share) + costs.bubble * (config.bM == 64 and not turns)
     lines_A, lines_B = _lines(config, problem, costs)
     loaded = 128 * (config.bM * lines_A / config.share_A + config.bN * lines_B / config.share_B)
     loads = _either(loaded / min(costs.loads, costs.l2 / busy), 128 * (config.bM + config.bN) / costs.arriving,
@@ -604,8 +605,8 @@ def _step(config: WarpgroupConfig, problem: Problem, busy: int, costs: Costs) ->
 
 
 def _lines(config: WarpgroupConfig, problem: Problem, costs: Costs) -> list[float]:
-    """What loads of A and B cost, in those of whole lines: few rows lie in narrower swizzles, if along their rows; of
-    lines at multiples of 32 bytes, three of four begin inside of 128, and so on.
+    """What loads cost, in those of whole lines: few rows along their rows lie in narrower swizzles; of lines at
+    multiples of 32 bytes, three of four begin inside of 128, and so on.
     """
     turn = -1 if config.swap else 1
     by_rows, apart = (problem.rows_A, problem.rows_B)[::turn], problem.lines[::turn]
@@ -651,14 +652,17 @@ def _traffic(config: WarpgroupConfig, problem: Problem, m: int, n: int, slots: i
     if across * config.bM * k_bytes > _L2:
         A *= max(1, n * across / slots)
     C = problem.out * M * N
+    by_rows = (problem.rows_A, problem.rows_B)[::-1 if config.swap else 1]
+    A *= 1 + by_rows[0] * costs.pieces * 128 / (config.bM * problem.dtype.bytes)
+    B *= 1 + by_rows[1] * costs.pieces * 128 / (config.bN * problem.dtype.bytes)
     return float((A + B + C + (_written(config, problem, costs) - 1) * max(0, C - _L2 / 2)) * problem.batches)
 
 
 def _written(config: WarpgroupConfig, problem: Problem, costs: Costs) -> float:
-    """Bytes that are written for each of C: rows that begin inside of lines or sectors of memory cost more."""
+    """What C's bytes cost, in those that are read: rows that begin inside of lines or sectors of memory cost more."""
     if problem.N * problem.out % 128 == 0 or problem.plain:
-        return 1.0
-    return costs.ragged + (costs.halves * 64 / _columns(config) if cuts_sectors(problem) else 0.0)
+        return costs.written
+    return costs.written * costs.ragged + (costs.halves * 64 / _columns(config) if cuts_sectors(problem) else 0.0)
 
 
 def _columns(config: WarpgroupConfig) -> int:
