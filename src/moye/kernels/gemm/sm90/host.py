@@ -158,12 +158,13 @@ def problem_of(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, scaled: bo
 def _most(c: Any, fusion: Fusion, plain: bool) -> int:
     """Sums of a thread that leave registers for their way to C: for what is fused, for addresses.
 
-    Gated tiles have half as many when they are stored; a residual along M is read element by element.
+    Gated tiles have half as many when they are stored; a residual along M is read element by element, and results of 32
+    bits with a bias leave along it from more registers.
     """
     batched, apart = len(c.shape) == 3, plain and (width(c) == 1 or c.dtype.bits == 16)         # the latter by rows
     if fusion.gated:
         return 128 if batched or apart or fusion.bias or fusion.rows or fusion.columns else MOST
-    if fusion.residual and not plain and stored(c, "warpgroup") == "mn":
+    if (fusion.residual or (fusion.bias and c.dtype.bits == 32)) and not plain and stored(c, "warpgroup") == "mn":
         return 120
     if plain and batched and not fusion.plain:
         return 88
