@@ -129,15 +129,12 @@ def prepare(chosen):
 
 
 def check(problem, works):
-    """The configurations whose result, on a poisoned C, is not cuBLAS's but for rounding."""
-    problem.works()["cuBLAS"]()
-    exact, wrong = problem.C.float(), []
-    for config, work in works.items():
-        problem.C.fill_(math.nan if problem.C.is_floating_point() else -1)
-        work()
-        if not float((problem.C.float() - exact).norm()) <= 0.01 * float(exact.norm()):
-            wrong.append(config)
-    return wrong
+    """The configurations whose result, on a poisoned C, is farther from float64 than it may be beside cuBLAS's.
+
+    cuBLAS's own may be far off: torch lets it add up parts of K in 16 bits.
+    """
+    most = problem.most_error(problem.error(problem.works()["cuBLAS"]))
+    return [config for config, work in works.items() if not problem.error(work) <= most]
 
 
 def main():

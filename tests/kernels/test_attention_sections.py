@@ -102,7 +102,8 @@ def exact(q, k, v, left, right, cap=0.0, slopes=None):
     weights = np.exp(scores) * ((behind <= (math.inf if left is None else left))
                                 & (behind >= (-math.inf if right is None else -right)))
     total = weights.sum(-1)
-    return np.einsum("bhqk,bkhd->bqhd", weights / np.where(total == 0, 1, total)[..., None], v.astype(np.float64)), total
+    shares = weights / np.where(total == 0, 1, total)[..., None]
+    return np.einsum("bhqk,bkhd->bqhd", shares, v.astype(np.float64)), total
 
 
 @pytest.mark.parametrize("seed", [*range(8), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(8, 40))])
@@ -115,7 +116,8 @@ def test_warpgroups_leave_out_what_they_alone_do_not_need(monkeypatch, seed):
     left, right = drawn.choice([(None, None), (None, 0), (None, drawn.randrange(150)), (drawn.randrange(300), 0),
                                 (drawn.randrange(300), drawn.randrange(150)), (drawn.randrange(300), None)])
     monkeypatch.setattr(mo, "arch_of", lambda array: "sm_90a")
-    monkeypatch.setattr(mo, "multiprocessors", lambda array=None, count=drawn.randint(1, 4): count)
+    count = drawn.randint(1, 4)
+    monkeypatch.setattr(mo, "multiprocessors", lambda array=None: count)
     rng = np.random.default_rng(seed)
     q, k, v = (rng.standard_normal((batch, n, heads, dim)).astype(np.float16) for n in (queries, keys, keys))
     out, lse = np.full_like(q, np.nan), np.full((batch, heads, queries), np.nan, np.float32)
