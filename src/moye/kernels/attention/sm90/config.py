@@ -61,10 +61,10 @@ class ForwardConfig:
     def apart(self) -> bool:
         """Whether warpgroups leave out tiles of keys that they alone do not see.
 
-        Tiles of as many queries as keys seldom have such, and three warpgroups wait for each other's turns: there the
-        code for it costs more than it saves.
+        Tiles of as many queries as keys seldom have such, and those who multiply in turns would wait for them: there
+        the code for it costs more than it saves.
         """
-        return self.groups == 2 and self.bM != self.bN
+        return self.groups == 2 and self.bM != self.bN and not self.in_turns
 
     def lacks_rows(self, queries: float) -> bool:
         """Whether the last tile of so many queries has none for two of three warpgroups, which pass it by.

@@ -289,9 +289,10 @@ def consume(plan, parts, O, lse, sinks, stages, pipes, tiles):
     at = pipes.Q.consumer_start(), pipes.K.consumer_start(), pipes.V.consumer_start()
     first_turn(plan)
     tile, dealt = first_tile(plan, parts, tiles)
-    place, begun = place_of(plan, parts, tiles, tile), config.q_stages > 1      # begun: the first scores are there
+    place = place_of(plan, parts, tiles, tile)
+    begun = config.q_stages > 1                         # whether a tile's first scores are there when it begins
     if plan.lacking:
-        begun = mo.bool(False)
+        begun = mo.bool(False)                          # not behind one that was passed by
     elif begun and tile < tiles.tiles:
         at = begin(plan, scaled_rules(plan, parts, place[1], place[2]), work, at, place)
     while tile < tiles.tiles:
@@ -303,7 +304,6 @@ def consume(plan, parts, O, lse, sinks, stages, pipes, tiles):
             at = steps(plan, how, work, at, here)
             start_values(plan, work, at[2])
             results = results_of(plan, parts, work, how, O, lse, sinks, (sQ[:, :, at[0].stage], sO), here)
-            further_turns(plan, how, here)
             tile, dealt = next_tile(plan, parts, tiles, tile, dealt)
             place = place_of(plan, parts, tiles, tile)
             ahead = config.q_stages > 1 and (tile < tiles.tiles) & has_rows(plan, parts, place)
@@ -512,15 +512,6 @@ def leave_out(pipe, state, count):
         release(pipe, state)
         state = state.next()
     return state
-
-
-@mo.jit
-def further_turns(plan, how, place):
-    """All warpgroups take as many turns: here are those of the keys that this one does not see."""
-    if plan.config.in_turns:
-        for _ in range(unseen_before(plan, how, place) + unseen_behind(plan, how, place)):
-            take_turn(plan)
-            pass_turn(plan)
 
 
 @mo.jit
