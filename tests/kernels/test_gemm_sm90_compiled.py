@@ -154,6 +154,7 @@ PROBLEMS = {                            # kind, orders of A, B and C, M, N, K, b
     "gated_batches": ("f16", "CCC", 1000, 4096, 8192, 3, {"gated": True, "bias": "f32", "activation": "silu"}),
     "gated_columns": ("bf16", "CCF", 2048, 14336, 64, 0, {"gated": True, "bias": "f32", "activation": "silu"}),
     "residual_of_columns": ("bf16", "CCF", 4096, 4096, 1024, 0, {"residual": "bf16"}),
+    "bias_gelu_of_float32_columns": ("tf32", "CCF", 8192, 4096, 1024, 0, {"bias": "f32", "activation": "gelu"}),
     "promoted": ("e4m3", "CCC", 4096, 4096, 4096, 0, {"bias": "f32"}),
     "integers": ("s8", "CCC", 4096, 4097, 4096, 0, {}),
     "split_with_all_fused": ("f16", "FCC", 200, 4097, 14336, 0,

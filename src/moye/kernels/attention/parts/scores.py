@@ -178,7 +178,7 @@ def mask(how, rows, place):
     A window has two edges.  A bit for each column of a row says then whether it counts, in place of two comparisons,
     where scores do not need the registers.
     """
-    by_bits = how.rules.left and not how.modified
+    by_bits = how.rules.left and not how.modified and mo.size(rows, 1) <= 32
     for i in mo.static_range(mo.size(rows, 0)):
         end = how.keys - place.column
         stands = place.row + row_offset(i) + how.shift - place.column       # of the keys of this tile

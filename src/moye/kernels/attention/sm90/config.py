@@ -147,7 +147,7 @@ def dealt_out(config: ForwardConfig, calls: Calls, dims: tuple[int, int], multip
     The longest tiles come first, in sections of heads: blocks take as long in each round if those of a section are as
     many, and asking a counter takes time.
     """
-    if not calls.unequal and not config.lacks_rows(calls.queries):
+    if not calls.unequal and not config.lacks_rows(calls.queries):      # all tiles take as long
         return False
     each = width * seen_together(calls.keys, calls.left, calls.right, config.bM) * sum(dims)
     return calls.uneven or section_of(int(each) // calls.group, calls.heads) < config.blocks * multiprocessors

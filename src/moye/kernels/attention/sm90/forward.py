@@ -150,8 +150,8 @@ def schedule(plan, parts, counter, heads, batch):
 def place_of(plan, parts, tiles, tile):
     """(tile of queries, head, batch).  Neighbours share keys and values.
 
-    Where tiles differ in work, those that may see the most keys come first: of the last queries where a query sees no
-    key behind it.  Otherwise the last ones come last, of which some warpgroups may have none.
+    Where tiles differ in work, those that may see the most keys come first: with ``right``, and of sequences, those of
+    the last queries.  Otherwise these come last, of which some warpgroups may have none.
     """
     m_tiles, heads, batch = tiles.tiles_m, tiles.tiles_n, tiles.batches
     if parts.section is None:
@@ -311,7 +311,7 @@ def consume(plan, parts, O, lse, sinks, stages, pipes, tiles):
             if plan.lacking:
                 begun = ahead
         else:
-            at = pass_by(plan, rules_of(parts, here[2]), work, at, here)
+            at = pass_by(plan, parts.how, work, at, here)
             tile, dealt = next_tile(plan, parts, tiles, tile, dealt)
             place = place_of(plan, parts, tiles, tile)
     last_turn(plan)
@@ -319,10 +319,10 @@ def consume(plan, parts, O, lse, sinks, stages, pipes, tiles):
 
 @mo.jit
 def has_rows(plan, parts, place):
-    """Whether any of the warpgroup's rows is a query: a tile may end behind a sequence's last one."""
+    """Whether any of the warpgroup's rows is a query: the last tile may end behind the last one."""
     if not plan.lacking:
         return True
-    return first_row(plan, place) < rules_of(parts, place[2]).queries
+    return first_row(plan, place) < parts.how.queries
 
 
 @mo.jit
@@ -488,7 +488,7 @@ def own_key_tiles(plan, how, place):
 
 @mo.jit
 def unseen_before(plan, how, place):
-    """How many tiles of keys, 0 or 1, other warpgroups see before this one's: those behind the diagonal."""
+    """How many tiles of keys, 0 or 1, other warpgroups see before this one's: those beyond the diagonal."""
     if not (plan.config.apart and plan.rules.right):
         return 0
     _, most, _, _ = key_tiles(how, place[0] * plan.config.bM, plan.config.bM, plan.config.bN)

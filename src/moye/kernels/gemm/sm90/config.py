@@ -494,8 +494,8 @@ class Costs:
     copy: float = 2.249         # copying an operand first
     copied: float = 2.056e+06   # bytes of it a microsecond
     by_rows: float = 6.204e-05  # for an element of a tile that is stored by rows
-    single: float = 0.0007      # or, of 32 bits, by itself; or where neighbours in its columns are so in memory
-    single_turned: float = 0.0003
+    single: float = 0.0007      # or, of 32 bits, by itself
+    single_turned: float = 0.0003 # where neighbours in a tile's columns are neighbours in memory
 
 
 COSTS = Costs()
