@@ -21,7 +21,8 @@ from random_products import NumPy
 
 
 def judged(case):
-    with mock.patch.object(mo, "multiprocessors", lambda array: case.blocks), mo.checking() as reports:
+    with mock.patch.object(mo, "multiprocessors", lambda array: case.blocks), \
+            mock.patch.object(host, "LONG", case.long), mo.checking() as reports:
         run(case, NumPy())
     assert all(report.ok for report in reports), next(str(report) for report in reports if not report.ok)
 
@@ -32,7 +33,7 @@ def test_a_few(seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(4, 22, 6))
+@pytest.mark.parametrize("first", range(4, 40, 6))
 def test_more(first):
     for seed in range(first, first + 6):
         judged(draw(random.Random(seed), most=500))
@@ -43,6 +44,28 @@ def test_caches_of_8_bits(seed):
     case = draw(random.Random(seed), most=300)
     assert case.stored
     judged(case)
+
+
+@pytest.mark.parametrize(("lengths", "long"), [((0, 5, 70, 16, 1) * 15, 64), ((17, 0, 40) * 23, 1)])
+def test_more_sequences_than_a_warp_has_lanes(lengths, long):
+    judged(Case(3, "bf16", 1, lengths, 2, 1, 64, 64, 16, 1, blocks=2, long=long))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(6))
+def test_shares_of_drawn_lengths(seed):
+    """Many sequences, most of them short, on devices of all sizes: shares begin and end anywhere."""
+    rng = random.Random(seed)
+    lengths = tuple(rng.choice((0, 1, 15, 40, 130, 600)) for _ in range(rng.choice((9, 33, 64))))
+    heads_K = rng.choice((1, 2, 3, 5))
+    judged(Case(seed, "f16", rng.choice((1, 3)), lengths, heads_K * rng.choice((1, 3)), heads_K, 64, 64, 32, 0,
+                window=rng.choice((None, 50)), blocks=rng.choice((1, 3, 7, 132)), long=rng.choice((1, 64))))
+
+
+def test_both_ways_to_share_are_drawn():
+    cases = [case for seed in range(40) if (case := draw(random.Random(seed), most=300)).long == 1]
+    with mock.patch.object(host, "LONG", 1):
+        assert {host.phases_of(len(case.lengths) * case.heads_K, 1, 8 * case.blocks) for case in cases} == {1, WARPS}
 
 
 @pytest.mark.parametrize("rule", ["bias", "alibi", "sinks", "score", "softcap", "window"])
@@ -143,11 +166,6 @@ def test_scores_of_zero(stored, options):
     for b, length in enumerate((40, 33)):
         rows = given["v_cache"][given["page_table"][b]].reshape(-1, 2, 64)[:length].astype(np.float64)
         assert abs(given["out"][b, 0].astype(np.float64) - rows.mean(0).repeat(2, 0)).max() < 0.01
-
-
-def test_splits():
-    assert host.splits_of(132, 128, 8192) == 2 and host.splits_of(132, 1, 1 << 20) == 264
-    assert host.splits_of(132, 1, 512) == 2 and host.splits_of(132, 1000, 8192) == 1
 
 
 @pytest.mark.slow

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import moye as mo
-from moye.kernels.attention.decode.kernel import combine_kernel, decode_kernel
-from moye.kernels.attention.decode.plan import BLOCKS, KEYS, WARPS, make_plan
+from moye.kernels.attention.decode.combine import WARPS as COMBINING
+from moye.kernels.attention.decode.combine import combine_kernel
+from moye.kernels.attention.decode.kernel import decode_kernel
+from moye.kernels.attention.decode.plan import BLOCKS, KEYS, LEAST, WARPS, make_plan
 from moye.kernels.attention.parts.arguments import (
     DTYPES,
     MOST_DIM,
@@ -36,6 +39,8 @@ from moye.kernels.options import integer
 from moye.kernels.workspace import empty, ordered
 
 MOST_QUERIES = 16
+LONG = 64
+"""Tiles of a problem from which on the warps of a block share it."""
 _PAGES = (16, 32, 64, 128, 256)
 
 
@@ -74,25 +79,36 @@ def paged_attention(out: Any, q: Any, k_cache: Any, v_cache: Any, page_table: An
     if 0 in (batch, heads):
         return out
     rules = Rules(left=window is not None, softcap=softcap != 0, score=score)
-    plan = make_plan((described("q", q, 4).dtype, stored), rules, (dim, dim_v), heads // heads_K, queries, page_size,
-                     by_token=_rank(v_scale) == 3)
-    splits = splits_of(mo.multiprocessors(q), batch * heads_K * plan.row_tiles, page_table.shape[1] * page_size)
-    results = empty(q, mo.float32, (dim_v, heads, queries, batch, splits * WARPS))
-    log_sums = empty(q, mo.float32, (heads, queries, batch, splits * WARPS))
-    decode_kernel[(splits * plan.row_tiles, heads_K, batch), WARPS * 32](
-        ordered(q, (3, 2, 1, 0)), ordered(k_cache, (1, 3, 2, 0)), ordered(v_cache, (1, 3, 2, 0)),
-        ordered(page_table, (1, 0)), lengths, results, log_sums, 1 / math.sqrt(dim) if scale is None else scale,
-        softcap or None, window, None if bias is None else ordered(bias, (2, 3, 1, 0)), alibi,
-        tensors, *(ordered(x, (1, 2, 0)) if _rank(x) == 3 else x for x in (k_scale, v_scale)), plan)
-    combine_kernel.launch(
-        ordered(out, (3, 2, 1, 0)), None if lse is None else ordered(lse, (2, 1, 0)), results, log_sums, sinks,
-        grid=(heads, queries, batch), block=WARPS * 32, dependent=True)
+    device = mo.hardware.of(mo.arch_of(q) or mo.hardware.DEFAULT_ARCH)
+    plan = make_plan((described("q", q, 4).dtype, stored), rules, (dim, dim_v), (heads, heads_K), queries, page_size,
+                     device, by_token=_rank(v_scale) == 3, whole=by_16_bytes(q))
+    problems, tiles = batch * heads_K * plan.row_tiles, max(1, page_table.shape[1] * page_size // KEYS)
+    line = problems // plan.together * tiles
+    if line >= 1 << 30:
+        raise mo.ArgumentError(f"paged_attention: {batch} sequences of up to {tiles * KEYS} keys are more than numbers "
+                               "of 32 bits count", hint="pass fewer sequences at a time, or a table of fewer pages")
+    slots = mo.multiprocessors(q) * BLOCKS * WARPS      # warps that are there at a time
+    plan = replace(plan, phases=phases_of(problems, tiles, slots))
+    crews = max(1, min(slots // (plan.together * plan.phases), -(-line // LEAST)))
+    teams = crews * plan.together
+    results, log_sums = (empty(q, mo.float32, (*shape, plan.used, 2 * teams)) for shape in ((dim_v,), ()))
+    turned = ordered(out, (3, 2, 1, 0)), None if lse is None else ordered(lse, (2, 1, 0))
+    decode_kernel[-(-teams * plan.phases // WARPS), WARPS * 32](
+        *turned, ordered(q, (3, 2, 1, 0)), ordered(k_cache, (1, 3, 2, 0)), ordered(v_cache, (1, 3, 2, 0)),
+        ordered(page_table, (1, 0)), lengths, results, log_sums,
+        1 / math.sqrt(dim) if scale is None else scale, softcap or None, window,
+        None if bias is None else ordered(bias, (2, 3, 1, 0)), alibi, sinks, tensors,
+        *(ordered(x, (1, 2, 0)) if _rank(x) == 3 else x for x in (k_scale, v_scale)), crews, plan)
+    by_share, candidates = problems > teams, min(problems, teams)
+    combine_kernel.launch(*turned, lengths, window, results, log_sums, sinks, crews, plan, by_share,
+                          grid=(candidates, max(1, min(plan.used, slots // candidates))), block=COMBINING * 32,
+                          dependent=True)
     return out
 
 
-def splits_of(multiprocessors: int, problems: int, keys: int) -> int:
-    """Blocks that share the keys of a sequence: as many as are there at a time, with four tiles at least of a warp."""
-    return max(1, min(multiprocessors * BLOCKS // max(problems, 1), keys // (4 * KEYS * WARPS)))
+def phases_of(problems: int, tiles: int, warps: int) -> int:
+    """Warps that share a problem: those of a block, where there are so many for each, and problems of many tiles."""
+    return WARPS if problems * WARPS <= warps and tiles >= LONG else 1
 
 
 def _rank(x: Any) -> int:

@@ -1,12 +1,13 @@
-"""Few queries over keys and values in pages: each warp goes through tiles of its own, and their results are combined.
+"""Few queries over keys and values in pages: warps have equal shares of all keys, and their results are combined.
 
 In: Q (dim, heads, queries, batch), pages of K and V (rows, dim, heads, pages), the table (pages of a sequence, batch),
-lengths; a ``DecodePlan``.  Out: for each part of the keys a result and the logarithm of its sum of exponentials, which
-``combine_kernel`` makes one.
+lengths; a ``DecodePlan``.  Out: rows of O and their sums; of a problem that several warps share, a result and the
+logarithm of a sum for each part, which ``combine_kernel`` makes one.
 
 The queries of all heads that share keys are the rows of one MMA.  A warp waits for nobody: its tiles of ``KEYS`` keys
-come by cp.async into stages of its own, many under way at a time, because memory is the limit.  Source: Dao et al.:
-Flash-Decoding for long-context inference (2023).
+come by cp.async into stages of its own, many under way at a time, because memory is the limit, and those of the next
+problem are under way before the last one is done.  Source: Dao et al.: Flash-Decoding for long-context inference
+(2023).
 """
 
 from __future__ import annotations
@@ -16,17 +17,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import moye as mo
-from moye.kernels.attention.decode.plan import BLOCKS, KEYS, ROWS, WARPS
-from moye.kernels.attention.parts.scores import (
-    LOG2_E,
-    Place,
-    Scores,
-    factor_of,
-    modified,
-    offset,
-    positive,
-    row_offset,
-)
+from moye.kernels.attention.decode.plan import BLOCKS, KEYS, ROWS, VECTOR, WARPS
+from moye.kernels.attention.decode.work import Work, after, dealt
+from moye.kernels.attention.parts.scores import LOG2_E, Place, Scores, factor_of, modified, offset, positive
 from moye.kernels.attention.parts.softmax import finished, grew, online, rescale, row_state
 from moye.kernels.attention.sm80.tiles import (
     inside,
@@ -38,53 +31,39 @@ from moye.kernels.attention.sm80.tiles import (
 
 
 @mo.kernel
-def decode_kernel(Q, K, V, table, lengths, results, log_sums, scale, softcap, left, bias, slopes, tensors, k_scale,
-                  v_scale, plan: mo.Constexpr):
-    """Parts of the keys of one sequence and head: a warp has tiles number part, part + parts, ..."""
-    if plan.narrow:
-        mo.min_blocks(BLOCKS)                           # ptxas spills for more of them otherwise
+def decode_kernel(O, lse, Q, K, V, table, lengths, results, log_sums, scale, softcap, left, bias, slopes, sinks,
+                  tensors, k_scale, v_scale, crews: mo.int32, plan: mo.Constexpr):      # type: ignore[valid-type]
+    """Every warp goes through as many tiles of keys as any other, of one problem or several."""
+    mo.min_blocks(BLOCKS)
     mo.griddepcontrol_launch_dependents()
-    x, head_K, batch = mo.block_idx()
-    splits = mo.grid_dim().x // plan.row_tiles
-    mo.assume(splits > 0)
-    tile, split, warp = x // splits, x % splits, mo.thread_idx().x // 32
-    part, parts, length = split * WARPS + warp, splits * WARPS, lengths[batch]
-    where = Where(tile, head_K, batch, mo.size(Q, 2), length)
-    how = Scores(plan.rules, mo.size(Q, 2), length, scale_of(scale, k_scale, head_K, batch), softcap, left, None, bias,
-                 slopes, tensors)
-    sQ = mo.shared_array(plan.dtype, plan.Q)                                        # (ROWS, dim)
-    stages = Stages(mo.shared_array(plan.stored, plan.K), mo.shared_array(plan.stored, plan.V),
-                    tokens(plan, k_scale), tokens(plan, v_scale))
-    take_queries(plan, sQ, Q, where)
-    S = plan.mma.partition_fragment_C((ROWS, KEYS))                                 # (MMA, 1, MMA_N)
-    acc, rows = plan.mma_V.partition_fragment_C((ROWS, plan.dim_v)), row_state(2)   # (MMA, 1, MMA_N)
-    acc.fill(0)
-    rows.top.fill(-math.inf)
-    rows.total.fill(0)
-    first = 0 if left is None else mo.max(length - mo.size(Q, 2) - left, 0) // KEYS
-    tiles, memory = mo.ceil_div(length, KEYS), Stages(K, V, k_scale, v_scale)
-    for s in mo.static_range(plan.stages - 1):
-        fetch(plan, stages, memory, table, where, first + part + s * parts, warp * plan.stages + s)
-    stage = mo.int32(0)
-    for n in range(first + part, tiles, parts):
-        mo.sync_warp()                                  # nobody reads any more what lay in the stage that is filled now
-        ahead = mo.where(stage == 0, plan.stages - 1, stage - 1)
-        fetch(plan, stages, memory, table, where, n + (plan.stages - 1) * parts, warp * plan.stages + ahead)
-        mo.cp_async_wait(plan.stages - 1)
-        mo.sync_warp()
-        own = warp * plan.stages + stage
-        scores(plan, S, sQ, stages, own)
-        judge(plan, how, mo.mn_view(S, plan.mma), where, n * KEYS)
-        online(rows, mo.mn_view(S, plan.mma), how.fold, False, True)
-        if grew(rows):
-            rescale(mo.mn_view(acc, plan.mma_V), rows.shrink)
-        add_values(plan, acc, S, stages, own)
-        stage = mo.where(stage == plan.stages - 1, 0, stage + 1)
+    work = Work(lengths, mo.size(Q, 2), left, mo.size(K, 2) * plan.row_tiles, crews, plan.together)
+    queries = mo.shared_array(plan.operand, mo.cosize(plan.Q), align=1024)
+    sQ = queries.with_layout(plan.Q)[:, :, mo.warp_idx()]                           # (rows, dim)
+    memory, stages = Stages(K, V, k_scale, v_scale), Stages(
+        mo.shared_array(plan.stored, plan.K), mo.shared_array(plan.stored, plan.V), tokens(plan, k_scale),
+        tokens(plan, v_scale))
+    team, phase = mo.block_idx().x, mo.warp_idx()
+    if plan.phases == 1:
+        team, phase = team * WARPS + mo.warp_idx(), 0
+    at = dealt(work, team)
+    line, whole = Line(at, at.tile + phase, mo.int32(0)), at.left
+    for _ in mo.range(plan.stages - 1, unroll=1):
+        line = ask(plan, work, stages, memory, table, line, phase)
+    while at.left > 0:
+        where = Where(at.number % plan.row_tiles, at.number // plan.row_tiles, at.batch, work.queries)
+        how = Scores(plan.rules, work.queries, at.length, scale_of(scale, k_scale, where.head_K, at.batch), softcap,
+                     left, None, bias, slopes, tensors)
+        acc, rows, line = attend(plan, work, how, where, at, phase, line, sQ, stages, Q, memory, table)
+        factor, log_sum = finished(rows, how.fold, None)
+        factor[...] = factor * factor_of(v_scale, where.head_K, at.batch)
+        found, place = Found(acc, factor, log_sum), 2 * team + mo.where(at.left == whole, 0, 1)
+        to = To(O, lse, sinks, results[:, :, place], log_sums[:, place], at.count == at.end - at.first)
+        if plan.phases == 1:
+            leave(plan, to, found, where)
+        else:
+            leave_together(plan, to, found, where, queries)
+        at = after(work, at)
     mo.cp_async_wait()
-    factor, log_sum = finished(rows, how.fold, None)
-    factor[...] = factor * factor_of(v_scale, head_K, batch)
-    rescale(mo.mn_view(acc, plan.mma_V), factor)
-    put(plan, results, log_sums, mo.mn_view(acc, plan.mma_V), log_sum, where, part)
 
 
 @mo.jit
@@ -95,18 +74,52 @@ def scale_of(scale, factors, head_K, batch):
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """What a block has: its tile of rows, heads and sequence, and how many queries and keys this has."""
+    """A problem: its tile of rows, its head of keys and its sequence, which has so many queries."""
 
     tile: Any
     head_K: Any
     batch: Any
     queries: Any
-    length: Any
 
     def row(self, plan: Any, i: Any) -> tuple[Any, Any]:
         """(query, head) of row i of the tile; the query may lie beyond the last."""
-        row, group = self.tile * ROWS + i, plan.heads_of_a_key
+        row, group = self.tile * plan.rows + i, plan.heads_of_a_key
         return row // group, self.head_K * group + row % group
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What a warp asks for next: tile ``tile`` of the problem at ``at``, or of the next one, into stage ``stage``."""
+
+    at: Any
+    tile: Any
+    stage: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A warp's rows of a problem: sums of values, what they have to be multiplied by, logarithms of sums."""
+
+    acc: Any
+    factor: Any
+    log_sum: Any
+
+
+@dataclass(frozen=True, slots=True)
+class To:
+    """Where rows go: to O, with ``lse`` and ``sinks``, if they are of ``whole`` problems, else to those of a part."""
+
+    O: Any
+    lse: Any
+    sinks: Any
+    results: Any
+    log_sums: Any
+    whole: Any
+
+
+def row_offset(i: int) -> int:
+    """How far row number i of a thread lies behind its first: pairs 8 apart, in slabs of ROWS."""
+    return i % 2 * 8 + i // 2 * ROWS
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,29 +140,102 @@ def tokens(plan, factors):
 
 
 @mo.jit
-def take_queries(plan, sQ, Q, where):
-    """The queries of a tile of rows; zeros beyond them, and beyond the head dimension."""
-    for i in range(mo.thread_idx().x, ROWS * plan.dim, WARPS * 32):
-        (query, head), d, value = where.row(plan, i // plan.dim), plan.order(i % plan.dim), mo.float32(0)
-        if (query < where.queries) & (d < mo.size(Q, 0)):
-            value = Q[d, head, query, where.batch].to(mo.float32)
-        sQ[i // plan.dim, i % plan.dim] = value.to(plan.dtype)
-    mo.sync_threads()
+def attend(plan, work, how, where, at, phase, line, sQ, stages, Q, memory, table):
+    """(sums of values, ``RowState``, what to ask for next) of a problem's rows and this warp's tiles of its keys."""
+    factors = take_queries(plan, sQ, Q, where)
+    S = plan.mma.partition_fragment_C((plan.rows, KEYS))                            # (MMA, MMA_M, MMA_N)
+    acc = plan.mma_V.partition_fragment_C((plan.rows, plan.dim_v))                  # (MMA, MMA_M, MMA_N)
+    rows = row_state(plan.rows // 8)
+    acc.fill(0)
+    rows.top.fill(-math.inf)
+    rows.total.fill(0)
+    for n in range(at.tile + phase, at.tile + at.count, plan.phases):
+        mo.sync_warp()                                  # nobody reads any more what lay in the stage that is filled now
+        line = ask(plan, work, stages, memory, table, line, phase)
+        mo.cp_async_wait(plan.stages - 1)
+        mo.sync_warp()
+        own = mo.warp_idx() * plan.stages + line.stage  # of the oldest that was asked for
+        scores(plan, S, sQ, stages, own, factors)
+        judge(plan, how, mo.mn_view(S, plan.mma), where, n * KEYS)
+        online(rows, mo.mn_view(S, plan.mma), how.fold, False, True)
+        if grew(rows):
+            rescale(mo.mn_view(acc, plan.mma_V), rows.shrink)
+        add_values(plan, acc, S, stages, own)
+    return mo.mn_view(acc, plan.mma_V), rows, line
 
 
 @mo.jit
-def fetch(plan, stages, memory, table, where, n, stage):
-    """Ask for a tile of keys and values, which lies in one page; zeros beyond the last key."""
-    key, page = n * KEYS, mo.int32(0)
-    if key < where.length:
-        page = table[key // plan.page_size, where.batch]
-    count = mo.max(where.length - key, 0)                                           # rows that count
+def take_queries(plan, sQ, Q, where):
+    """The queries of a tile of rows; zeros beyond them, and beyond the head dimension.  Two lanes have a row.
+
+    Where rows are scaled, (rows of a thread): what scores have to be multiplied by.
+    """
+    lane, pieces, factors = anew(mo.lane_idx()), plan.dim // (2 * VECTOR), mo.fragment((plan.rows // 8,), mo.float32)
+    mo.sync_warp()                                      # nobody reads the queries of the problem before any more
+    for r in mo.static_range(plan.rows // ROWS):
+        row, held, up = r * ROWS + lane // 2, mo.fragment((VECTOR, pieces), plan.dtype), mo.float32(1)
+        query, head = where.row(plan, row)
+        source = mo.tile(Q[:, head, mo.min(query, where.queries - 1), where.batch], (plan.run,), (None,),
+                         ragged=True)                                               # (run, runs)
+        for j in mo.static_range(pieces):
+            for k in mo.static_range(0, VECTOR, plan.run):
+                d = plan.order((2 * j + lane % 2) * VECTOR + k)
+                mo.copyto(mo.tile(held, (plan.run, 1), (k // plan.run, j))[:, 0], source[:, d // plan.run],
+                          pred=(query < where.queries) & (d < mo.size(Q, 0)), other=0)
+        if plan.scaled:
+            up, down = powers(mo.warp_reduce(mo.abs(held).reduce("max").to(mo.float32), "max", 2))
+            for i in mo.static_range(2):
+                factors[2 * r + i] = mo.shuffle_idx(down, 2 * (lane // 4 + 8 * i))
+        for j in mo.static_range(pieces):
+            value = held[:, j].to(mo.float32) * up if plan.scaled else held[:, j]
+            mo.copyto(mo.tile(sQ, (1, VECTOR), (row, 2 * j + lane % 2))[0, None], value.to(plan.operand))
+    mo.sync_warp()
+    return factors
+
+
+@mo.jit
+def anew(x):
+    """The same number, from which nothing is computed ahead: all addresses of a loop's turn at once would spill."""
+    held = mo.fragment((1,), x.dtype)
+    held[0] = x
+    mo.pin(held)
+    return held[0]
+
+
+@mo.jit
+def powers(top):
+    """A power of two that brings the largest number of a row to 2^14 up to 2^15, or near it, and one over it."""
+    exponent = mo.int32(top.bitcast(mo.uint32) >> 23)                               # 255 of infinity and NaN
+    up = mo.max(mo.min(2 * 127 + 14 - exponent, 253), 1)
+    return mo.uint32(up << 23).bitcast(mo.float32), mo.uint32((254 - up) << 23).bitcast(mo.float32)
+
+
+@mo.jit
+def ask(plan, work, stages, memory, table, line, phase):
+    """Ask for the next tile of keys and values of a warp, if there is one; what comes after it."""
+    at, tile = line.at, line.tile
+    while (at.left > 0) & (tile >= at.tile + at.count):
+        at = after(work, at)
+        tile = at.tile + phase
+    if at.left > 0:
+        fetch(plan, stages, memory, table, at, tile, mo.warp_idx() * plan.stages + line.stage)
+    mo.cp_async_commit()
+    return Line(at, tile + plan.phases, mo.where(line.stage == plan.stages - 1, 0, line.stage + 1))
+
+
+@mo.jit
+def fetch(plan, stages, memory, table, at, tile, stage):
+    """Copy a tile of keys and values, which lies in one page; zeros beyond the last key."""
+    head_K, key, page = at.number // plan.row_tiles, tile * KEYS, mo.int32(0)
+    if key < at.length:
+        page = table[key // plan.page_size, at.batch]
+    count = mo.max(at.length - key, 0)                                              # rows that count
     for smem, X, copy in ((stages.K, memory.K, plan.copy_K), (stages.V, memory.V, plan.copy_V)):
-        one, to = X[:, :, where.head_K, page], smem[:, :, stage]
-        extents, at = (KEYS, mo.size(to, 1)), (key % plan.page_size // KEYS, 0)
+        one, to = X[:, :, head_K, page], smem[:, :, stage]
+        extents, first = (KEYS, mo.size(to, 1)), (key % plan.page_size // KEYS, 0)
         thr = copy.get_slice(mo.lane_idx())
-        source = thr.partition_S(mo.tile(one, extents, at, ragged=True))            # (CPY, CPY_M, CPY_N)
-        coords = thr.partition_S(mo.tile(mo.identity_tensor(mo.shape(one)), extents, at, ragged=True))
+        source = thr.partition_S(mo.tile(one, extents, first, ragged=True))         # (CPY, CPY_M, CPY_N)
+        coords = thr.partition_S(mo.tile(mo.identity_tensor(mo.shape(one)), extents, first, ragged=True))
         pred = inside(coords, (key % plan.page_size + count, mo.size(one, 1)))
         mo.copyto(copy, thr.partition_D(to), source, pred=pred, zero_fill=True)
     for smem, X in ((stages.k_scale, memory.k_scale), (stages.v_scale, memory.v_scale)):
@@ -157,19 +243,20 @@ def fetch(plan, stages, memory, table, where, n, stage):
             lane = mo.lane_idx() % KEYS
             if mo.lane_idx() < KEYS:
                 mo.copyto(mo.CpAsync(mo.float32), mo.tile(smem[:, stage], (1,), (lane,)),
-                          mo.tile(X[:, where.head_K, page], (1,), (key % plan.page_size + lane,)),
+                          mo.tile(X[:, head_K, page], (1,), (key % plan.page_size + lane,)),
                           pred=lane < count, zero_fill=True)
-    mo.cp_async_commit()
 
 
 @mo.jit
-def scores(plan, S, sQ, stages, own):
-    """The products of queries and keys of a stage, each times its key's factor."""
+def scores(plan, S, sQ, stages, own, factors):
+    """The products of queries and keys of a stage, each times its key's factor, and what its row was divided by."""
     if plan.narrow:
         multiply_widened(plan.mma, S, plan.read_A, sQ, stages.K.with_layout(plan.K_seen)[:, :, own])
     else:
         multiply(plan.mma, S, plan.read_A, sQ, plan.read_B, stages.K[:, :, own])
     by_token(plan, S, stages.k_scale, own)
+    if plan.scaled:
+        rescale(mo.mn_view(S, plan.mma), factors)
 
 
 @mo.jit
@@ -196,79 +283,154 @@ def by_token(plan, S, factors, own):
 @mo.jit
 def judge(plan, how, S, where, first):
     """Scores become what the rules make of them, and -inf where a query does not see a key."""
-    lane = mo.lane_idx()
-    for i in mo.static_range(mo.size(S, 0)):
-        query, head = where.row(plan, lane // 4 + row_offset(i))
-        place, stands = Place(query, first, head, where.batch), query + how.shift
-        for k in mo.static_range(mo.size(S, 1)):
-            key = first + lane % 4 * 2 + offset(k)
-            if how.modified:                            # a user's function sees places that there are
-                S[i, k] = modified(how, S[i, k], mo.min(query, how.queries - 1), mo.min(key, how.keys - 1), place)
-            seen = (key < how.keys) & (key <= stands)
-            if how.rules.left:
-                seen = seen & (key >= stands - how.left)
-            S[i, k] = mo.where(seen, S[i, k], -math.inf)
+    if how.modified and how.keys > 0:                   # a user's function sees places that there are
+        for i in mo.static_range(mo.size(S, 0)):
+            query, head = where.row(plan, mo.lane_idx() // 4 + row_offset(i))
+            for k in mo.static_range(mo.size(S, 1)):
+                key = mo.min(first + mo.lane_idx() % 4 * 2 + offset(k), how.keys - 1)
+                S[i, k] = modified(how, S[i, k], mo.min(query, how.queries - 1), key,
+                                   Place(query, first, head, where.batch))
+    if how.rules.left or first + KEYS - 1 > how.shift:  # else all queries see all of these keys
+        for i in mo.static_range(mo.size(S, 0)):
+            query, _ = where.row(plan, mo.lane_idx() // 4 + row_offset(i))
+            stands = query + how.shift - first - mo.lane_idx() % 4 * 2
+            for k in mo.static_range(mo.size(S, 1)):
+                seen = (offset(k) < how.keys - first - mo.lane_idx() % 4 * 2) & (offset(k) <= stands)
+                if how.rules.left:
+                    seen = seen & (offset(k) >= stands - how.left)
+                S[i, k] = mo.where(seen, S[i, k], -math.inf)
 
 
 @mo.jit
-def put(plan, results, log_sums, acc, log_sum, where, part):
-    """A warp's rows to results (dim_v, heads, queries, batch, parts), and their numbers."""
-    lane = mo.lane_idx()
-    for i in mo.static_range(mo.size(acc, 0)):
-        query, head = where.row(plan, lane // 4 + row_offset(i))
-        if query < where.queries:
-            if lane % 4 == 0:
-                log_sums[head, query, where.batch, part] = log_sum[i]
-            row = results[:, head, query, where.batch, part]
-            if plan.narrow:
-                put_runs(plan, row, acc[i, None])
-            else:
-                for k in mo.static_range(mo.size(acc, 1)):
-                    d = lane % 4 * 2 + offset(k)
-                    if d < mo.size(row):
-                        row[d] = acc[i, k]
+def leave(plan, to, found, where):
+    """The rows of a warp."""
+    for i in mo.static_range(mo.size(found.acc, 0)):
+        row = mo.lane_idx() // 4 + row_offset(i)
+        if to.whole:
+            query, head = where.row(plan, row)
+            if query < where.queries:
+                log_sum, factor = with_sink(to.sinks, head, found.log_sum[i], found.factor[i])
+                put(plan, to.O[:, head, query, where.batch], found.acc[i, None], factor)
+                if to.lse is not None and mo.lane_idx() % 4 == 0:
+                    to.lse[query, head, where.batch] = log_sum / LOG2_E
+        elif row < plan.used:
+            put(plan, to.results[:, row], found.acc[i, None], found.factor[i])
+            if mo.lane_idx() % 4 == 0:
+                to.log_sums[row] = found.log_sum[i]
 
 
 @mo.jit
-def put_runs(plan, row, columns):
+def with_sink(sinks, head, log_sum, factor):
+    """(logarithm of the sum with one more score, what a result has to be multiplied by then)."""
+    if sinks is None:
+        return log_sum, factor
+    sink = sinks[head] * LOG2_E
+    base = base_of(mo.max(log_sum, sink))
+    own = mo.exp2(log_sum - base)
+    total = own + mo.exp2(sink - base)
+    return mo.where(total == 0.0, -math.inf, base + mo.log2(total)), mo.where(total == 0.0, 0.0, factor * own / total)
+
+
+@mo.jit
+def base_of(top):
+    """What is taken off exponents: the largest, or 0 where there is none, as -inf - -inf is no number."""
+    return mo.where(top == -math.inf, 0.0, top)
+
+
+@mo.jit
+def put(plan, row, columns, factor):
+    """A thread's columns of a row, times a factor."""
+    if plan.narrow:
+        put_runs(plan, row, columns, factor)
+    else:
+        for k in mo.static_range(mo.size(columns)):
+            d = column_of(plan, k)
+            if d < mo.size(row):
+                row[d] = (columns[k] * factor).to(row.dtype)
+
+
+@mo.jit
+def put_runs(plan, row, columns, factor):
     """A thread's columns of a row: of each line, two runs that lie together, inside of the row or outside."""
     _, count, lines = mo.shape(plan.order_v)
     for line in mo.static_range(lines):
         for side in mo.static_range(2):
-            run, place = mo.fragment((count,), mo.float32), line * 8 + mo.lane_idx() % 4 * 2 + side
+            run, first = mo.fragment((count,), row.dtype), side + 2 * count * line
             for j in mo.static_range(count):
-                run[j] = columns[side + 2 * (j + count * line)]
-            if place * count < mo.size(row):
-                mo.copyto(mo.tile(row, (count,), (place,), ragged=True), run)
+                run[j] = (columns[first + 2 * j] * factor).to(row.dtype)
+            d = column_of(plan, first)
+            if d < mo.size(row):
+                mo.copyto(mo.tile(row, (count,), (d // count,), ragged=True), run)
 
 
-@mo.kernel
-def combine_kernel(O, lse, results, log_sums, sinks):
-    """O (dim_v, heads, queries, batch): a block weighs the results of all parts of a row by their sums.
+@mo.jit
+def column_of(plan, k):
+    """Which column of a row is number k of a thread's."""
+    if not plan.narrow:
+        return mo.lane_idx() % 4 * 2 + k // 2 * 8 + k % 2
+    _, count, _ = mo.shape(plan.order_v)
+    line, j, side = k // 2 // count, k // 2 % count, k % 2
+    return (line * 8 + mo.lane_idx() % 4 * 2 + side) * count + j
 
-    Each warp finds all weights.  Parts are a multiple of ``WARPS``, which are loaded together.  ``sinks`` (heads) are
-    one more score of each row.
+
+# --- warps that share a problem --------------------------------------------------------------------------------------
+
+
+@mo.jit
+def leave_together(plan, to, found, where, queries):
+    """The rows of all warps of a block, which had keys of one problem in turn; ``queries`` is free, and is so again.
+
+    Each warp brings its sums to the largest score of all, and adds up those of all for a fourth of its columns.
     """
-    mo.griddepcontrol_wait()                            # for results and log_sums
-    head, query, batch = mo.block_idx()
-    top, parts = mo.float32(-math.inf), mo.size(log_sums, 3)
-    for p in mo.range(mo.lane_idx(), parts, 32):
-        top = mo.max(top, log_sums[head, query, batch, p])
-    top = mo.warp_reduce(top, "max")
-    if sinks is not None:
-        top = mo.max(top, sinks[head] * LOG2_E)
-    base, total = mo.where(top == -math.inf, 0.0, top), mo.float32(0)
-    for p in mo.range(mo.lane_idx(), parts, 32):
-        total += mo.exp2(log_sums[head, query, batch, p] - base)
-    total = mo.warp_reduce(total)
-    if sinks is not None:
-        total += mo.exp2(sinks[head] * LOG2_E - base)
-    for d in mo.range(mo.thread_idx().x, mo.size(O, 0), mo.block_dim().x):
-        value = mo.float32(0)
-        for first in range(0, parts, WARPS):
-            for p in mo.static_range(WARPS):
-                weight = mo.exp2(log_sums[head, query, batch, first + p] - base)
-                value += weight * results[d, head, query, batch, first + p]
-        O[d, head, query, batch] = mo.where(total == 0.0, 0.0, value / total).to(O.dtype)
-    if lse is not None and mo.thread_idx().x == 0:
-        lse[query, head, batch] = mo.where(total == 0.0, -math.inf, (base + mo.log2(total)) / LOG2_E)
+    warps, rows = mo.shared_array(mo.float32, (plan.rows, WARPS)), mo.size(found.acc, 0)
+    for i in mo.static_range(rows):
+        if mo.lane_idx() % 4 == 0:
+            warps[mo.lane_idx() // 4 + row_offset(i), mo.warp_idx()] = found.log_sum[i]
+    mo.sync_threads()                                   # and all have done with their queries
+    log_sum, factor = mo.make_fragment_like(found.log_sum), mo.make_fragment_like(found.log_sum)
+    for i in mo.static_range(rows):
+        row, top, total = mo.lane_idx() // 4 + row_offset(i), mo.float32(-math.inf), mo.float32(0)
+        for w in mo.static_range(WARPS):
+            top = mo.max(top, warps[row, w])
+        base = base_of(top)
+        for w in mo.static_range(WARPS):
+            total += mo.exp2(warps[row, w] - base)
+        log_sum[i] = mo.where(total == 0.0, -math.inf, base + mo.log2(total))
+        factor[i] = mo.where(total == 0.0, 0.0, found.factor[i] * mo.exp2(found.log_sum[i] - base) / total)
+        if to.whole:
+            log_sum[i], factor[i] = with_sink(to.sinks, where.row(plan, row)[1], log_sum[i], factor[i])
+    rescale(found.acc, factor)
+    count = mo.size(found.acc, 1) // plan.rounds                                    # columns of a round
+    room = mo.recast(queries, mo.float32).with_layout(mo.make_layout((32, count, rows, WARPS)))
+    for r in mo.static_range(plan.rounds):
+        for i in mo.static_range(rows):
+            for k in mo.static_range(count):
+                room[mo.lane_idx(), k, i, mo.warp_idx()] = found.acc[i, r * count + k]
+        mo.sync_threads()
+        for i in mo.static_range(rows):
+            put_share(plan, to, room[mo.lane_idx(), None, i, None], log_sum[i], where, i, r * count)
+        mo.sync_threads()                               # who goes on writes to this memory
+
+
+@mo.jit
+def put_share(plan, to, room, log_sum, where, i, first):
+    """A warp's fourth of the columns (columns, warps) of row i of a thread, of which the first one is given."""
+    row = mo.lane_idx() // 4 + row_offset(i)
+    query, head = where.row(plan, row)
+    for j in mo.static_range(mo.size(room, 0) // WARPS):
+        k, value = mo.warp_idx() * (mo.size(room, 0) // WARPS) + j, mo.float32(0)
+        for w in mo.static_range(WARPS):
+            value += room[k, w]
+        d = column_of(plan, first + k)
+        if d < mo.size(to.results, 0):
+            if to.whole:
+                if query < where.queries:
+                    to.O[d, head, query, where.batch] = value.to(to.O.dtype)
+            elif row < plan.used:
+                to.results[d, row] = value
+    if (first == 0) & (mo.warp_idx() == 0) & (mo.lane_idx() % 4 == 0):
+        if to.whole:
+            if to.lse is not None and query < where.queries:
+                to.lse[query, head, where.batch] = log_sum / LOG2_E
+        elif row < plan.used:
+            to.log_sums[row] = log_sum

@@ -21,30 +21,47 @@ from moye.kernels.gemm.sm80.config import instruction
 
 ROWS, KEYS, WARPS = 16, 16, 4
 """Rows of an MMA, keys of a tile (the smallest page), warps of a block: each has tiles of its own."""
+VECTOR = 8
+"""Elements of 16 bits that are one access of shared memory."""
 BLOCKS = 2
 """Blocks that a multiprocessor holds at a time."""
-_MOST_SHARED = 96 * 1024
+LEAST = 4
+"""Tiles that a warp has at least."""
+_BESIDE = 1024
+"""Bytes of shared memory that a block has beside queries, keys and values, at most."""
+_TOGETHER = 32
+"""Problems of a sequence at most that are gone through at one time."""
+_SUMS = 256
+"""Columns of results that a warp has at most, of all its ROWS rows: 128 registers of a thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecodePlan:
     """What the kernel is compiled for.
 
-    Queries are ``dtype``, keys and values are ``stored``, and weights are rounded to ``weights`` before they are
-    multiplied.  ``Q`` (ROWS, dim), ``K`` (KEYS, dim, stages * warps) and ``V`` (KEYS, dim_v, stages * warps) lie in
-    shared memory; ``K_seen`` (KEYS, dim, ..) and ``V_turned`` (dim_v, KEYS, ..) are the memory of K and V as it is
-    multiplied, whose place d of the head dimension is ``order(d)``, or ``order_v(d)``.  ``row_tiles``: how often ROWS
-    rows, of all queries and heads that share keys; each of them reads the keys.
+    Queries are ``dtype`` and multiplied as ``operand``, keys and values are ``stored``, and weights are rounded to
+    ``weights`` before they are multiplied.  ``count`` rows share keys, of all queries and heads; a problem is ``rows``
+    of them, and there are ``row_tiles`` of those, each of which reads the keys.  Problems of a sequence go
+    ``together``, each by ``phases`` warps.  ``run`` elements of a query are one access, and stand together in shared
+    memory.  ``Q`` (rows, dim, warps), ``K`` (KEYS, dim, stages * warps) and ``V`` (KEYS, dim_v, stages * warps) lie
+    there; ``K_seen`` (KEYS, dim, ..) and ``V_turned`` (dim_v, KEYS, ..) are the memory of K and V as it is multiplied,
+    whose place d of the head dimension is ``order(d)``, or ``order_v(d)``.
     """
 
     dtype: Any
+    operand: Any
     stored: Any
     weights: Any
     rules: Rules
     dim: int
     dim_v: int
     heads_of_a_key: int
+    count: int
+    rows: int
     row_tiles: int
+    together: int
+    phases: int
+    run: int
     page_size: int
     stages: int
     mma: Any
@@ -67,31 +84,64 @@ class DecodePlan:
         """Whether keys and values become operands in registers."""
         return self.stored is not self.dtype
 
+    @property
+    def used(self) -> int:
+        """Rows of which results are kept: fewer where there are fewer."""
+        return self.rows if self.row_tiles > 1 else min(self.rows, self.count)
+
+    @property
+    def rounds(self) -> int:
+        """In how many rounds warps add up their sums in the memory of queries, the same number of columns in each."""
+        return min(n for n in range(1, self.dim_v // 16 + 1)
+                   if self.dim_v // 16 % n == 0 and 4 * self.dim_v <= n * self.dim * self.operand.bytes)
+
+    @property
+    def scaled(self) -> bool:
+        """Whether queries are multiplied by a power of two for each row, so that float16 holds them."""
+        return self.operand is not self.dtype
+
 
 @lru_cache(maxsize=256)
-def make_plan(dtypes: tuple[Any, Any], rules: Rules, dims: tuple[int, int], heads_of_a_key: int, queries: int,
-              page_size: int, *, by_token: bool = False) -> DecodePlan:
-    """The plan for dtypes of queries and of caches; once for each kind of call.  ``by_token``: values have factors."""
+def make_plan(dtypes: tuple[Any, Any], rules: Rules, dims: tuple[int, int], heads: tuple[int, int], queries: int,
+              page_size: int, device: Any, *, by_token: bool = False, whole: bool = True) -> DecodePlan:
+    """The plan for dtypes of queries and of caches; once for each kind of call.  ``device``: its ``Hardware``.
+
+    ``by_token``: values have factors.  ``whole``: queries are whole vectors of 16 bytes.
+    """
     dtype, stored = dtypes
     D, Dv = (rounded(dim, stored) for dim in dims)
     narrow = stored is not dtype
     # A weight times a factor may be less than float16 holds; without factors it has more bits of a weight.
     weights = dtype if not narrow else mo.bfloat16 if by_token else mo.float16
+    operand, group = mo.float16 if narrow else dtype, heads[0] // heads[1]
+    tiles = -(-queries * group // ROWS)
+    row_tiles = -(-tiles // min(tiles, max(1, _SUMS // Dv)))
+    rows, problems = ROWS * -(-tiles // row_tiles), heads[1] * row_tiles
+    together = max(n for n in range(1, _TOGETHER + 1) if problems % n == 0)
+    run = 1 if not whole else 2 if narrow else VECTOR
     mma, mma_V = (mo.make_tiled_mma(instruction(each), mo.make_layout((1, 1, 1)), (ROWS, 16, 16))
-                  for each in (dtype, weights))
-    stages = max(2, min(4, _MOST_SHARED // (stored.bytes * WARPS * KEYS * (D + Dv))))
-    read, turned = (mo.CopyAtom(mo.LdMatrix(4, transpose=t), dtype) for t in (False, True))
-    whole = stages * WARPS
-    K, V = (_staged(_rows(stored, each, KEYS), whole) for each in (D, Dv))
+                  for each in (operand, weights))
+    stages = _stages(device, WARPS * rows * D * operand.bytes, stored.bytes * WARPS * KEYS * (D + Dv))
+    read, turned = (mo.CopyAtom(mo.LdMatrix(4, transpose=t), each) for t, each in ((False, operand), (True, weights)))
+    count = stages * WARPS
+    K, V = (_staged(_rows(stored, each, KEYS), count) for each in (D, Dv))
     order, order_v = (_order(D), _order_v(Dv)) if narrow else (mo.make_layout(D), mo.make_layout(Dv))
     return DecodePlan(
-        dtype, stored, weights, rules, D, Dv, heads_of_a_key, -(-queries * heads_of_a_key // ROWS), page_size, stages,
-        mma, mma_V, _rows(dtype, D, ROWS), K, V,
-        mo.composition(K, (mo.make_layout(KEYS), order, mo.make_layout(whole))) if narrow else K,
-        _turned(V, order_v, whole) if narrow else
-        _staged(mo.tile_to_shape(mo.smem_layout_atom(dtype, "mn", _line(dtype, Dv)), (Dv, KEYS), (1, 0)), whole),
+        dtype, operand, stored, weights, rules, D, Dv, group, queries * group, rows, row_tiles, together, 1, run,
+        page_size, stages, mma, mma_V, _staged(_rows(operand, D, rows), WARPS), K, V,
+        mo.composition(K, (mo.make_layout(KEYS), order, mo.make_layout(count))) if narrow else K,
+        _turned(V, order_v, count) if narrow else
+        _staged(mo.tile_to_shape(mo.smem_layout_atom(dtype, "mn", _line(dtype, Dv)), (Dv, KEYS), (1, 0)), count),
         order, order_v, _copy(stored, D), _copy(stored, Dv), mo.make_tiled_copy_A(read, mma),
         mo.make_tiled_copy_B(read, mma), mo.make_tiled_copy_B(turned, mma))
+
+
+def _stages(device: Any, queries: int, stage: int) -> int:
+    """Stages that fit, of so many bytes beside those of the queries: of BLOCKS blocks, or of one where two would not.
+    """
+    most: int = min(device.block_shared, device.shared // BLOCKS - device.reserved) - _BESIDE - queries
+    alone: int = (device.block_shared - _BESIDE - queries) // stage
+    return max(1, min(4, most // stage), min(2, alone))
 
 
 def rounded(dim: int, stored: Any) -> int:
