@@ -503,7 +503,7 @@ _LEFT = {1: 0, 2: 0, 4: 12, 8: 12}  # multiprocessors that clusters of this size
 _L2 = 40e6                          # bytes that stay in L2
 _PLAIN_STORE = {"cooperative": 2.0e-4, "pingpong": 2.5e-4}  # microseconds for an element that TMA does not store
 _PROMOTED = 0.78                    # of the share, where sums are promoted
-_SCALED = {(192, 128): 1.12, (128, 192): 1.05, (64, 192): 0.8, (64, 128): 0.8}   # of that, where blocks have factors
+_SCALED = {(192, 128): 1.12, (128, 192): 1.08, (128, 128): 0.94, (64, 192): 0.8, (64, 128): 0.8}    # and with factors
 
 
 def estimate(config: WarpgroupConfig, problem: Problem, multiprocessors: int, costs: Costs = COSTS) -> float:

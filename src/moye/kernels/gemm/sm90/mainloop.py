@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import moye as mo
 from moye.kernels.gemm.sm90.config import GROUP
-from moye.kernels.gemm.sm90.scales import multiply_ahead, read_ahead
+from moye.kernels.gemm.sm90.scales import arrive_with, multiply_ahead, read_ahead
 
 TURN = 4
 """Named barriers 4 and 5: the turn of warpgroup 0 and of 1 to multiply; those below are the epilogue's."""
@@ -59,7 +59,7 @@ def promoted_mainloop(plan, pipe, acc, tCrA, tCrB, state, ks, scales):
     if scales is not None:
         read_ahead(scales, ks[0])
     adding = adding_behind if plan.config.promotion == "behind" else adding_between
-    state = adding(plan, pipe, acc, tCrA, tCrB, state, ks, scales)
+    state = adding(plan, pipe, acc, tCrA, tCrB, state, (ks[0], kept(ks[1])), scales)
     hand_over(plan)
     return state
 
@@ -97,7 +97,7 @@ def adding_behind(plan, pipe, acc, tCrA, tCrB, state, ks, scales):
         pipe.consumer_wait(state)
         begin(plan, tCrA, tCrB, first, 0, 0, state)
         begin(plan, tCrA, tCrB, second, i, j, state)
-        next_factors(scales, state, k, k_last)
+        next_factors(scales, state, k, k_last, behind=True)
         mo.warpgroup_wait(1)
         add_up(acc, first, scales, 0, 0)
         mo.warpgroup_wait(0, acc)                       # not before these additions, which the compiler would move
@@ -110,23 +110,28 @@ def adding_behind(plan, pipe, acc, tCrA, tCrB, state, ks, scales):
 @mo.jit
 def begin(plan, tCrA, tCrB, part, i, j, state):
     """The products of a k tile for 64 rows of the tile and one width of the instruction, on their way."""
-    depth, in_turns = mo.size(tCrA, 2), plan.config.promotion == "turns"
+    a, b, last = tCrA[:, i:i + 1, :, state.stage], tCrB[:, j:j + 1, :, state.stage], mo.size(tCrA, 2) - 1
     mo.warpgroup_arrive()
-    for kk in mo.static_range(depth):
-        mo.gemm(plan.product.mma, tCrA[:, i:i + 1, kk, state.stage], tCrB[:, j:j + 1, kk, state.stage], part,
-                accumulate=kk > 0)
-        if kk == depth - 1 or (in_turns and kk == depth - 2):
-            mo.warpgroup_commit_batch()
-    if in_turns:                                        # the other one's products begin as the last of these runs
+    if plan.config.promotion != "turns":
+        mo.gemm(plan.product.mma, a, b, part, accumulate=False)
+        mo.warpgroup_commit_batch()
+    else:                                               # the other one's products begin as the last of these runs
+        mo.gemm(plan.product.mma, a[:, :, :last], b[:, :, :last], part, accumulate=False)
+        mo.warpgroup_commit_batch()
+        mo.gemm(plan.product.mma, a[:, :, last], b[:, :, last], part)
+        mo.warpgroup_commit_batch()
         mo.warpgroup_wait(1)
         mo.barrier_arrive(TURN + 1 - mo.warpgroup_idx(), 2 * GROUP)
 
 
 @mo.jit
-def next_factors(scales, state, k, k_last):
-    """The factors of this k tile, and those of the next asked for."""
+def next_factors(scales, state, k, k_last, behind=False):
+    """The factors of this k tile, ``behind`` all of its products if measured to be sooner; the next are asked for."""
     if scales is not None:
-        multiply_ahead(scales, state.stage)
+        arrive_with(scales, state.stage)
+        if behind:                                      # else they are multiplied between products, which wait for them
+            mo.pin(scales.ahead)
+        multiply_ahead(scales)
         read_ahead(scales, mo.min(k + 1, k_last - 1))
 
 

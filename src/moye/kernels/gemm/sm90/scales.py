@@ -4,7 +4,7 @@ In: float32 factors of A (M, K / 128) and of B (N / 128, K / 128), as many as bl
 each k tile of 128 what the sums of a thread are multiplied by before they are added up.
 
     scales = scales_of_tile(plan, (scale_A, sS, scale_B), (M, row), by, bz, thr_mma)
-    read_ahead(scales, k); multiply_ahead(scales, stage); acc += part * scales.factors
+    read_ahead(scales, k); arrive_with(scales, stage); multiply_ahead(scales); acc += part * scales.factors
 
 A thread has two rows of each 64 of a tile.  Factors of A that are contiguous along M come by TMA with each stage, since
 a k tile is over before memory answers; not those of groups, which begin anywhere.  Others are read a k tile ahead: 32
@@ -86,12 +86,17 @@ def read_ahead(scales, k):
 
 
 @mo.jit
-def multiply_ahead(scales, stage):
-    """What was read ahead, and what came with the stage, becomes the factors of this k tile."""
-    ahead, slabs = scales.ahead, mo.size(scales.factors, 2)
+def arrive_with(scales, stage):
+    """The factors that came with a stage are read, too."""
     if mo.rank(scales.A) == 3:
-        for r in mo.static_range(2 * slabs):
-            ahead[r] = scales.A[scales.rows[r], 0, stage]
+        for r in mo.static_range(len(scales.rows)):
+            scales.ahead[r] = scales.A[scales.rows[r], 0, stage]
+
+
+@mo.jit
+def multiply_ahead(scales):
+    """What was read becomes the factors of this k tile."""
+    ahead, slabs = scales.ahead, mo.size(scales.factors, 2)
     for s in mo.static_range(mo.size(scales.factors, 1)):
         of_B = ahead[2 * slabs]
         for i in mo.static_range(1, len(scales.blocks)):
