@@ -5,9 +5,9 @@ In: an array; rows run along its last axis.  Out: values and indices, sorted.
     top_k(values, indices, x)                   # k is the last extent of values
 
 Short rows have a warp each (``top_k_warps``).  Else a block has a row, or several blocks that leave their k largest to
-one.  It narrows the k-th largest element down by eight bits of its order at a time, counting in shared
-memory; then it collects what is larger, and of its equals the first ones, and sorts these k.  Rows are read once for
-each eight bits and once more, mostly from L2.
+one.  It narrows the k-th largest element down by ``_BITS`` bits of its order at a time, counting in shared memory; then
+it collects what is larger, and of its equals the first ones, and sorts these k.  Rows are read once for each digit and
+once more, or twice if some equals are left out, mostly from L2.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ _MANY, _SHORT = 1024, 1024
 """Rows, and elements of 16 bits, from and up to which a warp has a row that it cannot hold at once."""
 _PART = 4096
 """Elements at least of a part of a row, and 32 times as many as are wanted."""
-_DIGITS = 256
+_BITS = 11
+"""Of a digit: with eight, most numbers of one sign and size would be counted at one place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,32 +55,49 @@ def make_plan(k: int, largest: bool, modes: list[views.Mode], info: Any) -> Plan
     return Plan(width, threads, k, 1 << (k - 1).bit_length(), make_order(info.dtype, largest))
 
 
+def digits_of(size: int) -> list[tuple[int, int]]:
+    """(shift, bits) of the digits of a key, from the highest on."""
+    return [(max(end - _BITS, 0), min(end, _BITS)) for end in range(size, 0, -_BITS)]
+
+
 @mo.jit
 def kth_key(plan, bits, first, last):
-    """The key of the k-th element in order of these vectors of a row, and how many of its equals are among the k."""
-    tid, counts, told = mo.thread_idx().x, mo.shared_array(mo.int32, _DIGITS), mo.shared_array(mo.int32, 2)
+    """(key of the k-th element in order of these vectors of a row, how many of its equals are among the k, of how many).
+    """
+    tid, counts, told = mo.thread_idx().x, mo.shared_array(mo.int32, 1 << _BITS), mo.shared_array(mo.int32, 3)
     scratch, size = mo.shared_array(mo.int32, plan.threads // 32), bits.dtype.bits
-    prefix, wanted = plan.order.key(0), mo.int32(plan.k)
-    for shift in mo.static_range(size - 8, -1, -8):
-        if tid < _DIGITS:
-            counts[tid] = 0
+    prefix, wanted, equals = plan.order.key(0), mo.int32(plan.k), mo.int32(0)
+    for shift, width in digits_of(size):
+        for i in mo.range(tid, 1 << width, plan.threads):
+            counts[i] = 0
         mo.sync_threads()
         for t in mo.range(first + tid, last, plan.threads):
             for _, key, there in keys_of(plan.order, plan.width, bits, t):
-                if there and (shift + 8 == size or (key >> (shift + 8)) == prefix):
-                    mo.atomic_add(counts, mo.int32((key >> shift) & 255), 1)
+                if there and (shift + width == size or (key >> (shift + width)) == prefix):
+                    mo.atomic_add(counts, mo.int32((key >> shift) & ((1 << width) - 1)), 1)
         mo.sync_threads()
-        mine = mo.int32(0)
-        if tid < _DIGITS:
-            mine = counts[_DIGITS - 1 - tid]
-        upto = mo.block_scan(mine, scratch)
-        if upto >= wanted and upto - mine < wanted:
-            told[0], told[1] = _DIGITS - 1 - tid, upto - mine
+        each = mo.ceil_div(1 << width, plan.threads)
+        mine = [counted(counts, (1 << width) - 1 - tid * each - j) for j in range(each)]
+        upto = mo.block_scan(sum(mine, mo.int32(0)), scratch)
+        before = upto - sum(mine, mo.int32(0))
+        for j in mo.static_range(each):
+            if before < wanted and before + mine[j] >= wanted:
+                told[0], told[1], told[2] = (1 << width) - 1 - tid * each - j, before, mine[j]
+            before += mine[j]
         mo.sync_threads()
         digit = plan.order.key(told[0])
-        prefix = plan.order.key((prefix << 8) | digit) if shift + 8 < size else digit
-        wanted -= told[1]
-    return prefix, wanted
+        prefix = plan.order.key((prefix << width) | digit) if shift + width < size else digit
+        wanted, equals = wanted - told[1], told[2]
+    return prefix, wanted, equals
+
+
+@mo.jit
+def counted(counts, digit):
+    """How often a digit was counted; there are threads without one."""
+    found = mo.int32(0)
+    if digit >= 0:
+        found = counts[digit]
+    return found
 
 
 @mo.jit
@@ -109,6 +127,59 @@ def share_of(vectors, part, parts):
     return part * vectors // parts, (part + 1) * vectors // parts
 
 
+@mo.jit
+def equals_before(plan, bits, bound, begin, end):
+    """How many elements of earlier warps have this key; each warp has vectors from begin up to end."""
+    counts, mine = mo.shared_array(mo.int32, plan.threads // 32), mo.int32(0)
+    for t in mo.range(begin + mo.lane_idx(), end, 32):
+        for _, key, there in keys_of(plan.order, plan.width, bits, t):
+            mine += mo.where(there & (key == bound), 1, 0)
+    mine = mo.warp_reduce(mine)
+    if mo.lane_idx() == 0:
+        counts[mo.warp_idx()] = mine
+    mo.sync_threads()
+    lane, warp = mo.lane_idx(), mo.warp_idx()
+    return mo.warp_reduce(mo.where(lane < warp, counts[mo.min(lane, plan.threads // 32 - 1)], 0))
+
+
+@mo.jit
+def collect(plan, bits, first, last, room):
+    """The k largest of these vectors of a row, in any order: keys and places; of equals the first ones."""
+    keys, places, count = room
+    bound, wanted, equals = kth_key(plan, bits, first, last)
+    if mo.thread_idx().x == 0:
+        count[0] = 0
+    for i in mo.range(plan.k + mo.thread_idx().x, plan.room, plan.threads):
+        keys[i], places[i] = 0, LAST
+    each = mo.ceil_div(mo.ceil_div(last - first, plan.threads // 32), 32) * 32      # vectors of a warp
+    begin = first + mo.warp_idx() * each
+    end, whole, rank, lane = mo.min(begin + each, last), wanted == equals, mo.int32(0), mo.lane_idx()
+    if not whole:
+        rank = equals_before(plan, bits, bound, begin, end)
+    mo.sync_threads()
+    for start in mo.range(begin, end, 32):
+        found, mine, here = keys_of(plan.order, plan.width, bits, start + lane), mo.int32(0), start + lane < end
+        for _, key, there in found:                     # what counts in any case, and above it the other equals
+            mine += mo.where(there & here & ((key > bound) | (whole & (key == bound))), 1, 0)
+            mine += mo.where(there & here & ~whole & (key == bound), 1 << 16, 0)
+        if mo.ballot(mine != 0) != 0:
+            upto, slot = mo.warp_scan(mine), mo.int32(0)
+            if lane == 31:
+                slot = mo.atomic_add(count, 0, upto & 0xFFFF)
+            slot = mo.shuffle_idx(slot, 31) + ((upto - mine) & 0xFFFF)
+            other = rank + ((upto - mine) >> 16)
+            for i, key, there in found:
+                if there and here and (key > bound or (whole and key == bound)):
+                    keys[slot], places[slot] = key, i
+                    slot += 1
+                elif there and here and key == bound:
+                    if other < wanted:
+                        keys[plan.k - wanted + other], places[plan.k - wanted + other] = key, i
+                    other += 1
+            rank += mo.shuffle_idx(upto, 31) >> 16
+    mo.sync_threads()
+
+
 @mo.kernel
 def top_k_kernel(values, indices, x, origins, plan: mo.Constexpr):
     """values, indices (k, *rows) of x (n, *rows); a block a row.
@@ -124,35 +195,8 @@ def top_k_kernel(values, indices, x, origins, plan: mo.Constexpr):
         mo.griddepcontrol_wait()
     row, bits = x[:, *at], as_bits(x)[:, *at]                                               # (n)
     keys, places = mo.shared_array(plan.order.key, plan.room), mo.shared_array(mo.int32, plan.room)
-    count, scratch = mo.shared_array(mo.int32, 2), mo.shared_array(mo.int32, plan.threads // 32)
-    vectors = mo.ceil_div(mo.size(row, 0), plan.width)
-    first, last = share_of(vectors, part, plan.parts)
-    bound, equals = kth_key(plan, bits, first, last)
-    for i in mo.range(tid, plan.room, plan.threads):
-        keys[i], places[i] = 0, LAST
-    if tid == 0:
-        count[0], count[1] = 0, 0
-    mo.sync_threads()
-    before = mo.int32(0)
-    for start in mo.range(first, last, plan.threads):
-        found, mine, here = keys_of(plan.order, plan.width, bits, start + tid), mo.int32(0), start + tid < last
-        for _, key, there in found:
-            mine += mo.where(there & here & (key == bound), 1, 0)
-        upto = mo.block_scan(mine, scratch)
-        rank = before + upto - mine
-        for i, key, there in found:
-            if there and here and key > bound:
-                slot = mo.atomic_add(count, 0, 1)
-                keys[slot], places[slot] = key, i
-            elif there and here and key == bound:
-                if rank < equals:
-                    keys[plan.k - equals + rank], places[plan.k - equals + rank] = key, i
-                rank += 1
-        if tid == plan.threads - 1:
-            count[1] = upto
-        mo.sync_threads()
-        before += count[1]
-        mo.sync_threads()                               # count[1] is used again
+    first, last = share_of(mo.ceil_div(mo.size(row, 0), plan.width), part, plan.parts)
+    collect(plan, bits, first, last, (keys, places, mo.shared_array(mo.int32, 1)))
     sort(plan, keys, places)
     for i in mo.range(tid, plan.k, plan.threads):
         values[i, *out] = row[places[i]]
