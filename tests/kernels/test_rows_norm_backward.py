@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -108,6 +110,43 @@ def test_nothing_spills_with_all_gradients(columns):
     with compile_only("sm_90a") as compiled:
         layer_norm_backward(x, x, x, w, rows, rows, dweight=w, dbias=w, dsummed=x)
     assert [program.spills for program in compiled.programs] == [0, 0]
+
+
+@pytest.mark.parametrize("columns", [125260, 125261, 131072, 262144])
+def test_long_rows_do_not_spill(columns):
+    x, rows = mo.TensorLike(mo.bfloat16, (400, columns), (columns, 1)), mo.TensorLike(mo.float32, (400,))
+    w = mo.TensorLike(mo.bfloat16, (columns,))
+    with compile_only("sm_90a") as compiled:
+        layer_norm_backward(x, x, x, w, rows, rows, dweight=w, dbias=w)
+    assert [program.spills for program in compiled.programs] == [0, 0, 0]
+
+
+ALONE = {"whole": (RowPlan(4, 64, cluster=2, rounds=2, full=2), (9, 1024)),
+         "begin anywhere": (RowPlan(4, 64, cluster=2, rounds=2, **SHIFTED), (17, 777)),
+         "a part": (RowPlan(4, 96, cluster=2, rounds=3, full=1), (7, 1000)),
+         "too many": (RowPlan(4, 32, cluster=2, rounds=5), (7, 1100))}
+
+
+@pytest.mark.parametrize("place", ["", "dout", "x", "dsummed"])
+@pytest.mark.parametrize("kind", ALONE)
+def test_rows_too_long_for_sums(kind, place, monkeypatch):
+    """Sums over rows apart, and then dx from one read, or from two of what is more than a thread holds."""
+    plan, shape = ALONE[kind]
+    monkeypatch.setattr(Rows, "plan", lambda self, *, held, sums=False: replace(plan, streamed=sums))
+    monkeypatch.setattr(mo, "multiprocessors", lambda _: 2)
+    rng = np.random.default_rng(0)
+    numbers = dict(zip(("dout", "x", "dsummed"), rng.standard_normal((3, *shape)).astype(np.float32), strict=True))
+    dx = numbers[place] if place else np.full(shape, np.nan, np.float32)
+    dout, x, dsummed = (numbers[name].astype(np.float64) for name in ("dout", "x", "dsummed"))
+    weight, rstd = rng.standard_normal((2, shape[1])).astype(np.float32)[0], np.full(shape[0], 0.5, np.float32)
+    found = np.full((2, shape[1]), np.nan, np.float32)
+    with mo.checking() as reports:
+        rms_norm_backward(dx, numbers["dout"], numbers["x"], weight, rstd, dweight=found[0], dbias=found[1],
+                          dsummed=numbers["dsummed"])
+    assert all(report.ok for report in reports), next(str(report) for report in reports if not report.ok)
+    inner = dout * weight
+    close(dx, 0.5 * (inner - 0.5 * x * (inner * 0.5 * x).mean(-1, keepdims=True)) + dsummed)
+    close(found, np.stack([(dout * 0.5 * x).sum(0), dout.sum(0)]))
 
 
 def drawn(seed):

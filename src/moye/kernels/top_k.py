@@ -62,7 +62,7 @@ def digits_of(size: int) -> list[tuple[int, int]]:
 
 @mo.jit
 def kth_key(plan, bits, first, last):
-    """(key of the k-th element in order of these vectors of a row, how many of its equals are among the k, of how many).
+    """(key of the k-th element of these vectors of a row, how many of its equals are among the k, how many there are).
     """
     tid, counts, told = mo.thread_idx().x, mo.shared_array(mo.int32, 1 << _BITS), mo.shared_array(mo.int32, 3)
     scratch, size = mo.shared_array(mo.int32, plan.threads // 32), bits.dtype.bits

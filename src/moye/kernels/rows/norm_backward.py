@@ -19,10 +19,13 @@ from moye.kernels.rows import parts
 from moye.kernels.rows.arrays import Rows, in_memory
 from moye.kernels.rows.norm_kernels import affine, optional_row, stays, sums
 from moye.kernels.rows.plan import RowPlan
+from moye.kernels.rows.views import launched
 from moye.kernels.workspace import empty
 
-_SLICES = 64
-"""Groups of rows that are summed apart where rows are streamed."""
+_MOST = 16
+"""Elements of a row that a thread holds of x, and of dout, where it keeps no sums over rows."""
+_COLUMNS, _BLOCKS = 256, 8
+"""Where rows are streamed: threads of a block that sums columns, and such blocks of a multiprocessor."""
 
 
 @mo.jit
@@ -173,6 +176,24 @@ def norm_backward_staged_kernel(dx, dout, x, weight, rstd, mean, dsummed, partia
     hand_over(plan, where, kept.totals, wanted, partial)
 
 
+@mo.kernel
+def norm_backward_alone_kernel(dx, dout, x, weight, rstd, mean, dsummed, offset: mo.Constexpr, plan: mo.Constexpr):
+    """dx alone, of rows that registers hold only where they keep no sums over rows, nor the next row."""
+    mo.min_blocks(plan.resident)
+    gD, gG, gX = (parts.as_rows(t) for t in (dx, dout, x))                  # (rows, columns)
+    gS = None if dsummed is None else parts.as_rows(dsummed)
+    where = parts.place(plan, gX)
+    kept = work(plan, where, weight, (False, False), sums(x.dtype))
+    if not plan.whole:                                  # predicates take registers, and the weight comes from L2 again
+        kept = replace(kept, gains=None)
+    for turn in mo.range(where.first, where.rows, where.step):
+        held, rD = ahead(plan, where, (gX, gG), turn), parts.row(plan, where, gD, turn)
+        scale, middle = number(rstd, where, rD, turn), number(mean, where, rD, turn)
+        means, added = means_of(plan, kept, held, scale, middle, offset), ahead(plan, where, (gS,), turn)
+        for i in mo.static_range(len(where.pieces)):
+            finish(kept, i, held, (scale, middle), means, offset, rD, added)
+
+
 @mo.jit
 def numbers_of(plan, where, rstd, mean, turn):
     """(rstd, mean) of a row, or of the first where there is no such row."""
@@ -262,21 +283,29 @@ def streamed_row(plan, where, rows, weight, scale, middle, offset, room):
 
 
 @mo.kernel
-def columns_kernel(dout, x, rstd, mean, partial, wanted: mo.Constexpr):
-    """Sums over rows of dout * x normed, and of dout, where no thread keeps columns: a thread has one, rows in turn."""
+def columns_kernel(dout, x, rstd, mean, partial, width: mo.Constexpr, wanted: mo.Constexpr):
+    """Sums over rows of dout * x normed, and of dout, where no thread keeps columns: a thread has a vector of them, and
+    rows in turn.
+    """
     gG, gX = parts.as_rows(dout), parts.as_rows(x)                          # (rows, columns)
-    column = mo.block_idx().x * mo.block_dim().x + mo.thread_idx().x
+    vector = mo.block_idx().x * mo.block_dim().x + mo.thread_idx().x
     slice_, slices = mo.block_idx().y, mo.grid_dim().y
-    scales = parts.as_column(rstd)
-    along, across = partial.dtype(0), partial.dtype(0)
-    if column < mo.size(gX, 1):
-        for row in mo.range(slice_, mo.size(gX, 0), slices, unroll=4):
-            g, value = gG[row, column].to(partial.dtype), gX[row, column].to(partial.dtype)
-            middle = partial.dtype(0) if mean is None else parts.as_column(mean)[row]
-            along, across = along + g * (value - middle) * scales[row], across + g
-        found = [total for total, want in zip((along, across), wanted, strict=True) if want]
-        for k in mo.static_range(len(found)):
-            partial[column, slice_, k] = found[k]
+    inside = mo.elem_less(mo.tile(mo.identity_tensor((mo.size(gX, 1),)), (width,), (vector,), ragged=True),
+                          (mo.size(gX, 1),))
+    totals = [mo.fragment((width,), partial.dtype) for _ in range(2)]
+    for total in totals:
+        total.fill(0)
+    for row in mo.range(slice_, mo.size(gX, 0), slices, unroll=4):
+        held = [mo.fragment((width,), t.dtype) for t in (gG, gX)]
+        for to, source in zip(held, (gG, gX), strict=True):
+            mo.copyto(to, mo.tile(source[row, None], (width,), (vector,), ragged=True), pred=inside, zero_fill=True)
+        g, value = (t.to(partial.dtype) for t in held)
+        middle = partial.dtype(0) if mean is None else parts.as_column(mean)[row]
+        totals[0] += g * ((value - middle) * parts.as_column(rstd)[row])
+        totals[1] += g
+    found = [total for total, want in zip(totals, wanted, strict=True) if want]
+    for k in mo.static_range(len(found)):
+        mo.copyto(mo.tile(partial[None, slice_, k], (width,), (vector,), ragged=True), found[k], pred=inside)
 
 
 @mo.kernel
@@ -319,24 +348,43 @@ def norm_backward(what: str, dx: Any, dout: Any, x: Any, weight: Any, rstd: Any,
     rstd, mean = [*(given.of_rows(name, t, (acc,), needed=True) for name, t in needed), None][:2]
     if not given.columns:
         return
-    wanted = (dweight is not None, dbias is not None)
-    plan = plan or given.plan(held=2, sums=True)
-    grid = given.grid(plan) if given.rows else 0
-    slices = min(given.rows, _SLICES) if plan.streamed else grid // plan.cluster
-    partial = empty(given.x, acc, (given.columns, slices, sum(wanted))) if any(wanted) else None
-    where: dict[str, Any] = {"grid": grid, "block": plan.threads, "cluster": plan.cluster}
-    if grid and plan.streamed:
-        if any(wanted):                                 # first: dx may take the place of what it reads
-            columns_kernel[(-(-given.columns // 256), slices), 256](dout, given.matrix, rstd, mean, partial, wanted)
-        norm_backward_streamed_kernel.launch(dx, dout, given.matrix, weight, rstd, mean, dsummed, offset, plan,
-                                             **where)
-    elif grid:
+    wished, plan = plan, plan or given.plan(held=2, sums=True)
+    if plan.streamed:
+        apart(given, wished or given.plan(held=2), dx, dout, weight, rstd, mean, dweight, dbias, dsummed, offset)
+        return
+    grid, wanted = given.grid(plan) if given.rows else 0, (dweight is not None, dbias is not None)
+    partial = empty(given.x, acc, (given.columns, grid // plan.cluster, sum(wanted))) if any(wanted) else None
+    if grid:
         kernel = norm_backward_staged_kernel if plan.stages else norm_backward_kernel
-        kernel.launch(dx, dout, given.matrix, weight, rstd, mean, dsummed, partial, offset, plan, wanted, **where)
-    if any(wanted):
+        kernel.launch(dx, dout, given.matrix, weight, rstd, mean, dsummed, partial, offset, plan, wanted, grid=grid,
+                      block=plan.threads, cluster=plan.cluster)
+    fold_partial(partial, dweight, dbias, given.columns)
+
+
+def apart(given: Rows, plan: RowPlan, dx: Any, dout: Any, weight: Any, rstd: Any, mean: Any, dweight: Any, dbias: Any,
+          dsummed: Any, offset: float) -> None:
+    """The gradients of rows so long that nobody keeps sums over rows: those sums first, then dx."""
+    wanted, acc = (dweight is not None, dbias is not None), sums(given.info.dtype)
+    width = 1 if plan.shifted else plan.width
+    across = -(-given.columns // (_COLUMNS * width))
+    slices = min(given.rows, max(1, given.multiprocessors * _BLOCKS // across))
+    partial = empty(given.x, acc, (given.columns, slices, sum(wanted))) if any(wanted) else None
+    if given.rows:
+        if partial is not None:                         # first: dx may take the place of what it reads
+            columns_kernel[(across, slices), _COLUMNS](dout, given.matrix, rstd, mean, partial, width, wanted)
+        if plan.rounds * plan.width > _MOST:
+            plan = replace(plan, streamed=True)
+        kernel = norm_backward_streamed_kernel if plan.streamed else norm_backward_alone_kernel
+        kernel.launch(dx, dout, given.matrix, weight, rstd, mean, dsummed, offset, plan, **launched(given, plan))
+    fold_partial(partial, dweight, dbias, given.columns)
+
+
+def fold_partial(partial: Any, dweight: Any, dbias: Any, columns: int) -> None:
+    """The sums of all blocks, folded, unless none are wanted."""
+    if partial is not None:
         first, second = [*(t for t in (dweight, dbias) if t is not None), None][:2]
-        fold_partial_kernel.launch(partial, first, second, grid=(-(-given.columns // 32), sum(wanted)), block=1024,
-                                   dependent=True)
+        fold_partial_kernel.launch(partial, first, second, grid=(-(-columns // 32), 1 if second is None else 2),
+                                   block=1024, dependent=True)
 
 
 @mo.replayed
@@ -348,8 +396,8 @@ def rms_norm_backward(dx: Any, dout: Any, x: Any, weight: Any, rstd: Any, *, dwe
     of the sum itself, is added to it.  dx, dout, x and dsummed are (..., columns), of any strides; weight, dweight and
     dbias (columns); ``rstd`` (...) is what the forward pass wrote, float32, or float64 for float64.  dx may take the
     place of dout, x or dsummed.  Sums are float32, of float64 float64, in an order that every run repeats.
-    Rows longer than all registers are read twice, and once more for dweight and dbias.  ArgumentError for arrays that
-    do not fit.
+    Rows so long that no registers are left for sums over rows are read once more for dweight and dbias, and rows longer
+    than all registers twice for dx.  ArgumentError for arrays that do not fit.
     """
     norm_backward("rms_norm_backward", dx, dout, x, weight, rstd, None, dweight, dbias, dsummed, offset, plan,
                   centred=False)
