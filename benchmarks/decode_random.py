@@ -114,9 +114,9 @@ def measured(one: Drawn, rounds: int) -> dict[str, Any]:
     source = torch.empty(one.bytes // 2, dtype=torch.uint8, device="cuda")
     target = torch.empty_like(source)
     ms = interleave({"moye": run, "copy": lambda: target.copy_(source)}, rounds)
-    return {"case": str(one), **asdict(one) | {"lengths": len(one.lengths)}, "moye": 1e3 * ms["moye"],
-            "copy": 1e3 * ms["copy"], "GB/s": 1e-6 * one.bytes / ms["moye"], "ratio": ms["copy"] / ms["moye"],
-            "error": error}
+    return {"case": str(one), **asdict(one) | {"lengths": len(one.lengths)}, "MB": one.bytes / 1e6,
+            "moye": 1e3 * ms["moye"], "copy": 1e3 * ms["copy"], "GB/s": 1e-6 * one.bytes / ms["moye"],
+            "ratio": ms["copy"] / ms["moye"], "error": error}
 
 
 def line(row: dict[str, Any]) -> str:
@@ -136,7 +136,7 @@ def main() -> int:
     write_csv(options.csv, rows)
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}")
     for name, kind in (("bfloat16", lambda r: not r["stored"]), ("8 bits", lambda r: r["stored"]),
-                       ("more than 32 MB", lambda r: r["copy"] > 10)):
+                       ("more than 100 MB", lambda r: r["MB"] > 100)):
         if ratios := [row["ratio"] for row in rows if kind(row)]:
             print(distribution(name, ratios))
     for row in sorted(rows, key=lambda r: r["ratio"])[:options.worst]:
