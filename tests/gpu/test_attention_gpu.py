@@ -189,3 +189,13 @@ def test_drawn_pages(chunk):
         except (AssertionError, mo.MoyeError) as error:
             wrong.append(f"{case}\n{type(error).__name__}: {error}")
     assert not wrong, f"{len(wrong)} of 6 cases\n" + "\n".join(wrong[:3])
+
+
+@pytest.mark.parametrize("stored", ["", "e4m3"])
+def test_pages_of_many_sequences(stored):
+    """More sequences and heads than warps, most of them short: shares begin and end anywhere."""
+    rng = random.Random("many sequences")
+    lengths = tuple(rng.choice((0, 1, 15, 200, 3000)) for _ in range(300))
+    factors = ("head", "token") if stored else ("", "")
+    random_pages.run(random_pages.Case(5, "bf16", 2, lengths, 32, 8, 128, 128, 32, 3, stored=stored, factors=factors),
+                     Torch())
