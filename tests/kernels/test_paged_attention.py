@@ -136,6 +136,14 @@ def test_too_many_queries_and_odd_options():
         paged_attention(**arrays(), window=-1)
 
 
+def test_more_keys_than_are_counted():
+    like, batch, pages = mo.TensorLike, 1 << 14, 1 << 16
+    q = like(mo.bfloat16, (batch, 1, 4, 64), (256, 256, 64, 1))
+    cache = like(mo.bfloat16, (100, 256, 2, 64), (256 * 128, 128, 64, 1))
+    with pytest.raises(mo.ArgumentError, match="16384 sequences of up to 16777216 keys are more than numbers of"):
+        paged_attention(q, q, cache, cache, like(mo.int32, (batch, pages), (pages, 1)), like(mo.int32, (batch,)))
+
+
 @pytest.mark.parametrize(("options", "message"), [
     ({"k_scale": 2.0}, "k_scale is for caches of float8_e4m3fn, and these are bfloat16"),
     ({"tensors": (np.zeros(3, np.float32),)}, "tensors are handed to a score function, and there is none"),
