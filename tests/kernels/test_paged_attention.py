@@ -15,7 +15,8 @@ import random_pages
 from moye.kernels import paged_attention
 from moye.kernels.attention.decode import host
 from moye.kernels.attention.decode.kernel import decode_kernel
-from moye.kernels.attention.decode.plan import WARPS
+from moye.kernels.attention.decode.plan import WARPS, make_plan
+from moye.kernels.attention.parts.scores import Rules
 from random_pages import Case, draw, run
 from random_products import NumPy
 
@@ -60,6 +61,18 @@ def test_shares_of_drawn_lengths(seed):
     heads_K = rng.choice((1, 2, 3, 5))
     judged(Case(seed, "f16", rng.choice((1, 3)), lengths, heads_K * rng.choice((1, 3)), heads_K, 64, 64, 32, 0,
                 window=rng.choice((None, 50)), blocks=rng.choice((1, 3, 7, 132)), long=rng.choice((1, 64))))
+
+
+@pytest.mark.parametrize("dims", [(256, 256), (128, 128), (64, 64)])
+@pytest.mark.parametrize("arch", ["sm_80", "sm_86", "sm_89"])
+def test_devices_of_less_shared_memory(arch, dims, monkeypatch):
+    """As many stages as fit, at least one."""
+    device = mo.hardware.of(arch)
+    plan = make_plan((mo.bfloat16, mo.bfloat16), Rules(), dims, (4, 1), 1, 16, device)
+    held = 2 * (mo.cosize(plan.Q) + mo.cosize(plan.K) + mo.cosize(plan.V))
+    assert 1 <= plan.stages <= 3 and held < device.block_shared and (dims[0] == 64 or plan.stages < 3)
+    monkeypatch.setattr(mo, "arch_of", lambda array: arch)
+    judged(Case(3, "bf16", 1, (100, 0, 33), 4, 1, *dims, 16, 1, blocks=1))
 
 
 def test_both_ways_to_share_are_drawn():
