@@ -191,3 +191,47 @@ def test_the_mbarrier_lies_where_the_data_goes():
     second.barrier = first.barrier
     with pytest.raises(IRError, match="are not in one block of the cluster"):
         verify(func)
+
+
+@mo.kernel
+def sent_on(out: mo.Static, x, kind: mo.Constexpr, fence: mo.Constexpr):
+    """A block's inbox, filled by its neighbour's threads, leaves by a bulk copy."""
+    tid, rank = mo.thread_idx().x, mo.cluster_rank()
+    inbox, full, held = mo.shared_array(mo.int32, (4, 32)), mo.mbarrier_array(1), mo.fragment((4,), mo.int32)
+    mo.copyto(held, mo.tile(x, (4,), (tid,)))
+    for i in mo.static_range(4):
+        inbox[i, tid] = 0
+    if tid == 0:
+        mo.mbarrier_init(full, 0, 1)
+        mo.fence_mbarrier_init()
+        mo.mbarrier_arrive_expect_tx(full, 0, 512)
+    if fence == "before":
+        mo.fence_proxy_async()
+    mo.cluster_sync()
+    there = mo.map_shared_rank(inbox, rank ^ 1)[:, tid]
+    if kind == "st":
+        mo.st_async(there, held, barrier=(full, 0))
+    else:
+        for i in mo.static_range(4):
+            mo.red_async(mo.tile(there, (1,), (i,)), mo.tile(held, (1,), (i,)), "add", barrier=(full, 0))
+    mo.mbarrier_wait(full, 0, 0)
+    if fence == "all":
+        mo.fence_proxy_async()
+        mo.sync_threads()
+    if tid == 0:
+        if fence == "one":
+            mo.fence_proxy_async()
+        mo.copyto(mo.BulkCopy(), mo.tile(out, (128,), (rank,)), inbox.with_layout(mo.make_layout(128)))
+        mo.tma_store_arrive()
+        mo.tma_store_wait(0)
+    mo.cluster_sync()
+
+
+@pytest.mark.parametrize("fence", ["", "before", "one", "all"])
+@pytest.mark.parametrize("kind", ["st", "red"])
+def test_the_asynchronous_proxy_sees_them_behind_a_fence(kind, fence):
+    """They are writes by threads: who has heard that they are complete fences before a copy reads them."""
+    out, x = np.zeros(256, np.int32), np.arange(128, dtype=np.int32)
+    report = mo.check(sent_on).launch(out, x, kind, fence, grid=2, block=32, cluster=2)
+    assert {found.code for found in report.findings} == (set() if fence in ("one", "all") else {"D12"})
+    assert np.array_equal(out, np.tile(x, 2))

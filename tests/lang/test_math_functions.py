@@ -203,3 +203,31 @@ def test_a_power_of_a_half_is_no_square_root(dtype):
     roots[1, 7](out, x)
     np.testing.assert_array_equal(out, np.array([INF, 0, 0, INF, 2, NAN, NAN], dtype))
     assert not np.signbit(out[1])
+
+
+@mo.kernel
+def powers(out, x, n: mo.Constexpr):
+    i = mo.thread_idx().x
+    held = mo.fragment((1,), x.dtype)
+    held[0] = x[i]
+    out[0, i], out[1, i] = x[i] ** n, (held ** n)[0]
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 5, 8])
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32])
+def test_powers_are_rounded_once(dtype, n):
+    """Products of 16 bits rounded one by one would be off in most of these."""
+    x = np.random.default_rng(n).uniform(0.75, 2, 32).astype(dtype)
+    out = np.zeros((2, 32), dtype)
+    powers[1, 32](out, x, n)
+    want = x.astype(np.float64) ** n
+    bits = {2: 11 if dtype is np.float16 else 8, 4: 20}[x.itemsize]
+    assert (abs(out.astype(np.float64) - want) <= 1.01 * 2.0 ** -bits * want).all()
+
+
+def test_products_of_uint16_are_unsigned():
+    @mo.kernel
+    def square(out, x):
+        out[0] = x[0] * x[0]
+    x = np.full(1, 65535, np.uint16)
+    assert "(unsigned)" in square.compile(x.copy(), x, block=1, arch="sm_80").source

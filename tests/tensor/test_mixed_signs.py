@@ -108,3 +108,18 @@ def test_extrema_are_of_the_numbers(signed):
     small, large = np.minimum(a.astype(np.int64), b), np.maximum(a.astype(np.int64), b)
     assert (out == np.stack([small, large, large, small], 1).astype(np.int32)).all()
     extrema.compile(out, a, b, block=32, arch="sm_90a")
+
+
+@mo.kernel
+def least(out, wide, a, b):
+    out[0], wide[0] = mo.min(a[0], b[0]), min(b[0], a[0])
+    out[1], wide[1] = mo.max(a[0], b[0]), max(b[0], a[0])
+
+
+@pytest.mark.parametrize(("signed", "unsigned"), [(np.int8, np.uint8), (np.int16, np.uint32), (np.int32, np.uint32),
+                                                  (np.int64, np.uint64)])
+def test_the_least_of_both_stays_negative(signed, unsigned):
+    """Whatever it is converted to."""
+    out, wide = np.zeros(2, np.float64), np.zeros(2, np.int64)
+    assert mo.check(least)[1, 1](out, wide, np.array([-5], signed), np.array([7], unsigned)).ok
+    assert out.tolist() == [-5, 7] and wide.tolist() == [-5, 7]

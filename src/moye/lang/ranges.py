@@ -31,18 +31,18 @@ class DynamicRange:
     step: Scalar
     unroll: int | None = None
 
-    def static(self) -> range:
+    def static(self, hint: str = "loop over it with a for statement") -> range:
         """Python's range."""
         if any(isinstance(x, Expr) for x in (self.start, self.stop, self.step)):
             raise TraceError(f"range({self.start}, {self.stop}) is known only when the kernel runs; here it is "
-                             "iterated over while tracing", hint="loop over it with a for statement", locs=(locate(),))
+                             "iterated over while tracing", hint=hint, locs=(locate(),))
         return range(int(self.start), int(self.stop), int(self.step))
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.static())
 
     def __reversed__(self) -> Iterator[int]:
-        return reversed(self.static())
+        return reversed(self.static("a loop from behind is range(n - 1, -1, -1)"))
 
     def __len__(self) -> int:
         return len(self.static())

@@ -127,8 +127,11 @@ class Expr(DynInt):
 
     def __pow__(self, other: Any) -> Any:
         """A small constant power multiplies, and any of an integer; TraceError where an integer's is known only when
-        the kernel runs.  Others are the float function: negative powers and floats."""
+        the kernel runs.  Others are the float function: negative powers and floats.  Those of 16- and 8-bit floats are
+        computed in float32, and rounded once."""
         other = plain(other)
+        if isinstance(other, int) and other > 2 and self.dtype in _NARROW:
+            return (self.to(dt.float32) ** other).to(self.dtype)
         if isinstance(other, int) and not isinstance(other, bool) and 0 <= other <= 8:
             result: Scalar = self if other else wrap(operand_of(1, self.dtype), self)
             for _ in range(other - 1):
@@ -400,6 +403,8 @@ def arithmetic(kind: str, a: Scalar, b: Scalar) -> Scalar:
         dtype = dt.int32
     dtype = _wide_enough(kind, a, b, dtype)
     if kind in ("min", "max") and (first := _of_two_signs("lt" if kind == "min" else "gt", a, b)) is not None:
+        if kind == "min":                               # the least of both is a number of the signed one
+            dtype = {8: dt.int8, 16: dt.int16, 32: dt.int32, 64: dt.int64}[dtype.bits]
         return where(first, Expr(operand_of(a, dtype)), Expr(operand_of(b, dtype)))
     native = kind in ops.NARROW_ARITHMETIC and dtype in HALF
     work = dt.float32 if dtype in _NARROW and not native else dtype

@@ -261,6 +261,8 @@ def combine(kind: str, dtype: DType, a: Text, b: Text, helpers: Intrinsics) -> T
         raise UnsupportedError(f"the CUDA printer does not know the binary operation {kind!r}")
     if kind == "xor" and dtype.kind is Kind.BOOL:
         return infix("!=", a, b)
+    if kind == "mul" and dtype == dt.uint16:            # in int, as C++ would have it, 65535 * 65535 overflows
+        a = c_cast("unsigned", a)
     whole = infix(_INFIX[kind], a, b, associative=(kind in ("add", "mul") and dtype.is_integer) or kind in ops.LOGICAL)
     narrow = dtype.is_integer and dtype.bits < 32 and kind in ("add", "sub", "mul", "shl")
     return _wrapped(kind, dtype, whole, helpers) if narrow else whole

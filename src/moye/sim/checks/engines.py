@@ -395,7 +395,7 @@ class Engines:
             engine = self.barrier(barrier.buffer, element)
             put(shadow.write, at.unit, at.block, pack(epoch, self.judge.number(op), ENGINE,
                                                       np.full_like(epoch, engine)))
-            renewed(shadow, at)
+            renewed(shadow, at, announced=True)
             renew(shadow, at)
 
     def combined(self, record: Ints) -> Bools:

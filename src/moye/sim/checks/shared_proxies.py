@@ -166,13 +166,13 @@ def updated(shadow: Shadow, at: Footprint, clocks: Clocks, number: int) -> None:
         shadow.updates.add(at, clocks, number)
 
 
-def renewed(shadow: Shadow, at: Footprint) -> None:
-    """These units have been written, and no fence covers that yet."""
+def renewed(shadow: Shadow, at: Footprint, *, announced: bool = False) -> None:
+    """These units have been written, and no fence covers that yet; ``announced``: a barrier says when they were."""
     if shadow.updates is not None:
         shadow.updates.clear(at)
     if shadow.fences is not None and shadow.foreign is not None:
         nothing: Any = np.zeros((len(at.unit), 1), np.int64)
-        put(shadow.fences, at.unit, at.block, nothing)
+        put(shadow.fences, at.unit, at.block, nothing + ANNOUNCED if announced else nothing)
         put(shadow.foreign, at.unit, at.block, nothing.astype(np.bool_))
     if shadow.others is not None:
         for fences in (shadow.others.fences, shadow.others.shown):
@@ -195,7 +195,7 @@ def _fence(shadow: Shadow, who: Bools, now: Ints) -> None:
 
 
 def _fence_announced(shadow: Shadow, who: Bools, clocks: Clocks) -> None:
-    """The threads ``who`` fence copies by cp.async of others: those of the phases that they have waited for."""
+    """The threads ``who`` fence copies by cp.async and st.async of others: of the phases that they have waited for."""
     assert shadow.fences is not None, "it is followed"
     row, column = np.nonzero(shadow.fences == ANNOUNCED)
     if row.size:

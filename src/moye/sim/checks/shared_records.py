@@ -32,7 +32,7 @@ SHOWN = -1
 """This stands for the epoch of a fence if asynchronous units see the unit, or if another write has taken its place."""
 
 ANNOUNCED = -2
-"""The same of copies by cp.async that an mbarrier has announced: nobody has fenced since."""
+"""The same of copies by cp.async, and of st.async, that an mbarrier has announced: nobody has fenced since."""
 
 ENGINE, SYNC, PENDING, WAITED = 0, 1, 2, 3
 """Kinds of write: by an engine (its number in place of the thread), an ordinary one, an asynchronous one of cp.async in
