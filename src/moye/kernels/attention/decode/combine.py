@@ -10,6 +10,7 @@ import math
 import moye as mo
 from moye.kernels.attention.decode.work import Work, found, parts_of, share_of, tiles_of
 from moye.kernels.attention.parts.scores import LOG2_E
+from moye.kernels.attention.parts.softmax import above
 
 WARPS = 8
 _FEW = 16
@@ -80,7 +81,7 @@ def sum_of(log_sums, row, parts, sink):
     top = mo.warp_reduce(top, "max")
     if sink is not None:
         top = mo.max(top, sink)
-    base = mo.where(top == -math.inf, 0.0, top)
+    base = above(top, True)
     for p in mo.range(mo.lane_idx(), count, 32, unroll=4):
         total += mo.exp2(log_sums[row, parts.place(p)] - base)
     total = mo.warp_reduce(total)

@@ -20,7 +20,7 @@ import moye as mo
 from moye.kernels.attention.decode.plan import BLOCKS, KEYS, ROWS, VECTOR, WARPS
 from moye.kernels.attention.decode.work import Work, after, dealt
 from moye.kernels.attention.parts.scores import LOG2_E, Place, Scores, factor_of, modified, offset, positive
-from moye.kernels.attention.parts.softmax import finished, grew, online, rescale, row_state
+from moye.kernels.attention.parts.softmax import above, finished, grew, online, rescale, row_state
 from moye.kernels.attention.sm80.tiles import (
     inside,
     multiply,
@@ -325,16 +325,10 @@ def with_sink(sinks, head, log_sum, factor):
     if sinks is None:
         return log_sum, factor
     sink = sinks[head] * LOG2_E
-    base = base_of(mo.max(log_sum, sink))
+    base = above(mo.max(log_sum, sink), True)
     own = mo.exp2(log_sum - base)
     total = own + mo.exp2(sink - base)
     return mo.where(total == 0.0, -math.inf, base + mo.log2(total)), mo.where(total == 0.0, 0.0, factor * own / total)
-
-
-@mo.jit
-def base_of(top):
-    """What is taken off exponents: the largest, or 0 where there is none, as -inf - -inf is no number."""
-    return mo.where(top == -math.inf, 0.0, top)
 
 
 @mo.jit
@@ -392,7 +386,7 @@ def leave_together(plan, to, found, where, queries):
         row, top, total = mo.lane_idx() // 4 + row_offset(i), mo.float32(-math.inf), mo.float32(0)
         for w in mo.static_range(WARPS):
             top = mo.max(top, warps[row, w])
-        base = base_of(top)
+        base = above(top, True)
         for w in mo.static_range(WARPS):
             total += mo.exp2(warps[row, w] - base)
         log_sum[i] = mo.where(total == 0.0, -math.inf, base + mo.log2(total))
