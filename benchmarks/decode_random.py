@@ -26,7 +26,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from attention_random import distribution
 from moye import kernels
 from moye.testing import interleave
-from random_calls import arguments, in_turn, write_csv
+from random_calls import arguments, in_turn, status_of, write_csv
 
 LEAST, MOST = 1 << 20, 1 << 30                          # bytes of keys and values that count
 TABLE = 1 << 31                                         # bytes of pages
@@ -139,12 +139,7 @@ def main() -> int:
                        ("more than 100 MB", lambda r: r["MB"] > 100)):
         if ratios := [row["ratio"] for row in rows if kind(row)]:
             print(distribution(name, ratios))
-    for row in sorted(rows, key=lambda r: r["ratio"])[:options.worst]:
-        print(line(row))
-    bad = [row for row in rows if not row["error"] <= CLOSE]
-    for row in bad:
-        print("off:", line(row))
-    return 1 if bad else 0
+    return status_of(rows, line, "ratio", options.worst, CLOSE)
 
 
 if __name__ == "__main__":

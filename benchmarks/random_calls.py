@@ -42,6 +42,17 @@ def in_turn(cases: Sequence[Any], work: Callable[[Any], Any]) -> list[Any]:
     return found
 
 
+def status_of(rows: list[dict[str, Any]], line: Callable[[dict[str, Any]], str], ratio: str, worst: int,
+              close: float) -> int:
+    """Print the worst rows by their ratio, and all whose results are off; the status of the script."""
+    for row in sorted(rows, key=lambda r: r[ratio])[:worst]:
+        print(line(row))
+    bad = [row for row in rows if not row["error"] <= close]
+    for row in bad:
+        print("off:", line(row))
+    return 1 if bad else 0
+
+
 def write_csv(path: str | None, rows: list[dict[str, Any]]) -> None:
     """A line for each call, unless there is no path."""
     if path:

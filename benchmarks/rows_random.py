@@ -29,7 +29,7 @@ import rows_moves
 import rows_norms
 import rows_softmax
 from moye.testing import interleave
-from random_calls import arguments, in_turn, write_csv
+from random_calls import arguments, in_turn, status_of, write_csv
 from rows_moves import Case
 
 ELEMENTS = 1 << 12, 1 << 26
@@ -141,12 +141,7 @@ def main() -> int:
     for family in FAMILIES:
         if some := [row for row in rows if row["family"] == family]:
             print(distribution(family, some))
-    for row in sorted(rows, key=lambda r: r["of copy"])[:options.worst]:
-        print(line(row))
-    bad = [row for row in rows if not row["error"] <= CLOSE]
-    for row in bad:
-        print("off:", line(row))
-    return 1 if bad else 0
+    return status_of(rows, line, "of copy", options.worst, CLOSE)
 
 
 if __name__ == "__main__":

@@ -101,7 +101,7 @@ def extrema(out, a, b):
 
 @pytest.mark.parametrize("signed", SIGNED[:3])
 def test_extrema_are_of_the_numbers(signed):
-    """In the dtype of a sum of the two: the bits are right, which is all that an int32 array keeps."""
+    """The greatest has the unsigned dtype: its bits are right, which is all that an int32 array keeps."""
     a, b = numbers(signed, np.uint32)
     out = np.full((32, 4), 77, np.int32)
     assert mo.check(extrema)[1, 32](out, a, b).ok
