@@ -235,3 +235,45 @@ def test_the_asynchronous_proxy_sees_them_behind_a_fence(kind, fence):
     report = mo.check(sent_on).launch(out, x, kind, fence, grid=2, block=32, cluster=2)
     assert {found.code for found in report.findings} == (set() if fence in ("one", "all") else {"D12"})
     assert np.array_equal(out, np.tile(x, 2))
+
+
+@mo.kernel
+def multiplied(D: mo.Static, A: mo.Static, mma, layouts: mo.Constexpr, fence: mo.Constexpr):
+    """The sums of the rows of A, which a neighbour's threads sent, by wgmma."""
+    tid, rank = mo.thread_idx().x, mo.cluster_rank()
+    inbox, ones = mo.shared_array(mo.float32, layouts[0], align=1024), mo.shared_array(mo.tfloat32, layouts[1],
+                                                                                       align=1024)
+    full, held, place = mo.mbarrier_array(1), mo.fragment((4,), mo.float32), (tid // 2, tid % 2)
+    mo.copyto(held, mo.tile(A, (1, 4), place)[0, None])
+    if tid < 64:
+        ones[tid // 8, tid % 8] = mo.tfloat32(1.0)
+    if tid == 0:
+        mo.mbarrier_init(full, 0, 1)
+        mo.fence_mbarrier_init()
+        mo.mbarrier_arrive_expect_tx(full, 0, 64 * 8 * 4)
+    mo.fence_proxy_async()
+    mo.cluster_sync()
+    mo.st_async(mo.tile(mo.map_shared_rank(inbox, rank ^ 1), (1, 4), place)[0, None], held, barrier=(full, 0))
+    mo.mbarrier_wait(full, 0, 0)
+    if fence:
+        mo.fence_proxy_async()
+    mo.sync_threads()
+    thr, acc = mma.get_slice(tid), mma.partition_fragment_C((64, 8))
+    mo.warpgroup_arrive()
+    mo.gemm(mma, thr.partition_fragment_A(mo.recast(inbox, mo.tfloat32)), thr.partition_fragment_B(ones), acc,
+            accumulate=False)
+    mo.warpgroup_commit_batch()
+    mo.warpgroup_wait(0)
+    mo.copyto(thr.partition_C(D[:, :, rank]), acc)
+    mo.cluster_sync()
+
+
+@pytest.mark.parametrize("fence", [False, True])
+def test_wgmma_sees_them_behind_a_fence(fence):
+    mma, atom = mo.make_tiled_mma(mo.mma.wgmma(mo.tfloat32, mo.tfloat32, mo.float32, 8)), \
+        mo.smem_layout_atom(mo.tfloat32, "k", 32)
+    layouts = tuple(mo.tile_to_shape(atom, (rows, 8)) for rows in (64, 8))
+    A, D = np.random.default_rng(0).integers(-8, 8, (64, 8)).astype(np.float32), np.zeros((64, 8, 2), np.float32)
+    report = mo.check(multiplied).launch(D, A, mma, layouts, fence, grid=2, block=128, cluster=2)
+    assert {found.code for found in report.findings} == (set() if fence else {"D12"})
+    assert np.array_equal(D, np.broadcast_to(A.sum(1)[:, None, None], D.shape))
