@@ -1,7 +1,7 @@
 """Microseconds of every configuration worth a try on drawn products: what ``gemm_fit.py`` fits the model of costs to.
 
     python benchmarks/gemm_measure.py SEED COUNT [--kind bf16] [--orders KK] [--near 1.5] [--shorter 60] [--longer 30]
-                                      [--out FILE]
+                                      [--few 128] [--bytes 1.6e8] [--unaligned] [--out FILE]
 
 Products that tensor maps describe alone: the others are copied first, which takes as long for every configuration.
 Configurations that the model finds ``--near`` times slower than its best are left out.  Several processes may run at
@@ -74,6 +74,12 @@ def candidates(row, near, most, multiprocessors):
         return good
     ranked, first = sorted(good, key=costs.get), most // 3
     return ranked[:first] + random.Random(row.label).sample(ranked[first:], most - first)
+
+
+def asked_for(row, options):
+    """Whether a row is one of those that ``--bytes``, ``--unaligned`` and ``--few`` leave."""
+    return min(row.M, row.N) <= options.few and max(row.M, row.N) * row.K * KINDS[row.kind].bytes >= options.bytes \
+        and (min(problem_of(row).lines) < 128 or not options.unaligned)
 
 
 class Pooled(Problem):
@@ -153,6 +159,9 @@ def main():
     parser.add_argument("--most", type=int, default=12, help="configurations of a product")
     parser.add_argument("--shorter", type=float, default=math.inf, help="products that the model finds so alone")
     parser.add_argument("--longer", type=float, default=0, help="the same for those that take longer")
+    parser.add_argument("--bytes", type=float, default=0, help="of the longer operand at least")
+    parser.add_argument("--unaligned", action="store_true", help="operands whose lines begin anywhere alone")
+    parser.add_argument("--few", type=int, default=1 << 20, help="rows, or columns, at most")
     parser.add_argument("--layers", action="store_true", help="part SEED of COUNT of the layers of models instead")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=math.inf)
@@ -161,7 +170,7 @@ def main():
     drawn = layers(options.kind)[options.seed::options.count] if options.layers else \
         draw(options.seed, options.count, options.kind)
     multiprocessors = torch.cuda.get_device_properties(0).multi_processor_count
-    rows = [row for row in drawn if row.tma and options.orders in ("", row.orders)
+    rows = [row for row in drawn if row.tma and options.orders in ("", row.orders) and asked_for(row, options)
             and options.longer <= modelled(row, multiprocessors) < options.shorter]
     with preparing():
         chosen = {row: candidates(row, options.near, options.most, multiprocessors) for row in rows}

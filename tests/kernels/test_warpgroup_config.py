@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 import random
 
+import ml_dtypes
+import numpy as np
 import pytest
 
 import moye as mo
@@ -24,6 +26,7 @@ from moye.kernels.gemm.sm90.config import (
     require,
 )
 from moye.kernels.gemm.sm90.fusion import Fusion
+from moye.kernels.gemm.sm90.host import _load
 from moye.kernels.gemm.sm90.plan import make_plan
 
 H200 = 132                              # multiprocessors
@@ -158,6 +161,28 @@ def test_rows_that_begin_anywhere_are_shared(problem):
     """Each takes two lines of 128 bytes for one, and blocks of a cluster ask for half or a quarter of them."""
     assert choose(Problem(*problem, 1, mo.bfloat16, lines=(16, 16)), H200).cluster > 1
     assert choose(Problem(*problem, 1, mo.bfloat16), H200).cluster == 1
+
+
+@pytest.mark.parametrize(("shape", "lines", "first"), [
+    ((8, 20000, 9992), (16, 16), False), ((8, 20000, 9984), (128, 128), True), ((16, 8192, 8200), (16, 16), True),
+    ((16392, 32, 8192), (16, 128), False), ((16392, 32, 8192), (128, 16), True)], ids=str)
+def test_what_leaves_L2_first(shape, lines, first):
+    """Long operands whose own lines begin anywhere stay: what shares a sector is asked for later."""
+    found = candidates(Problem(*shape, 1, mo.bfloat16, lines=lines, rows_A=shape[0] > shape[1]), H200)
+    assert {config.stream for config in found} == {"A" if first else ""}
+
+
+def test_shares_of_what_stays_in_L2():
+    config = choose(Problem(14, 11776, 39304, 1, mo.bfloat16, lines=(16, 16)), H200)
+    assert config.stream_k and not config.stream
+
+
+@pytest.mark.parametrize(("rows", "once", "prefetch"), [(20008, True, 64), (20032, True, 128), (20008, False, 128)])
+def test_lines_that_are_prefetched(rows, once, prefetch):
+    """Half ones where rows of a tile begin anywhere and nobody else reads the rest."""
+    x = np.empty((64, rows), ml_dtypes.bfloat16).T
+    assert _load(mo.describe(x), 0, once).prefetch == prefetch
+    assert _load(mo.describe(x), 1, once).prefetch == 128
 
 
 def test_anchored_by_dtype():

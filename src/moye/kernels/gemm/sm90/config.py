@@ -297,25 +297,36 @@ def candidates(problem: Problem, multiprocessors: int = 132) -> list[WarpgroupCo
     if problem.scaled:
         return [config for config in scaled_tiles(problem, multiprocessors) if fits(config, True, problem.most)]
     few = _SQUARE if problem.gated else min(problem.M, problem.N)
-    found = narrow(problem, few, multiprocessors) if few <= 128 else []
+    found = narrow(problem, few, multiprocessors) if few <= SKINNY[-1] else []
+    if problem.workspace:                               # blocks of wider tiles would read operands at other times than
+        found += [replace(tile, stream_k=True) for tile in found        # their neighbours, and not from L2
+                  if shareable(tile, problem, multiprocessors)]
     if few > 64:
         found += wide(problem, few, multiprocessors)
-    if problem.workspace and few <= SKINNY[-1]:         # blocks of wider tiles would read operands at other times than
-        found += [replace(tile, stream_k=True) for tile in found        # their neighbours, and not from L2
-                  if tile.stream and shareable(tile, problem, multiprocessors)]
     return [config for config in dict.fromkeys(found) if fits(config, problem.promote, problem.most)]
 
 
 def narrow(problem: Problem, few: int, multiprocessors: int) -> list[WarpgroupConfig]:
     """Tiles for few rows or columns, which are the columns of a tile; the other operand is read once, and leaves L2."""
     found: list[WarpgroupConfig] = []
+    stream = "A" if leaves_first(problem) else ""
     for bN in (width for width in SKINNY if few <= width < 2 * few + 32 or width == SKINNY[-1]):
         for bM, groups in ((64, 1), (128, 2), (192, 3), (256, 2)):
             swap = problem.M < problem.N
             deep = deepest(bM, bN, groups, out=problem.out, rows=problem.leaves_by_rows(swap))
-            tile = WarpgroupConfig(bM, bN, 128 // problem.dtype.bytes, deep, groups=groups, stream="A", swap=swap)
+            tile = WarpgroupConfig(bM, bN, 128 // problem.dtype.bytes, deep, groups=groups, stream=stream, swap=swap)
             found += [tile, *(splits(tile, problem, multiprocessors) if bM <= 128 else ())]
     return found
+
+
+def leaves_first(problem: Problem) -> bool:
+    """Whether an operand that is read once leaves L2 before all else.
+
+    Lines that begin inside of 128 bytes share sectors with the next k tile, or with neighbouring rows, which would find
+    them gone.  Of long operands that costs more than what stays in L2 instead is worth: measured.
+    """
+    rows, apart = max(((problem.M, problem.lines[0]), (problem.N, problem.lines[1])))
+    return apart == 128 or rows * problem.K * problem.dtype.bytes * problem.batches < _LONG
 
 
 def wide(problem: Problem, few: int, multiprocessors: int) -> list[WarpgroupConfig]:
@@ -501,6 +512,7 @@ class Costs:
 COSTS = Costs()
 _LEFT = {1: 0, 2: 0, 4: 12, 8: 12}  # multiprocessors that clusters of this size leave without a block, of 132
 _L2 = 40e6                          # bytes that stay in L2
+_LONG = 4 * _L2
 _PLAIN_STORE = {"cooperative": 2.0e-4, "pingpong": 2.5e-4}  # microseconds for an element that TMA does not store
 _PROMOTED = 0.78                    # of the share, where sums are promoted
 _SCALED = {(192, 128): 1.12, (128, 192): 1.08, (128, 128): 0.94, (64, 192): 0.8, (64, 128): 0.8}    # and with factors
@@ -674,27 +686,3 @@ def _columns(config: WarpgroupConfig) -> int:
 def choose(problem: Problem, multiprocessors: int) -> WarpgroupConfig:
     """The configuration that the model of ``estimate`` finds fastest."""
     return min(candidates(problem, multiprocessors), key=lambda config: estimate(config, problem, multiprocessors))
-
-
-def config_of_groups(name: str, problem: Problem, multiprocessors: int, config: WarpgroupConfig | None) -> \
-        WarpgroupConfig:
-    """The configuration of several products in one launch, as given or for a mean one; ArgumentError for others than
-    cooperative ones of two warpgroups.
-    """
-    if config is None:
-        bK = 128 // problem.dtype.bytes
-        if problem.promote:                             # the tiles of both were measured with factors
-            each, small = replace(problem, scaled=True), WarpgroupConfig(128, 128, bK, 5)
-            if problem.most < MOST:                     # sums that are there twice leave no registers for what is fused
-                return small
-            return min((small, WarpgroupConfig(128, 192, bK, 4, raster=16)),
-                       key=lambda tile: estimate(tile, each, multiprocessors))
-        found = choose(replace(problem, M=max(129, problem.M)), multiprocessors)
-        return WarpgroupConfig(128, 256, bK, 4) if found.bN > 128 and problem.N > 128 else \
-            WarpgroupConfig(128, 128, bK, 5)
-    if config.schedule != "cooperative" or config.groups != 2 or config.sharing > 1 or config.swap \
-            or config.store != "warpgroup":
-        raise mo.ArgumentError(f"{name}: {config} is no cooperative configuration of two warpgroups",
-                               hint='schedule="cooperative", groups=2, split_k=1, swap=False, share_A=1, share_B=1, '
-                                    'store="warpgroup"')
-    return config

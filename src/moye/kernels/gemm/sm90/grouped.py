@@ -18,7 +18,7 @@ from typing import Any
 import moye as mo
 from moye.kernels.gemm.parts.arguments import activation_of, array, configured, matrices, scalar
 from moye.kernels.gemm.parts.epilogues import ACTIVATIONS
-from moye.kernels.gemm.sm90.config import GROUP, MOST, Problem, WarpgroupConfig, config_of_groups
+from moye.kernels.gemm.sm90.config import GROUP, MOST, Problem, WarpgroupConfig
 from moye.kernels.gemm.sm90.epilogue import Epilogue, below, finish_stores, store
 from moye.kernels.gemm.sm90.fusion import Fusion
 from moye.kernels.gemm.sm90.host import EIGHTH, check_dtypes, check_extents, loaded, multiplied, stored, width
@@ -31,7 +31,7 @@ from moye.kernels.gemm.sm90.scales import (
     no_blocks,
     scales_of_tile,
 )
-from moye.kernels.gemm.sm90.separate import separate_products
+from moye.kernels.gemm.sm90.separate import config_of_groups, separate_products
 from moye.kernels.memory import apart
 from moye.kernels.options import flag
 from moye.kernels.pack import packed

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import moye as mo
 from moye.kernels.gemm.parts.arguments import activation_of, configured, matrices, same_problem, scalar
 from moye.kernels.gemm.parts.epilogues import ACTIVATIONS
-from moye.kernels.gemm.sm90.config import GROUP, MOST, Problem, WarpgroupConfig, config_of_groups
+from moye.kernels.gemm.sm90.config import GROUP, MOST, Problem, WarpgroupConfig, choose, estimate
 from moye.kernels.gemm.sm90.epilogue import Epilogue, finish_stores, store
 from moye.kernels.gemm.sm90.fusion import Fusion
 from moye.kernels.gemm.sm90.host import (
@@ -257,3 +257,27 @@ def _plan(name: str, problem: Problem, majors: tuple[str, str], b_dtype: Any, c_
     chosen = config_of_groups(name, problem, multiprocessors, config)
     return make_plan(chosen, (multiplied(problem.dtype), multiplied(b_dtype)), c_dtype, *majors, "k", fusion, 1,
                      problem.promote)
+
+
+def config_of_groups(name: str, problem: Problem, multiprocessors: int, config: WarpgroupConfig | None) -> \
+        WarpgroupConfig:
+    """The configuration of several products in one launch, as given or for a mean one; ArgumentError for others than
+    cooperative ones of two warpgroups.
+    """
+    if config is None:
+        bK = 128 // problem.dtype.bytes
+        if problem.promote:                             # the tiles of both were measured with factors
+            each, small = replace(problem, scaled=True), WarpgroupConfig(128, 128, bK, 5)
+            if problem.most < MOST:                     # sums that are there twice leave no registers for what is fused
+                return small
+            return min((small, WarpgroupConfig(128, 192, bK, 4, raster=16)),
+                       key=lambda tile: estimate(tile, each, multiprocessors))
+        found = choose(replace(problem, M=max(129, problem.M)), multiprocessors)
+        return WarpgroupConfig(128, 256, bK, 4) if found.bN > 128 and problem.N > 128 else \
+            WarpgroupConfig(128, 128, bK, 5)
+    if config.schedule != "cooperative" or config.groups != 2 or config.sharing > 1 or config.swap \
+            or config.store != "warpgroup":
+        raise mo.ArgumentError(f"{name}: {config} is no cooperative configuration of two warpgroups",
+                               hint='schedule="cooperative", groups=2, split_k=1, swap=False, share_A=1, share_B=1, '
+                                    'store="warpgroup"')
+    return config
