@@ -1,11 +1,11 @@
-"""Whether an operand that is read once should leave L2 first: streamed products whose lines begin inside of 128 bytes.
+"""Whether an operand that is read once should leave L2 first: products of few rows or columns, drawn.
 
-    python benchmarks/gemm_hints.py SEED COUNT [--rounds 9]
+    python benchmarks/gemm_hints.py SEED COUNT [--apart] [--rounds 9]
 
-Products of up to 128 rows or columns are drawn until COUNT of them have a long operand of more than 100 MB, at lines
-that are multiples of 16 bytes apart and not of 128.  Each is multiplied by the configuration that the model chooses,
-with the hint "evict_first" and without it.  A line for each: megabytes, microseconds, their ratio; then the geometric
-means below and above the bytes from which ``moye.kernels.gemm.sm90.config.leaves_first`` gives no hint.
+Products of up to 128 rows or columns are drawn until COUNT of them have a long operand of more than 100 MB; its lines
+are multiples of 128 bytes apart, or with ``--apart`` of fewer.  Each is multiplied by the configuration that the model
+chooses, with the hint "evict_first" and without it.  A line for each: megabytes, microseconds, their ratio; then the
+geometric means below and above the bytes from which ``moye.kernels.gemm.sm90.config.leaves_first`` gives no hint.
 """
 
 import argparse
@@ -24,25 +24,32 @@ from moye.testing import interleave
 LEAST, FEW = 1e8, 128
 
 
-def drawn(seed, count):
+def drawn(seed, count, apart):
     """So many products, and bytes of the operand that each reads once."""
     found, more = {}, 0
     while len(found) < count:
         for row in draw(f"hints {seed} {more}", 100, "bf16"):
             size = max(row.M, row.N) * row.K * KINDS[row.kind].bytes
-            if row.tma and min(row.M, row.N) <= FEW and size >= LEAST and min(problem_of(row).lines) < 128:
+            if row.tma and min(row.M, row.N) <= FEW and size >= LEAST and apart == (lines_of(row) < 128):
                 found[row] = size
         more += 1
     return dict(list(found.items())[:count])
+
+
+def lines_of(row):
+    """Bytes of which distances between lines of the longer operand are multiples, up to 128."""
+    lines = problem_of(row).lines
+    return lines[0] if row.M > row.N else lines[1]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("seed", type=int)
     parser.add_argument("count", type=int)
+    parser.add_argument("--apart", action="store_true", help="lines that begin inside of 128 bytes")
     parser.add_argument("--rounds", type=int, default=9)
     options = parser.parse_args()
-    rows, ratios = drawn(options.seed, options.count), {False: [], True: []}
+    rows, ratios = drawn(options.seed, options.count, options.apart), {False: [], True: []}
     multiprocessors = torch.cuda.get_device_properties(0).multi_processor_count
     chosen = {row: model.choose(problem_of(row), multiprocessors) for row in rows}
     ready = gemm_measure.prepare({row: [replace(config, stream=hint) for hint in ("A", "")]

@@ -165,9 +165,10 @@ def test_rows_that_begin_anywhere_are_shared(problem):
 
 @pytest.mark.parametrize(("shape", "lines", "first"), [
     ((8, 20000, 9992), (16, 16), False), ((8, 20000, 9984), (128, 128), True), ((16, 8192, 8200), (16, 16), True),
+    ((8, 20480, 16384), (128, 128), False), ((1, 8192, 8192), (128, 128), True),
     ((16392, 32, 8192), (16, 128), False), ((16392, 32, 8192), (128, 16), True)], ids=str)
 def test_what_leaves_L2_first(shape, lines, first):
-    """Long operands whose own lines begin anywhere stay: what shares a sector is asked for later."""
+    """Not long operands, and less long ones whose own lines begin anywhere: what shares a sector is asked for later."""
     found = candidates(Problem(*shape, 1, mo.bfloat16, lines=lines, rows_A=shape[0] > shape[1]), H200)
     assert {config.stream for config in found} == {"A" if first else ""}
 

@@ -322,11 +322,13 @@ def narrow(problem: Problem, few: int, multiprocessors: int) -> list[WarpgroupCo
 def leaves_first(problem: Problem) -> bool:
     """Whether an operand that is read once leaves L2 before all else.
 
-    Lines that begin inside of 128 bytes share sectors with the next k tile, or with neighbouring rows, which would find
-    them gone.  Of long operands that costs more than what stays in L2 instead is worth: measured.
+    What others left there, and may have written, stays then: worth up to a tenth of a short product, and less than it
+    costs in a long one.  Lines that begin inside of 128 bytes share sectors with the next k tile, or with neighbouring
+    rows, which would find them gone.  Measured: ``benchmarks/gemm_hints.py``.
     """
     rows, apart = max(((problem.M, problem.lines[0]), (problem.N, problem.lines[1])))
-    return apart == 128 or rows * problem.K * problem.dtype.bytes * problem.batches < _LONG
+    size: int = rows * problem.K * problem.dtype.bytes * problem.batches
+    return size < (_LONG if apart == 128 else _LONG_APART)
 
 
 def wide(problem: Problem, few: int, multiprocessors: int) -> list[WarpgroupConfig]:
@@ -512,7 +514,7 @@ class Costs:
 COSTS = Costs()
 _LEFT = {1: 0, 2: 0, 4: 12, 8: 12}  # multiprocessors that clusters of this size leave without a block, of 132
 _L2 = 40e6                          # bytes that stay in L2
-_LONG = 4 * _L2
+_LONG, _LONG_APART = 10 * _L2, 4 * _L2
 _PLAIN_STORE = {"cooperative": 2.0e-4, "pingpong": 2.5e-4}  # microseconds for an element that TMA does not store
 _PROMOTED = 0.78                    # of the share, where sums are promoted
 _SCALED = {(192, 128): 1.12, (128, 192): 1.08, (128, 128): 0.94, (64, 192): 0.8, (64, 128): 0.8}    # and with factors
