@@ -1,4 +1,7 @@
-"""Atomics beside asynchronous units, copies by cp.async that are fenced too early, and arrivals that may mix phases."""
+"""Atomics beside asynchronous units, copies by cp.async that are fenced too early, and mbarriers' phases.
+
+Arrivals may mix phases, and waits may miss them.
+"""
 
 from __future__ import annotations
 
@@ -216,6 +219,49 @@ def two_arrive(out, x, fault: mo.Constexpr):
 @pytest.mark.parametrize(("fault", "found"), [("", {"C2"}), ("runs ahead", {"D8"})])
 def test_arrivals_of_the_next_phase_come_after_the_last(fault, found):
     assert codes(two_arrive, (np.zeros(64, np.float32), numbers(64), fault), 64) == found
+
+
+@mo.kernel
+def follows(out, how: mo.Constexpr):
+    """Warp 1 completes phases; warp 0 waits for the first of them, or for the one before it."""
+    tid, bar = mo.thread_idx().x, mo.mbarrier_array(1)
+    if tid == 0:
+        mo.mbarrier_init(bar, 0, 33 if how == "arrives" else 32)
+    mo.sync_threads()
+    if tid < 32:
+        if how == "arrives" and tid == 0:
+            mo.mbarrier_arrive(bar, 0)
+        if how == "asks":
+            while not mo.mbarrier_try_wait(bar, 0, 0):
+                pass
+        else:
+            mo.mbarrier_wait(bar, 0, 1 if how == "first" else 0)
+        if how == "told":
+            mo.barrier_arrive(1, 64)
+        elif how == "told late":
+            mo.barrier_sync(2, 64)
+        elif how == "arrives" and tid == 0:
+            mo.mbarrier_arrive(bar, 0)
+    else:
+        if how == "once":
+            mo.mbarrier_arrive(bar, 0)
+        else:
+            for k in mo.static_range(1 if how == "first" else 2):
+                if how == "told" and k == 1:
+                    mo.barrier_sync(1, 64)
+                mo.mbarrier_arrive(bar, 0)
+                if how == "arrives":
+                    mo.mbarrier_wait(bar, 0, k)
+        if how == "told late":
+            mo.barrier_sync(2, 64)
+    out[tid] = tid
+
+
+@pytest.mark.parametrize(("how", "found"), [
+    ("once", set()), ("told", set()), ("arrives", set()), ("asks", {"F4"}), ("missed", {"D8"}), ("told late", {"D8"}),
+    ("first", {"D8"})])
+def test_a_wait_is_over_before_the_next_phase_is(how, found):
+    assert codes(follows, (np.zeros(64, np.float32), how), 64) == found
 
 
 @mo.kernel

@@ -261,6 +261,7 @@ class Engines:
             self.checker.flags.waited((ref.buffer.id, element), lanes)
         clocks.hear(engine, who, epoch)
         self.stages.wait(op, element, lanes, phase, clocks.now[clocks.group])
+        self.order.wait(op, element, lanes, phase)
 
     # --- other synchronisation ---------------------------------------------------------------------------------------
 
@@ -276,6 +277,8 @@ class Engines:
     def cluster_arrive(self, lanes: Bools, *, relaxed: bool) -> None:
         """Threads arrive at the barrier of their cluster; unless ``relaxed`` they release what they have done."""
         self.came += lanes
+        if relaxed:
+            self.order.waits.forget(lanes)
         # Two channels in turn are enough: nobody arrives a third time before all have passed the first.
         for turn in () if relaxed else np.unique(self.came[lanes]).tolist():
             here = lanes & (self.came == turn)

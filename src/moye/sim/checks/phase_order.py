@@ -1,8 +1,9 @@
 """Whether what is done to an mbarrier belongs to the phase in which the simulator counts it, in any order of threads.
 
-In: arrivals, expected bytes and copies, each with the phase under way; the ends of phases.  Out: findings D8 (an
-arrival that may come in the phase before its own) and D7 (bytes that are expected when the phase may be over), told
-once the blocks have ended, where nothing else has been found: these faults are often parts of others.
+In: arrivals, waits, expected bytes and copies, each with the phase under way; the ends of phases.  Out: findings D8
+(an arrival that may come in the phase before its own, a wait that may miss its phase) and D7 (bytes that are expected
+when the phase may be over), told once the blocks have ended, where nothing else has been found: these faults are often
+parts of others.
 
 A phase counts arrivals, whoever makes them.  So an arrival of phase n is in its phase for certain only after the end of
 phase n - 1: its thread has waited for it or has heard of it, or knows of all arrivals of that phase, if no copies
@@ -20,6 +21,7 @@ from moye.ir import ops
 from moye.ir.nodes import Buffer, Func
 from moye.sim.checks.clocks import Bools, Ints
 from moye.sim.checks.engine_records import Memory
+from moye.sim.checks.phase_waits import PhaseWaits
 
 Key = tuple[int, int]
 
@@ -57,6 +59,7 @@ class PhaseOrder:
         # Arrivals of copies by cp.async tell nothing of what their threads have waited for.
         self.followed = not any(isinstance(op, ops.MbarrierArrive) and op.copies for op in func.body.walk())
         self.kept: dict[Key, _Kept] = {}
+        self.waits = PhaseWaits(checker, func)
         self.doubts: dict[tuple[str, int], Callable[[], None]] = {}
         """What may be told at the end, once for each kind and tensor of mbarriers."""
 
@@ -72,6 +75,7 @@ class PhaseOrder:
     def begun(self, buffer: Buffer, element: int) -> None:
         """It is initialised: phase 0 begins."""
         self.kept.pop((buffer.id, element), None)
+        self.waits.begun((buffer.id, element))
 
     def fill(self, buffer: Buffer, element: int, block: Ints, phase: Ints) -> None:
         """Copies complete in these phases, entry by entry."""
@@ -91,10 +95,17 @@ class PhaseOrder:
                               for t, b in np.argwhere(lanes).tolist()]
             return
         self._covered(kept, lanes)
+        self.waits.arrive((op.ref.buffer.id, element), lanes, phase)
         block = np.broadcast_to(np.arange(self.checker.blocks), lanes.shape)[lanes]
         place = phase[block] % 2, np.nonzero(lanes)[0], block
         kept.number[place] = phase[block]
         kept.epoch[place] = np.broadcast_to(clocks.now[clocks.group], lanes.shape)[lanes]
+
+    def wait(self, op: ops.AnyPhase, element: int, lanes: Bools, phase: Ints) -> None:
+        """Threads (T, B) go on after a wait; ``phase`` (B,) is under way."""
+        # Who only asks may have something else to do.
+        if isinstance(op, ops.MbarrierWait) and self.followed:
+            self.waits.wait(op, (op.ref.buffer.id, element), lanes, phase)
 
     def over(self, buffer: Buffer, element: int, where: Bools) -> None:
         """A phase is complete in the blocks ``where``."""
@@ -105,6 +116,10 @@ class PhaseOrder:
             if late.before >= 0 and not kept.far:
                 self._doubt("D7", "late", late.op, (buffer, element), (late.thread, late.block), late.phase,
                             late.before)
+        missed = self.waits.over((buffer.id, element), where)
+        if missed is not None and not kept.far and not self.checker.clocks.coarse:
+            wait, lane, phase = missed
+            self._doubt("D8", "missed", wait, (buffer, element), lane, phase, -1)
 
     def tell(self) -> None:
         """The blocks have ended: what is in doubt is told, if nothing else has been found."""
@@ -155,4 +170,4 @@ class PhaseOrder:
         judge = self.checker.judge
         self.doubts.setdefault((code, of[0].id), lambda: judge.mbarrier(
             code, case, op, of, lane, (None, rival) if rival >= 0 else None, phase=phase, last=phase - 1,
-            alone=rival < 0))
+            value=(phase - 1) % 2, alone=rival < 0))
