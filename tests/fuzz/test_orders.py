@@ -1,0 +1,42 @@
+"""Random programs that synchronise in every way: the checker agrees with a model of threads that know of each other.
+
+By hand, longer: ``python tests/fuzz/orders.py SEED COUNT``.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from fuzz import orders
+from fuzz.order_model import Plan, verdict
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(6))
+def test_the_checker_agrees_with_the_model(seed):
+    told = right = 0
+    for part in range(5):
+        plan, rng = orders.draw(100 * seed + part), random.Random(part)
+        for one in [plan, *(orders.changed(plan, rng) for _ in range(3))]:
+            assert not (said := orders.wrong(one)), f"{said}\n{orders.text(one)}"
+            found, always = verdict(one)
+            told, right = told + always, right + (not found)
+    assert told >= 2 and right >= 6
+
+
+def test_every_operation_is_drawn():
+    used = {op[0] for seed in range(40) for body in orders.Draft(str(seed)).grown().programs for op in body}
+    assert used >= {*orders.KINDS, "expect", "cluster arrive", "cluster wait"} - {"cluster"}
+
+
+@pytest.mark.parametrize(("told", "found"), [(True, set()), (False, {"wait for ever"})])
+def test_the_model_knows_a_wait_that_comes_too_late(told, found):
+    # warp 1 completes two phases, and warp 0 waits for the first of them
+    ends = [("named arrive", 1, 2)] if told else []
+    begins = [("named", 1, 2)] if told else []
+    plan = Plan(1, 2, 2, [1], [[("wait", 0, 0, "all"), *ends],
+                               [("arrive", 0, 0, "lane 0"), *begins, ("arrive", 0, 0, "lane 0")]], [[], []])
+    assert verdict(plan)[0] == found
+    assert orders.report_of(plan).ok is told
