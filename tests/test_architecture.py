@@ -59,7 +59,8 @@ ALONE = {
         "sim.checks.unwritten_global", "sim.costs.mixed_swizzles", "sim.costs.wgmma_waits"),
     "one step of a kernel each": (
         "kernels.attention.sm90.turns", "kernels.gemm.shallow.leave", "kernels.gemm.shallow.multiply"),
-    "one way to share the work of a kernel": ("kernels.gemm.simt.few_kernel", "kernels.gemm.sm90.shares"),
+    "one way to share the work of a kernel": (
+        "kernels.gemm.simt.few_kernel", "kernels.gemm.sm90.shares", "kernels.top_k_warps"),
     "one family of instructions each": (
         "cuda.printing.async_stores", "cuda.printing.atomics", "cuda.printing.bulk_copies",
         "cuda.printing.device_maps", "cuda.printing.inline", "cuda.printing.matrix_copies", "cuda.printing.pins",

@@ -92,7 +92,8 @@ def test_long_prefix_sums_in_one_pass(rows, columns, dtype):
 @pytest.mark.parametrize("dtype", CLOSE, ids=str)
 def test_the_k_largest(dtype):
     torch.manual_seed(2)
-    for rows, n, k in ((64, 32768, 64), (3, 128256, 50), (5, 1000, 1000), (1, 17, 3), (200, 4097, 8)):
+    for rows, n, k in ((64, 32768, 64), (3, 128256, 50), (5, 1000, 1000), (1, 17, 3), (200, 4097, 8), (6, 2224, 1791),
+                       (1, 100000, 2048), (2, 70000, 300), (40, 65536, 600), (3, 300, 257), (9, 40000, 100)):
         x = torch.randn(rows, n, device="cuda").to(dtype)
         x[0, ::7] = torch.nan if n > 5000 else x[0, 0].item()
         for largest in (True, False):

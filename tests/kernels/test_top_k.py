@@ -55,6 +55,39 @@ def test_many_of_long_rows(k):
     check(x, k)
 
 
+@pytest.mark.parametrize("seed", range(18))
+def test_large_k(seed):
+    """Each room from 64 to 2048, once exactly filled and else not, by 256 threads and, of one row, by 1024."""
+    rng, room = np.random.default_rng(seed), 64 << seed % 6
+    name, long = list(FLOATS)[int(rng.integers(4))], seed % 3 == 0
+    k = room if seed < 6 else int(rng.integers(room // 2 + 1, room))
+    n = 4096 * 16 // FLOATS[name]().itemsize + 1 if long else int(rng.integers(max(k, 600), 3 * k + 900))
+    x = rng.standard_normal((1 if long else 3, n)) * (1 if seed % 2 else 30)
+    x = (x if seed % 2 else np.round(x)).astype(FLOATS[name])
+    x[rng.random(x.shape) < 0.02] = np.nan
+    check(laid_out(rng, x, 1.0 if long else 0.4), k, bool(seed // 2 % 2), np.int32)
+
+
+@pytest.mark.parametrize(("n", "largest"), [(65536, True), (65536, False), (65537, True), (70001, False)])
+def test_places_of_more_bits_than_an_element(n, largest):
+    """Words of 32 bits have the places of 65536 elements of 16 bits; those of more have 64."""
+    x = np.full(n, 1.0, np.float16)
+    x[-300:] = 2.0 if largest else np.nan
+    check(x, 500, largest)
+    x[:-300] = 3.0 if largest else np.nan
+    x[5::7] = np.nan
+    check(x, 500, largest)
+    check(np.full(n, np.nan, np.float16), 33, largest)
+
+
+@pytest.mark.parametrize("n", [2000, 2048])
+def test_all_of_a_row(n):
+    """Keys of 0 among them, as of the words that fill a room."""
+    x = np.random.default_rng(n).standard_normal(n).astype(np.float16)
+    x[-40:] = np.nan
+    check(x, n, False)
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_rows_of_warps_in_chunks(monkeypatch, seed):
     """Many chunks, ties in all of them, the last word at any place of a chunk."""
@@ -79,7 +112,8 @@ def test_chunks_in_order(monkeypatch):
     (mo.bfloat16, 5000, 88, 28, ["top_k_warps_kernel"]), (mo.float32, 4, 200, 8, ["top_k_warps_kernel"]),
     (mo.float32, 5000, 512, 8, ["top_k_kernel"]), (mo.float16, 5000, 1024, 8, ["top_k_warps_kernel"]),
     (mo.float16, 200, 1024, 8, ["top_k_kernel"]), (mo.float32, 1000, 3000, 8, ["top_k_kernel"]),
-    (mo.float32, 11, 253512, 28, ["top_k_kernel"] * 2), (mo.float32, 1, 100000, 2048, ["top_k_kernel"]),
+    (mo.float32, 11, 253512, 28, ["top_k_kernel"] * 2), (mo.float32, 1, 100000, 2048, ["top_k_kernel"] * 2),
+    (mo.float32, 1, 20000, 2048, ["top_k_kernel"]),
     (mo.float64, 5000, 88, 28, ["top_k_kernel"])])
 def test_rule(dtype, rows, n, k, kernels):
     x, v = mo.TensorLike(dtype, (rows, n), (n, 1)), mo.TensorLike(dtype, (rows, k), (k, 1))
@@ -101,6 +135,23 @@ def test_rows_in_parts(monkeypatch, seed):
         top_k(np.zeros((*rows, k), x.dtype), np.zeros((*rows, k), np.int32), x)
     assert [report.kernel for report in reports] == ["top_k_kernel"] * 2
     check(x, k, outputs=(poisoned(rng, (*rows, k), name), laid_out(rng, np.zeros((*rows, k), np.int64))))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_parts_that_do_not_sort(monkeypatch, seed):
+    """k of more than 256: equals above the least of a part, some of which are taken, are in order."""
+    monkeypatch.setattr(module, "_PART", 1000)
+    monkeypatch.setattr(mo, "multiprocessors", lambda x: 13)
+    rng = np.random.default_rng(seed)
+    name, rows, k = ["f32", "bf16", "f64", "f16"][seed % 4], (1 + seed % 2,), int(rng.integers(257, 400))
+    n = int(rng.integers(16 * k, 9000))
+    x = rng.integers(0, [3, 40, 1000][seed % 3], (*rows, n)).astype(FLOATS[name])
+    if seed % 3 == 0:
+        x[..., : n // 2] = rng.standard_normal((*rows, n // 2)).astype(FLOATS[name])
+    with mo.checking() as reports:
+        top_k(np.zeros((*rows, k), x.dtype), np.zeros((*rows, k), np.int32), x)
+    assert [report.kernel for report in reports] == ["top_k_kernel"] * 2
+    check(laid_out(rng, x), k, bool(seed // 2 % 2))
 
 
 def test_ties_take_the_lowest_indices():
@@ -138,6 +189,19 @@ def test_loads_are_16_bytes():
     program = top_k_kernel.compile(values, indices, x, None, plan, block=plan.threads, arch="sm_90a")
     assert sum(".128" in line for line in program.sass.splitlines() if " LDG" in line) >= 3
     assert program.spills == 0 and program.registers <= 64
+
+
+@pytest.mark.parametrize("k", [50, 300, 1000, 2048])
+@pytest.mark.parametrize("n", [2224, 100000])
+@pytest.mark.parametrize("dtype", [mo.bfloat16, mo.float32, mo.float64], ids=str)
+def test_blocks_hold_their_words(dtype, n, k):
+    """In registers, with loops for the steps between lanes: code that is loaded once is loaded while others wait."""
+    x = mo.TensorLike(dtype, (n, 6))
+    plan = make_plan(k, True, [Mode(n, (1, 0, 0)), Mode(6, (n, k, k))], x.info())
+    values, indices = mo.TensorLike(dtype, (k, 6)), mo.TensorLike(mo.int64, (k, 6))
+    program = top_k_kernel.compile(values, indices, x, None, plan, block=plan.threads, arch="sm_90a")
+    assert program.spills == 0 and program.registers <= 64
+    assert program.sass.count(";") < 7000
 
 
 @pytest.mark.parametrize(("dtype", "n"), [(mo.bfloat16, 1 << i) for i in range(4, 11)]

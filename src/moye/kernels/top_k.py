@@ -6,8 +6,8 @@ In: an array; rows run along its last axis.  Out: values and indices, sorted.
 
 Short rows have a warp each (``top_k_warps``).  Else a block has a row, or several blocks that leave their k largest to
 one.  It narrows the k-th largest element down by ``_BITS`` bits of its order at a time, counting in shared memory; then
-it collects what is larger, and of its equals the first ones, and sorts these k.  Rows are read once for each digit and
-once more, or twice if some equals are left out, mostly from L2.
+it collects what is larger, and of its equals the first ones, and sorts these k (``top_k_sort``).  Rows are read once
+for each digit and once more, or twice if some equals are left out, mostly from L2.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from moye.kernels import views
 from moye.kernels.folds import LAST
 from moye.kernels.maps import as_bits, coordinate
 from moye.kernels.options import flag
-from moye.kernels.top_k_order import Order, keys_of, make_order
+from moye.kernels.top_k_order import Order, keys_of, make_order, place_of, word_of, word_parts
+from moye.kernels.top_k_sort import padded, sort, threads_of
 from moye.kernels.top_k_warps import WARPS, WarpPlan, top_k_warps_kernel, warp_plan
 from moye.kernels.workspace import MAKES_ARRAYS, empty
 
@@ -29,8 +30,10 @@ MOST = 2048
 """Elements that a block sorts."""
 _MANY, _SHORT = 1024, 1024
 """Rows, and elements of 16 bits, from and up to which a warp has a row that it cannot hold at once."""
-_PART = 4096
-"""Elements at least of a part of a row, and 32 times as many as are wanted."""
+_PART, _FEWEST = 4096, 4
+"""Elements at least of a part of a row, and parts where k are so many that these decide."""
+_SORTED = 256
+"""Words that parts sort: more are left in order of their places, for which a part is read once more."""
 _BITS = 11
 """Of a digit: with eight, most numbers of one sign and size would be counted at one place."""
 
@@ -38,6 +41,8 @@ _BITS = 11
 @dataclass(frozen=True, slots=True)
 class Plan:
     """``room``: a power of two that holds k; ``parts``: blocks that share a row, whose k are joined by another launch.
+
+    ``word``: the dtypes of the parts of a word.
     """
 
     width: int
@@ -45,14 +50,21 @@ class Plan:
     k: int
     room: int
     order: Order
+    word: tuple[Any, ...]
     parts: int = 1
+
+    @property
+    def sorts(self) -> bool:
+        """Or leaves its k so that of equal ones the first come first, as what joins parts takes them."""
+        return self.parts == 1 or self.room <= _SORTED
 
 
 def make_plan(k: int, largest: bool, modes: list[views.Mode], info: Any) -> Plan:
     """The rule: vectors of 16 bytes, and 256 threads for a row, or 1024 where each has four vectors even then."""
     width = views.width_of([views.Mode(m.extent, m.strides[:1]) for m in modes], info)
     threads = 1024 if modes[0].extent >= 4 * 1024 * width else 256
-    return Plan(width, threads, k, 1 << (k - 1).bit_length(), make_order(info.dtype, largest))
+    room = max(32, 1 << (k - 1).bit_length())
+    return Plan(width, threads, k, room, make_order(info.dtype, largest), word_parts(info.dtype, modes[0].extent))
 
 
 def digits_of(size: int) -> list[tuple[int, int]]:
@@ -101,25 +113,6 @@ def counted(counts, digit):
 
 
 @mo.jit
-def sort(plan, keys, places):
-    """Descending by key, then ascending by place: a bitonic network over shared memory."""
-    size = 2
-    while size <= plan.room:
-        step = size // 2
-        while step > 0:
-            for i in mo.range(mo.thread_idx().x, plan.room // 2, plan.threads):
-                a = 2 * step * (i // step) + i % step
-                b, up = a + step, (a & size) != 0
-                x, y, p, q = keys[a], keys[b], places[a], places[b]
-                behind = (x < y) | ((x == y) & (p > q))
-                if behind != up:
-                    keys[a], keys[b], places[a], places[b] = y, x, q, p
-            mo.sync_threads()
-            step //= 2
-        size *= 2
-
-
-@mo.jit
 def share_of(vectors, part, parts):
     """The vectors of a row that a part has, from and up to."""
     if parts == 1:
@@ -128,34 +121,44 @@ def share_of(vectors, part, parts):
 
 
 @mo.jit
-def equals_before(plan, bits, bound, begin, end):
-    """How many elements of earlier warps have this key; each warp has vectors from begin up to end."""
-    counts, mine = mo.shared_array(mo.int32, plan.threads // 32), mo.int32(0)
+def counted_before(plan, bits, bound, begin, end):
+    """How many elements above this key, if that is asked for, and of it are of earlier warps, which have vectors from
+    begin up to end.
+    """
+    above, equal = mo.int32(0), mo.int32(0)
     for t in mo.range(begin + mo.lane_idx(), end, 32):
         for _, key, there in keys_of(plan.order, plan.width, bits, t):
-            mine += mo.where(there & (key == bound), 1, 0)
-    mine = mo.warp_reduce(mine)
-    if mo.lane_idx() == 0:
-        counts[mo.warp_idx()] = mine
-    mo.sync_threads()
-    lane, warp = mo.lane_idx(), mo.warp_idx()
-    return mo.warp_reduce(mo.where(lane < warp, counts[mo.min(lane, plan.threads // 32 - 1)], 0))
+            above += mo.where(there & (key > bound), 1, 0)
+            equal += mo.where(there & (key == bound), 1, 0)
+    return 0 if plan.sorts else of_earlier_warps(plan, above), of_earlier_warps(plan, equal)
 
 
 @mo.jit
-def collect(plan, bits, first, last, room):
-    """The k largest of these vectors of a row, in any order: keys and places; of equals the first ones."""
-    keys, places, count = room
+def of_earlier_warps(plan, mine):
+    """The sum of a number of each thread over the warps before its own."""
+    sums, lane, warp = mo.shared_array(mo.int32, plan.threads // 32), mo.lane_idx(), mo.warp_idx()
+    mine = mo.warp_reduce(mine)
+    if lane == 0:
+        sums[warp] = mine
+    mo.sync_threads()
+    return mo.warp_reduce(mo.where(lane < warp, sums[mo.min(lane, plan.threads // 32 - 1)], 0))
+
+
+@mo.jit
+def collect(plan, bits, first, last, words):
+    """The k largest of these vectors of a row: in any order, or their places in order; of equals the first ones."""
+    count, lane = mo.shared_array(mo.int32, 1), mo.lane_idx()
     bound, wanted, equals = kth_key(plan, bits, first, last)
     if mo.thread_idx().x == 0:
         count[0] = 0
     for i in mo.range(plan.k + mo.thread_idx().x, plan.room, plan.threads):
-        keys[i], places[i] = 0, LAST
+        put(words, i, [part(0) for part in plan.word])
     each = mo.ceil_div(mo.ceil_div(last - first, plan.threads // 32), 32) * 32      # vectors of a warp
     begin = first + mo.warp_idx() * each
-    end, whole, rank, lane = mo.min(begin + each, last), wanted == equals, mo.int32(0), mo.lane_idx()
+    end, whole = mo.min(begin + each, last), (wanted == equals) if plan.sorts else mo.bool(False)
+    above, rank = mo.int32(0), mo.int32(0)
     if not whole:
-        rank = equals_before(plan, bits, bound, begin, end)
+        above, rank = counted_before(plan, bits, bound, begin, end)
     mo.sync_threads()
     for start in mo.range(begin, end, 32):
         found, mine, here = keys_of(plan.order, plan.width, bits, start + lane), mo.int32(0), start + lane < end
@@ -163,21 +166,32 @@ def collect(plan, bits, first, last, room):
             mine += mo.where(there & here & ((key > bound) | (whole & (key == bound))), 1, 0)
             mine += mo.where(there & here & ~whole & (key == bound), 1 << 16, 0)
         if mo.ballot(mine != 0) != 0:
-            upto, slot = mo.warp_scan(mine), mo.int32(0)
-            if lane == 31:
-                slot = mo.atomic_add(count, 0, upto & 0xFFFF)
-            slot = mo.shuffle_idx(slot, 31) + ((upto - mine) & 0xFFFF)
+            upto = mo.warp_scan(mine)
+            total, slot = mo.shuffle_idx(upto, 31), above
+            if plan.sorts:
+                if lane == 31:
+                    slot = mo.atomic_add(count, 0, upto & 0xFFFF)
+                slot = mo.shuffle_idx(slot, 31)
+            slot += (upto - mine) & 0xFFFF
             other = rank + ((upto - mine) >> 16)
             for i, key, there in found:
                 if there and here and (key > bound or (whole and key == bound)):
-                    keys[slot], places[slot] = key, i
+                    put(words, slot, word_of(plan.word, key, i))
                     slot += 1
                 elif there and here and key == bound:
                     if other < wanted:
-                        keys[plan.k - wanted + other], places[plan.k - wanted + other] = key, i
+                        put(words, plan.k - wanted + other, word_of(plan.word, key, i))
                     other += 1
-            rank += mo.shuffle_idx(upto, 31) >> 16
+            above += total & 0xFFFF
+            rank += total >> 16
     mo.sync_threads()
+
+
+@mo.jit
+def put(words, i, word):
+    """Store word i."""
+    for part, x in zip(words, word, strict=True):
+        part[i] = x
 
 
 @mo.kernel
@@ -194,14 +208,17 @@ def top_k_kernel(values, indices, x, origins, plan: mo.Constexpr):
     if origins is not None:
         mo.griddepcontrol_wait()
     row, bits = x[:, *at], as_bits(x)[:, *at]                                               # (n)
-    keys, places = mo.shared_array(plan.order.key, plan.room), mo.shared_array(mo.int32, plan.room)
+    words = [mo.shared_array(dtype, padded(plan.room, dtype)) for dtype in plan.word]
     first, last = share_of(mo.ceil_div(mo.size(row, 0), plan.width), part, plan.parts)
-    collect(plan, bits, first, last, (keys, places, mo.shared_array(mo.int32, 1)))
-    sort(plan, keys, places)
+    collect(plan, bits, first, last, words)
+    if plan.sorts:
+        if mo.warp_idx() < threads_of(plan.room, len(words)) // 32:
+            sort(plan.room, words)
+        mo.sync_threads()
     for i in mo.range(tid, plan.k, plan.threads):
-        values[i, *out] = row[places[i]]
-        place = places[i] if origins is None else origins[places[i], *at]
-        indices[i, *out] = place.to(indices.dtype)
+        place = place_of([part[i] for part in words])
+        values[i, *out] = row[place]
+        indices[i, *out] = (place if origins is None else origins[place, *at]).to(indices.dtype)
 
 
 # --- host ------------------------------------------------------------------------------------------------------------
@@ -260,7 +277,10 @@ def by_warps(n: int, rows: int, plan: WarpPlan) -> bool:
 def parts_of(plan: Plan, n: int, rows: int, multiprocessors: int) -> int:
     """Blocks that share a row: of few long rows, as many as there are multiprocessors.
 
+    Where k is large, as many as make a part as long as what joins them reads: the root of n / k.
     Their number times that of vectors is one of 32 bits, as the kernel counts.
     """
-    most = LAST // -(-n // plan.width)
-    return max(1, min(most, multiprocessors // rows, n // max(_PART, 32 * plan.k))) if rows < multiprocessors else 1
+    balanced = math.isqrt(n // plan.k)
+    if rows >= multiprocessors or balanced < _FEWEST:
+        return 1
+    return max(1, min(LAST // -(-n // plan.width), multiprocessors // rows, n // _PART, balanced))

@@ -1,6 +1,8 @@
 """The order of elements in ``top_k``: an unsigned number for each, and for its place behind it.
 
 In: bits of an element.  Out: its key.  Greater keys come first; NaN is the largest, and zeros are equal.
+A key and a place are a word, of which no two are equal, and of equal elements the first is greatest: one number, or of
+elements of 64 bits two, its parts.
 """
 
 from __future__ import annotations
@@ -28,6 +30,13 @@ def make_order(dtype: Any, largest: bool) -> Order:
     return Order(mo.uint64 if dtype.bytes == 8 else mo.uint32, _INFINITY[dtype.name], largest)
 
 
+def word_parts(dtype: Any, n: int) -> tuple[Any, ...]:
+    """The dtypes of the parts of a word of rows of n elements."""
+    if dtype.bytes == 8:
+        return mo.uint64, mo.uint32
+    return (mo.uint32 if dtype.bytes == 2 and n <= 1 << 16 else mo.uint64,)
+
+
 @mo.jit
 def key_of(order, bits, size):
     """The key of an element of ``size`` bits."""
@@ -49,3 +58,19 @@ def keys_of(order, width, bits, t):
     for j in mo.static_range(width):
         found.append((t * width + j, key_of(order, held[j], bits.dtype.bits), t * width + j < n))
     return found
+
+
+@mo.jit
+def word_of(parts, key, index):
+    """The parts of an element's word."""
+    if len(parts) == 2:
+        return key, (1 << 32) - 1 - mo.uint32(index)
+    half = 4 * parts[0].bytes
+    return ((parts[0](key) << half) | ((1 << half) - 1 - parts[0](index)),)
+
+
+@mo.jit
+def place_of(word):
+    """Where the element of a word is."""
+    half = 32 if len(word) == 2 else 4 * word[0].dtype.bytes
+    return mo.int32((1 << half) - 1 - (word[-1] & ((1 << half) - 1)))

@@ -4,23 +4,21 @@ In: rows of elements of 16 or 32 bits.  Out: the k largest of each, sorted.
 
     top_k_warps_kernel[grid, 32 * WARPS](values, indices, x, plan)
 
-An element and its place are one word, so that no two are equal, and of equal elements the first comes first.  A warp
-sorts as many words as it holds by a bitonic network: neighbours lie in a thread, then in neighbouring lanes.  Longer
-rows pass in chunks.  A chunk without a word above the k-th so far is done; else it is sorted the other way round, the
-greater of each pair of words that face each other is kept, and these are merged.  Source: Batcher, Sorting networks and
-their applications (1968).
+An element and its place are one word.  A warp sorts as many words as it holds.  Longer rows pass in chunks.  A chunk
+without a word above the k-th so far is done; else it is sorted, too, of each word of the best and its mirror image in
+the chunk the greater is kept, and these are merged.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
 import moye as mo
 from moye.kernels import views
 from moye.kernels.maps import as_bits, coordinate
-from moye.kernels.top_k_order import Order, keys_of, make_order
+from moye.kernels.top_k_order import Order, keys_of, make_order, place_of, word_of
+from moye.kernels.top_k_sort import compare, merge, network
 
 WARPS = 4
 HELD = 64
@@ -42,21 +40,6 @@ class WarpPlan:
     def chunk(self) -> int:
         """Words that are sorted together."""
         return 32 * self.each
-
-    @property
-    def merge(self) -> tuple[tuple[int, int], ...]:
-        """The steps that sort a bitonic chunk."""
-        return _steps(self.chunk)
-
-    @property
-    def network(self) -> tuple[tuple[int, int], ...]:
-        """The steps that sort a chunk: (words of a sorted run, how far apart those are that are compared)."""
-        sizes = [2 << i for i in range(int(math.log2(self.chunk)))]
-        return tuple(step for size in sizes for step in _steps(size))
-
-
-def _steps(size: int) -> tuple[tuple[int, int], ...]:
-    return tuple((size, size >> i) for i in range(1, int(math.log2(size)) + 1))
 
 
 def warp_plan(k: int, largest: bool, modes: list[views.Mode], info: Any) -> WarpPlan | None:
@@ -82,35 +65,15 @@ def _power(n: int) -> int:
 @mo.jit
 def words_of(plan, bits, chunk):
     """The words of a thread (each), 0 where the row has ended."""
-    held, half = mo.fragment((plan.each,), plan.word), 4 * plan.word.bytes
+    held = mo.fragment((plan.each,), plan.word)
     for v in mo.static_range(plan.each // plan.width):
         t = (chunk * (plan.each // plan.width) + v) * 32 + mo.lane_idx()
         found = keys_of(plan.order, plan.width, bits, t)
         for j in mo.static_range(plan.width):
             index, key, there = found[j]
-            word = (plan.word(key) << half) | ((1 << half) - 1 - plan.word(index))
+            word, = word_of((plan.word,), key, index)
             held[v * plan.width + j] = mo.where(there, word, plan.word(0))
     return held
-
-
-@mo.jit
-def compare(plan, held, steps, ascending):
-    """These steps of the network: words ``step`` apart change places unless they are in order."""
-    lane, each = mo.lane_idx(), plan.each
-    for size, step in steps:
-        if step >= each:                                # of other lanes
-            up = (lane & (size // each)) != 0
-            first = ((lane & (step // each)) == 0) != (up != ascending)
-            for v in mo.static_range(each):
-                other = mo.shuffle_xor(held[v], step // each)
-                held[v] = mo.where(first, mo.max(held[v], other), mo.min(held[v], other))
-        else:
-            for v in mo.static_range(each):
-                if (v & step) == 0:
-                    up = (v & size) != 0 if size < each else (lane & (size // each)) != 0
-                    most, least = mo.max(held[v], held[v + step]), mo.min(held[v], held[v + step])
-                    held[v] = mo.where(up != ascending, least, most)
-                    held[v + step] = mo.where(up != ascending, most, least)
 
 
 @mo.kernel
@@ -121,7 +84,8 @@ def top_k_warps_kernel(values, indices, x, plan: mo.Constexpr):
     if at[-1] < kept[-1]:
         row, bits = x[:, *at], as_bits(x)[:, *at]                                           # (n)
         best = words_of(plan, bits, 0)
-        compare(plan, best, plan.network, False)
+        for mask in network(plan.chunk):
+            compare([best], mask)
         if not plan.once:
             for chunk in mo.range(1, mo.ceil_div(mo.size(row, 0), plan.chunk)):
                 last = mo.shuffle_idx(best[(plan.k - 1) % each], (plan.k - 1) // each)
@@ -129,14 +93,15 @@ def top_k_warps_kernel(values, indices, x, plan: mo.Constexpr):
                 for v in mo.static_range(each):
                     more |= held[v] > last
                 if mo.ballot(more) != 0:
-                    compare(plan, held, plan.network, True)
+                    for mask in network(plan.chunk):
+                        compare([held], mask)
                     for v in mo.static_range(each):
-                        best[v] = mo.max(best[v], held[v])
-                    compare(plan, best, plan.merge, False)
-        half = 4 * plan.word.bytes
+                        best[v] = mo.max(best[v], mo.shuffle_xor(held[each - 1 - v], 31))
+                    for mask in merge(2 * plan.chunk)[1:]:
+                        compare([best], mask)
         for v in mo.static_range(each):
             j = lane * each + v
             if j < plan.k:
-                place = mo.int32(((1 << half) - 1) - (best[v] & ((1 << half) - 1)))
+                place = place_of([best[v]])
                 values[j, *at] = row[place]
                 indices[j, *at] = place.to(indices.dtype)
