@@ -138,8 +138,8 @@ def _recipe(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: Warpg
         resident(config, multiprocessors) // config.cluster
     grid, slots = _grid(config, tiles, at_once, -(-K // config.bK))
     plan = make_plan(config, dtypes, c.dtype, *majors, major_C, fusion, width(c), promote, batched,
-                     (M, N, K) if config.static else None, scaled, rows, overlap, follows=None in modes,
-                     once=len(grid) > 1)
+                     (M, N, K) if config.static else None, scaled, rows, overlap,
+                     follows=None in modes and len(grid) > 1, once=len(grid) > 1)
     boxes = ((config.bM, config.bK, *last), (config.bN // halves, config.bK, *last),
              (mo.size(plan.C.box, 0), plan.C.columns, *last) if major_C else ())
     loads = _load(a, modes[0], config.bN >= N and config.bN <= SKINNY[-1]), _load(b, modes[1], False)
