@@ -449,10 +449,12 @@ def gemm_simt(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, conf
         config, chosen = choose(problem, mo.multiprocessors(c))
         splits = chosen if splits is None else splits
     splits = min(splits or 1, most_parts(config, problem.K, mo.multiprocessors(c)))
+    tiles = -(-M // config.bM) * -(-N // config.bN)
+    # Of more blocks than there is room for, those that begin early made others late: up to 6 % were measured.
+    early = any(which) and tiles * splits <= config.blocks * mo.multiprocessors(c)
     plan = make_plan(config, c.dtype, problem.majors, (_edge(M, config.bM), _edge(N, config.bN)), K % config.bK != 0,
                      problem.vector, split=splits > 1, scaled=bool(alpha != 1), accumulate=bool(beta != 0),
-                     wide=problem.vector > 1 or (problem.majors[0][0] != "k" and K > 1024), follows=any(which))
-    tiles = -(-M // config.bM) * -(-N // config.bN)
+                     wide=problem.vector > 1 or (problem.majors[0][0] != "k" and K > 1024), follows=early)
     parts, arrived = None, None
     if splits > 1:
         parts, arrived = empty(C, c.dtype, (config.bM * config.bN, tiles * splits)), counters(C, tiles)

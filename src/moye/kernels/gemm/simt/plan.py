@@ -41,7 +41,7 @@ class Plan:
     scaled: bool = False
     accumulate: bool = False
     follows: bool = False
-    """Whether the launch before turns an operand round for this one."""
+    """Whether the launch before turns an operand round for this one, which begins before that ends."""
 
     @property
     def quad(self) -> int:
