@@ -20,7 +20,9 @@ SHARED = 0.8                                    # of what a product's configurat
 SHORT = 20.0                                    # microseconds
 EARLIER_SUM, EARLIER_COPY = 1.0, 1.3
 """Microseconds that a product of two launches takes less since the second may begin early: what adds up parts, and what
-multiplies copies.  Medians of 21 and 16 drawn products, with and without.  Data was measured before."""
+multiplies copies, if each block has one tile.  Medians of 21 and 16 drawn products, with and without.  Data was
+measured before.
+"""
 
 
 def fitted(samples, start, wide, estimate, shared=SHARED, surer=0.0):

@@ -20,6 +20,7 @@ from moye.kernels import scans
 from moye.kernels.attention.dispatch import attention, attention_backward
 from moye.kernels.gemm.simt import kernel as simt
 from moye.kernels.gemm.simt.kernel import gemm_simt
+from moye.kernels.gemm.sm90.config import WarpgroupConfig
 from moye.kernels.gemm.streamed.config import options
 from moye.kernels.gemm.streamed.kernel import gemm_streamed, size_of
 from moye.runtime.check.checking import Session
@@ -157,7 +158,7 @@ def product_of_an_operand_turned_round(rng):
 # --- what is asked ---------------------------------------------------------------------------------------------------
 
 
-def followers(monkeypatch, name: str) -> list[tuple[bool, Any]]:
+def followers(monkeypatch, call: Callable[[np.random.Generator], Any]) -> list[tuple[bool, Any]]:
     """Of each launch of a call: whether it is a dependent one, and its report."""
     dependent: list[bool] = []
     judge = Session.launch
@@ -168,14 +169,14 @@ def followers(monkeypatch, name: str) -> list[tuple[bool, Any]]:
 
     monkeypatch.setattr(Session, "launch", launch)
     with mo.checking(lints=False) as reports:
-        CALLS[name](np.random.default_rng(0))
+        call(np.random.default_rng(0))
     return list(zip(dependent, reports, strict=True))
 
 
 @pytest.mark.parametrize("name", CALLS)
 def test_they_wait(monkeypatch, arch, name):
     """Clean, and judged whole.  The first launch is no dependent one: what came before the call is complete by then."""
-    found = followers(monkeypatch, name)
+    found = followers(monkeypatch, CALLS[name])
     assert not found[0][0] and sum(dependent for dependent, _ in found) > 0
     for _, report in found:
         assert report.ok and not report.not_judged, str(report)
@@ -190,7 +191,7 @@ def test_a_missing_wait_is_found(monkeypatch, arch, name):
             if isinstance(it, Kernel):                  # traced anew, and as it was behind this test
                 for cache in ("_specialised", "_shapes", "_launchers"):
                     monkeypatch.setattr(it, cache, {})
-    found = followers(monkeypatch, name)
+    found = followers(monkeypatch, CALLS[name])
     told = [{finding.code for finding in report.findings} == {"G3"} for dependent, report in found if dependent]
     assert sum(told) >= len(told) - EARLY.get(name, 0), [str(report) for _, report in found]
 
@@ -203,3 +204,23 @@ EARLY = {"embedding_backward_of_many": 1, "linear_cross_entropy": 1}
 def arch(monkeypatch):
     """Attention as on sm_90."""
     monkeypatch.setattr(mo, "arch_of", lambda array: "sm_90a")
+
+
+def copies_on_one_multiprocessor(rng, columns):
+    A, B = normal(rng, 60, 131, dtype=np.float16), normal(rng, columns, 131, dtype=np.float16)
+    kernels.gemm_sm90(A, B, nothing(60, columns, dtype=np.float16), config=WarpgroupConfig(64, 64, 64, 4, groups=1))
+
+
+def turned_round_on_one_multiprocessor(rng, columns):
+    with mock.patch.object(simt, "turned_first", lambda problem, multiprocessors: (True, False)):
+        gemm_simt(normal(rng, 40, 70), normal(rng, columns, 70), nothing(40, columns))
+
+
+@pytest.mark.parametrize(("call", "columns", "early"), [
+    (copies_on_one_multiprocessor, 64, True), (copies_on_one_multiprocessor, 190, False),
+    (turned_round_on_one_multiprocessor, 40, True), (turned_round_on_one_multiprocessor, 900, False)])
+def test_products_begin_early_only_where_all_blocks_fit(monkeypatch, call, columns, early):
+    monkeypatch.setattr(mo, "multiprocessors", lambda array: 1)
+    found = followers(monkeypatch, lambda rng: call(rng, columns))
+    assert [dependent for dependent, _ in found][-1] == early and len(found) > 1
+    assert all(report.ok for _, report in found)

@@ -307,7 +307,7 @@ def candidates(problem: Problem, multiprocessors: int = 132) -> list[WarpgroupCo
 
 
 def narrow(problem: Problem, few: int, multiprocessors: int) -> list[WarpgroupConfig]:
-    """Tiles for few rows or columns, which are the columns of a tile; the other operand is read once, and leaves L2."""
+    """Tiles for few rows or columns, which are the columns of a tile; the other operand is read once."""
     found: list[WarpgroupConfig] = []
     stream = "A" if leaves_first(problem) else ""
     for bN in (width for width in SKINNY if few <= width < 2 * few + 32 or width == SKINNY[-1]):
@@ -514,7 +514,7 @@ class Costs:
 COSTS = Costs()
 _LEFT = {1: 0, 2: 0, 4: 12, 8: 12}  # multiprocessors that clusters of this size leave without a block, of 132
 _L2 = 40e6                          # bytes that stay in L2
-_LONG, _LONG_APART = 10 * _L2, 4 * _L2
+_LONG, _LONG_APART = 10 * _L2, 4 * _L2      # bytes of an operand that need not leave L2 first
 _PLAIN_STORE = {"cooperative": 2.0e-4, "pingpong": 2.5e-4}  # microseconds for an element that TMA does not store
 _PROMOTED = 0.78                    # of the share, where sums are promoted
 _SCALED = {(192, 128): 1.12, (128, 192): 1.08, (128, 128): 0.94, (64, 192): 0.8, (64, 128): 0.8}    # and with factors
