@@ -1,8 +1,8 @@
 """Fit the costs of ``moye.kernels.gemm.sm80.config`` to what ``gemm_unaligned.py`` measured.
 
     cd benchmarks/data                                                                       # needs SciPy; no GPU
-    python ../gemm_sm80_fit.py gemm_sm80.csv.gz gemm_few.csv.gz gemm_tf32_h100.csv.gz gemm_rows.csv.gz [--keep 0.2] \
-        [--write]
+    python ../gemm_sm80_fit.py gemm_sm80.csv.gz gemm_few.csv.gz gemm_tf32_h100.csv.gz gemm_rows.csv.gz \
+        gemm_words.csv.gz [--keep 0.2] [--write]
 
 In: CSVs of products, each by both kernels; of an H100, whose memory is slower, if their names say so.  Out: the fitted
 ``Costs``, what copies of operands cost ``gemm_sm90``, the error of the models, and what choosing a way by both takes
@@ -142,7 +142,8 @@ def main():
     print(f"a copy takes {other.copy:.3g} us, and one for {other.copied:.3g} bytes; an element stored by rows "
           f"{other.by_rows:.3g} us")
     told("fitted", fitting, costs, other)
-    told("kept back", kept, costs, other)
+    if kept:
+        told("kept back", kept, costs, other)
     for kind in dict.fromkeys(row.kind for row in products):
         told(kind, {row: times for row, times in products.items() if row.kind == kind}, costs, other)
     if options.write:

@@ -3,7 +3,8 @@
     python benchmarks/gemm_unaligned.py SEED COUNT [--kind bf16] [--only small] [--most 4] [--rounds 7] [--seconds 60]
 
 Those are operands that tensor maps do not describe, and of tf32 all that are not contiguous along K; or with ``--only``
-small products that they do describe, those of few k, or large results of few k whose rows begin anywhere.  The ways:
+small products that they do describe, those of few k, large results of few k whose rows begin anywhere, or operands
+whose lines begin anywhere.  The ways:
 copied, and then ``gemm_sm90``; as they are, by ``gemm_sm80``, which shifts rows of 16 bits on their way to shared
 memory; what ``gemm`` takes ("rule").  Of each way the configurations that its model finds best are measured,
 interleaved, L2 flushed.  One line for each product, the distributions at the end, and a CSV line for each product and
@@ -33,6 +34,7 @@ from moye.testing import interleave
 SHALLOW = 256                                           # K up to which gemm_sm80 takes 16 bits one by one
 WIDE = 1 << 23                                          # elements of a large result
 SOME = 1 << 18                                          # and of one that is not small
+LONG = 1 << 35                                          # multiplications of a long product
 SMALL = 8.0                                             # microseconds that a small product takes gemm_sm90
 
 
@@ -58,7 +60,12 @@ def few(row, multiprocessors):
     return row.tma and row.K <= SHALLOW and row.M * row.N >= SOME
 
 
-CLASSES = {"unaligned": unaligned, "small": small, "wide": wide, "few": few}
+def shifted(row, multiprocessors):
+    """Whether lines of an operand begin anywhere, in a product that is neither short nor long."""
+    return sm80.shifts(ways_of(row)) and row.M * row.N * row.K <= LONG and (row.M + row.N) * row.K >= SOME
+
+
+CLASSES = {"unaligned": unaligned, "small": small, "wide": wide, "few": few, "shifted": shifted}
 
 
 def drawn(wanted, seed, count, kind, multiprocessors):
@@ -99,7 +106,7 @@ def ways_of(row):
         if (row.K if order == "K" else rows) % quad == 0:
             found.append("k" if order == "K" else "mn")
         else:
-            way = "element" if quad != 8 or (row.K if order == "K" else rows) < 8 else "shift"
+            way = "element" if (row.K if order == "K" else rows) < quad else "shift"
             found.append(way if order == "K" else f"{way}_mn")
     return tuple(found)
 

@@ -100,11 +100,19 @@ def test_operands_that_would_be_turned_first_go_to_sm80_if_small(picked):
         assert picked("sm_90a", A, B, C, tf32=True)[0] == wanted, n
 
 
+def test_lines_of_float32_that_begin_anywhere_are_multiplied_where_they_arrive(picked):
+    """A long copy would take longer, but of two large operands not."""
+    for M, N, K, orders, wanted in ((20, 9001, 5001, "CF", "gemm_sm80"), (90, 91, 30001, "CC", "gemm_sm80"),
+                                    (4001, 4003, 4005, "CC", "gemm_sm90")):
+        A, B, C = operands("f32", M=M, N=N, K=K)
+        A, B = (np.asarray(X, order=order) for X, order in zip((A, B), orders, strict=True))
+        assert picked("sm_90a", A, B, C, tf32=True)[0] == wanted, (M, N, K)
+
+
 def test_few_rows_of_float32_that_would_be_copied_need_no_tensor_cores(picked):
     """They take as long as memory does; what is fused needs another kernel."""
-    for M, N, K, turned in ((1, 2039, 31271, False), (4, 2001, 5001, True), (2, 9001, 901, True)):
+    for M, N, K in ((1, 2039, 31271), (2, 9001, 901)):
         A, B, C = operands("f32", M=M, N=N, K=K)
-        B = np.asfortranarray(B) if turned else B
         assert picked("sm_90a", A, B, C, tf32=True)[0] == "gemm_simt", (M, N, K)
         assert picked("sm_90a", A, B, C, tf32=True, alpha=2)[0] != "gemm_simt"
         assert picked("sm_90a", A, B, C, tf32=True, bias=np.zeros(N, np.float32))[0] != "gemm_simt"

@@ -243,3 +243,87 @@ def test_lines_come_16_bytes_at_a_time_and_nothing_spills(config, orders):
     program, = gathered.programs
     assert program.spills == program.stack == 0
     assert "LDGSTS.E.BYPASS.128" in program.sass and "STG.E.128" in program.sass
+
+
+# --- lines of 32 bits, multiplied where they arrive ------------------------------------------------------------------
+
+WORDS = TensorConfig(64, 64, 32, 3, 2, 2, 2)
+
+
+def words(M, N, K, orders="CC", *, splits=1, config=WORDS, lead=0, gap=0):
+    """``gemm_sm80`` of float32 without findings, near float64; what lies around the operands is NaN."""
+    rng = np.random.default_rng([M, N, K])
+    operands = []
+    for rows, order in zip((M, N), orders, strict=True):
+        lines, extent = (rows, K) if order == "C" else (K, rows)
+        memory = np.full(lead + lines * (extent + gap), np.nan, np.float32)
+        X = memory[lead:].reshape(lines, extent + gap)[:, :extent]
+        X[...] = rng.standard_normal(X.shape)
+        operands.append(X if order == "C" else X.T)
+    C = np.full((M, N), np.nan, np.float32)
+    with mo.checking() as reports:
+        gemm_sm80(*operands, C, config=config, splits=splits)
+    assert len(reports) == (1 if splits == 1 else 2)
+    for report in reports:
+        assert report.ok, str(report)
+    want = operands[0].astype(np.float64) @ operands[1].T.astype(np.float64)
+    assert np.abs(C - want).max() < 2 ** -10 * 3 * math.sqrt(K)
+
+
+@pytest.mark.parametrize("orders", ["CC", "FF", "CF", "FC"])
+@pytest.mark.parametrize("size", [(65, 71, 67), (9, 11, 195), (70, 13, 5)], ids=str)
+def test_lines_of_words_that_begin_anywhere(size, orders):
+    """By 4, 8 or 12 bytes; whole k tiles in the middle, and rows and k that end inside of 16 bytes."""
+    words(*size, orders)
+
+
+@pytest.mark.parametrize("orders", ["CC", "FF"])
+@pytest.mark.parametrize(("lead", "gap"), [(1, 0), (2, 3), (3, 1), (5, 6)])
+def test_their_memory_begins_and_ends_inside_of_16_bytes(lead, gap, orders):
+    words(35, 41, 163, orders, lead=lead, gap=gap)
+    words(35, 41, 163, orders, lead=lead, gap=gap, splits=2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("orders", ["CC", "FF", "CF", "FC"])
+@pytest.mark.parametrize("config", sm80_configs(mo.float32, shifted=True), ids=lambda c: f"{c.bM}x{c.bN}x{c.bK}-{c.wM}")
+def test_each_configuration_for_words(config, orders):
+    """Also beside an operand whose lines are aligned."""
+    words(config.bM + 5, config.bN + 3, 3 * config.bK + 7, orders, config=config)
+    words(config.bM + 8, config.bN + 3, 2 * config.bK, orders, config=config)
+
+
+def test_lines_that_overlap_come_one_by_one():
+    """Windows of a signal: their lines begin closer to each other than they are long."""
+    signal = np.random.default_rng(1).standard_normal(90).astype(np.float32)
+    windows = np.lib.stride_tricks.sliding_window_view(signal, 37)
+    C = np.full((54, 54), np.nan, np.float32)
+    with mo.checking() as reports:
+        gemm_sm80(windows, windows, C, config=WORDS)
+    assert [report.ok for report in reports] == [True]
+    assert np.abs(C - windows.astype(np.float64) @ windows.T.astype(np.float64)).max() < 0.03
+
+
+def test_a_thread_multiplies_lines_that_begin_alike():
+    """What ``in_place`` rests on: rows of a fragment are equal modulo 4, and so are its k."""
+    mma = mo.make_tiled_mma(mo.mma.SM80_16x8x8_F32TF32TF32F32_TN, mo.make_layout((2, 2, 1)), (32, 32, 8))
+    for thread in range(128):
+        own = mma.get_slice(thread)
+        for part, lane in ((own.partition_A, thread % 32), (own.partition_B, thread % 32)):
+            at = part(mo.identity_tensor((64, 32)))
+            places = [at[i] for i in range(mo.size(at))]
+            assert {row % 4 for row, _ in places} == {lane // 4 % 4}
+            assert {k % 4 for _, k in places} == {lane % 4}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("orders", ["CC", "FF"])
+@pytest.mark.parametrize("config", sm80_configs(mo.float32, shifted=True)[::3], ids=lambda c: f"{c.bM}x{c.bN}x{c.bK}")
+def test_words_come_16_bytes_at_a_time_and_nothing_spills(config, orders):
+    A, B, C = (np.zeros(shape, np.float32, order) for shape, order in
+               (((301, 4097), orders[0]), ((401, 4097), orders[1]), ((301, 401), "C")))
+    with compile_only("sm_90a") as gathered:
+        gemm_sm80(A, B, C, config=config, splits=1)
+    program, = gathered.programs
+    assert program.spills == program.stack == 0
+    assert "LDGSTS.E.BYPASS.LTC128B.128" in program.sass

@@ -64,7 +64,19 @@ _SHIFTED = (TensorConfig(128, 128, 64, 2, 4, 2, 1, (0.5,)), TensorConfig(128, 64
             TensorConfig(32, 32, 32, 3, 2, 2, 8, (0.05, 0.1, 0.13, 0.16, 0.18, 0.19, 0.2, 0.21)),
             TensorConfig(32, 32, 128, 2, 2, 2, 3, (0.09, 0.17, 0.22)),
             TensorConfig(16, 64, 128, 2, 1, 4, 3, (0.06, 0.1, 0.13)))
-"""For lines that begin anywhere."""
+"""For lines of 16 bits that begin anywhere."""
+_WORDS = (TensorConfig(128, 256, 32, 3, 2, 4, 1, (0.43,)), TensorConfig(128, 128, 32, 4, 4, 2, 1, (0.27,)),
+          TensorConfig(96, 128, 32, 3, 2, 4, 2, (0.22, 0.33)), TensorConfig(128, 64, 32, 4, 4, 2, 2, (0.14, 0.22)),
+          TensorConfig(64, 128, 32, 3, 1, 2, 3, (0.23, 0.29, 0.35)),
+          TensorConfig(64, 128, 32, 4, 2, 4, 2, (0.16, 0.23)),
+          TensorConfig(64, 64, 32, 3, 2, 2, 4, (0.1, 0.18, 0.25, 0.28)),
+          TensorConfig(64, 64, 64, 3, 2, 2, 2, (0.11, 0.22)),
+          TensorConfig(32, 128, 32, 4, 2, 4, 2, (0.11, 0.2)), TensorConfig(32, 64, 64, 3, 2, 2, 2, (0.07, 0.14)),
+          TensorConfig(32, 32, 64, 4, 2, 2, 3, (0.04, 0.07, 0.1)), TensorConfig(32, 32, 128, 3, 2, 2, 2, (0.05, 0.09)),
+          TensorConfig(16, 128, 32, 4, 1, 4, 2, (0.07, 0.13)), TensorConfig(128, 16, 32, 4, 4, 1, 2, (0.06, 0.1)),
+          TensorConfig(16, 64, 64, 4, 1, 4, 2, (0.03, 0.06)), TensorConfig(64, 16, 64, 4, 4, 1, 2, (0.04, 0.08)),
+          TensorConfig(64, 32, 64, 3, 4, 1, 2, (0.07, 0.13)))
+"""For lines of 32 bits that begin anywhere."""
 _SHORT = tuple(config for config in _SHIFTED if (config.bM, config.bN, config.bK) in ((16, 64, 64), (32, 32, 64),
                                                                                          (64, 64, 32), (128, 64, 32)))
 """For other operands of 16 bits with few k, which need neither many stages nor deep ones."""
@@ -97,7 +109,7 @@ def configs(dtype: Any, arch: int = 80, *, shifted: bool = False) -> tuple[Tenso
     ``shifted``: some operand's lines begin anywhere.
     """
     if shifted:
-        return _SHIFTED
+        return _SHIFTED if dtype.bits == 16 else _WORDS
     if dtype.bits == 64 and arch >= 90:
         return _DOUBLE_SM90
     return _FLOAT8 if dtype.bits == 8 and dtype.is_float else _BY_BITS[dtype.bits]
@@ -151,26 +163,29 @@ class Costs:
     ``benchmarks/gemm_sm80_fit.py`` fits them to products whose operands ``gemm_sm90`` would copy first, or with few k.
     """
 
-    launch: float = 4.006
-    reduction: float = 0.5492   # a second launch
-    bandwidth: float = 3.626e+06
-    single: float = 0.9798      # of the rate of 32-bit operands
-    shifted: float = 1.733      # of those whose lines begin anywhere
-    element: float = 1.115e+04  # elements that a multiprocessor copies one by one
-    shift: float = 1.823e+04    # and of lines that it shifts
-    turn: float = 0.03043       # of a block's loop, whatever its tile
-    latency: float = 0.5313     # of memory, shared by the k tiles that are on their way
-    chunk: float = 0.2296       # for each 16 bytes of a k tile that a thread shifts
-    store: float = 7.255e-05    # for each element of a tile, stored 16 bytes at a time
-    store_row: float = 7.956e-05 # the same of rows that begin anywhere
-    store_end: float = 0.005011 # and for each of these rows
+    launch: float = 3.985
+    reduction: float = 0.4961   # a second launch
+    bandwidth: float = 3.707e+06
+    single: float = 0.9952      # of the rate of 32-bit operands
+    shifted: float = 1.829      # of those whose lines begin anywhere
+    element: float = 1.378e+04  # elements that a multiprocessor copies one by one
+    shift: float = 1.844e+04    # and of lines that it shifts
+    turn: float = 0.03644       # of a block's loop, whatever its tile
+    latency: float = 0.5729     # of memory, shared by the k tiles that are on their way
+    chunk: float = 0.2321       # for each 16 bytes of a k tile that a thread shifts
+    word: float = 1.884e+04     # elements of 32 bits of lines along K that begin anywhere, and arrive in other banks
+    end: float = 0.1971         # for each 16 bytes that a thread copies of k tiles at the ends of such lines
+    store: float = 7.414e-05    # for each element of a tile, stored 16 bytes at a time
+    store_row: float = 8.336e-05 # the same of rows that begin anywhere
+    store_end: float = 0.004908 # and for each of these rows
     store_element: float = 0.0001443 # or one by one
-    halves: float = 8.912e-06   # of the bytes of C, if rows begin inside of 32 bytes that memory writes at once
+    halves: float = 1.485e-06   # of the bytes of C, if rows begin inside of 32 bytes that memory writes at once
 
 
 COSTS = Costs()
 _HELD = 2e7                         # bytes of C that L2 holds in the end
 _PEAK = 3.7e6                       # operations per microsecond of one multiprocessor at rate 1, 16-bit operands
+_ENDS = 3                           # k tiles at the ends of lines, whose parts are looked at one by one
 Ways = tuple[str, str]
 """How each operand is copied: as in ``plan.major_of``, and C as in ``plan.stored``."""
 WIDE = "k", "k"
@@ -240,8 +255,13 @@ def _tiles(config: TensorConfig, k_tiles: int, held: int, width: int, ways: Ways
     share = costs.shifted if config in _SHIFTED else costs.single if width == 4 else 1.0
     products = held * 2.0 * config.bM * config.bN * config.bK / (_PEAK * config.rates[held - 1] * share)
     sides = list(zip((config.bM, config.bN), ways, strict=True))
-    speeds = {"element": costs.element, "element_mn": costs.element, "shift": costs.shift, "shift_mn": costs.shift}
+    shift, shift_mn = (costs.word, math.inf) if width == 4 else (costs.shift, costs.shift)
+    speeds = {"element": costs.element, "element_mn": costs.element, "shift": shift, "shift_mn": shift_mn}
     copies = sum(held * rows * config.bK / speeds[way] for rows, way in sides if way in speeds)
-    chunks = sum(rows * config.bK / (8 * config.threads) for rows, way in sides if shifts((way, "")))
-    alone = (k_tiles - 1) * costs.latency / (config.stages - 1) + k_tiles * chunks * costs.chunk
+    chunks = sum(rows * config.bK * width / (16 * config.threads) for rows, way in sides if shifts((way, "")))
+    alone = (k_tiles - 1) * costs.latency / (config.stages - 1)
+    if width == 4:                                      # multiplied where they arrive, but for the ends one by one
+        alone += min(k_tiles, _ENDS) * chunks * costs.end
+    else:
+        alone += k_tiles * chunks * costs.chunk
     return float(((k_tiles * (products + copies + held * costs.turn)) ** 3 + alone ** 3) ** (1 / 3))

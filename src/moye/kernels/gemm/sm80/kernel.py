@@ -26,9 +26,8 @@ from moye.kernels.gemm.parts.arguments import (
 )
 from moye.kernels.gemm.parts.epilogues import ACTIVATIONS, Epilogue, reduce_kernel, store
 from moye.kernels.gemm.parts.operands import load, raster, side_of
-from moye.kernels.gemm.sm80 import lines
+from moye.kernels.gemm.sm80 import in_place, lines
 from moye.kernels.gemm.sm80.config import TensorConfig, architecture, choose, instruction, outputs
-from moye.kernels.gemm.sm80.lines import lines_of
 from moye.kernels.gemm.sm80.plan import SHIFTED, along_rows, major_of, make_plan, stored
 from moye.kernels.pack import Plan as Shift
 from moye.kernels.pack import make_plan as shift_of
@@ -42,11 +41,10 @@ Activation = str | Callable[[Any], Any]
 def mainloop(plan, a, b, acc, tCrA, tCrB, k_first, k_last, K, full):
     """acc += A * B over the k tiles [k_first, k_last): stages of shared memory, fragments one k block ahead."""
     tid = mo.thread_idx().x
-    k_blocks, pipe = mo.size(tCrA, 2), mo.Pipeline(plan.config.stages)
+    k_blocks, pipe, sides = mo.size(tCrA, 2), mo.Pipeline(plan.config.stages), (a, b)
     for s in mo.static_range(pipe.ahead):
         if k_first + s < k_last:
-            load(a, s, k_first + s, K, full)
-            load(b, s, k_first + s, K, full)
+            begin(plan, sides, s, k_first + s, K, full)
         pipe.commit()
     rounding = tCrA.dtype == mo.tfloat32                                # float32 is rounded in registers
     tCfA = mo.make_fragment_like(tCrA, mo.float32) if rounding else tCrA
@@ -70,13 +68,37 @@ def mainloop(plan, a, b, acc, tCrA, tCrB, k_first, k_last, K, full):
                 mo.copyto(plan.read_B, rB[:, :, (k + 1) % k_blocks], tXsB[:, :, (k + 1) % k_blocks])
                 if k == 0:
                     if ahead < k_last:
-                        load(a, state.write, ahead, K, full)
-                        load(b, state.write, ahead, K, full)
+                        begin(plan, sides, state.write, ahead, K, full)
                     pipe.commit()
                 if rounding:
                     mo.copyto(tCrA[:, :, k], tCfA[:, :, k])
                     mo.copyto(tCrB[:, :, k], tCfB[:, :, k])
                 mo.gemm(plan.mma, tCrA[:, :, k], tCrB[:, :, k], acc)
+
+
+@mo.jit
+def begin(plan, sides, stage, k_tile, K, full):
+    """A tile of both operands on its way to a stage."""
+    for side, shift in zip(sides, plan.shifts, strict=True):
+        if shift is None:
+            load(side, stage, k_tile, K, full)
+        else:
+            in_place.fetch(side, shift, plan.config.threads, stage, k_tile, K)
+
+
+@mo.jit
+def operand_of(plan, which, X, parts, smem, copy, partition, rows, coordinate):
+    """An operand, the first or the second of a product, and its tile (rows, bK) of the first stage."""
+    if parts is None:
+        ragged = plan.ragged[which], plan.ragged[2]
+        return side_of(X, smem, copy, partition, (rows, plan.config.bK), coordinate, ragged), smem[:, :, 0]
+    first, turned = coordinate * rows, plan.turned[which]
+    if plan.raw[which] is None:
+        side = in_place.words_of(X, parts, smem, partition, first, plan.shifts[which], turned)
+    else:
+        raw = mo.shared_array(mo.uint32, plan.raw[which], align=16)    # (4, parts, lines, stages)
+        side = lines.lines_of(X, parts, raw, smem, partition, first, turned)
+    return side, side.tile
 
 
 @mo.jit
@@ -93,7 +115,6 @@ def gemm_sm80_kernel(A, B, C, residual, bias, alpha, beta, chunk, parts_A, parts
     Of operands whose lines begin anywhere, ``parts_A`` and ``parts_B`` are their memory and where they begin there.
     """
     bM, bN, bK = plan.config.bM, plan.config.bN, plan.config.bK
-    ragged_M, ragged_N, ragged_K = plan.ragged
     tid = mo.thread_idx().x
     pid, bz, column = mo.block_idx()
     allow_sums(plan)
@@ -111,26 +132,18 @@ def gemm_sm80_kernel(A, B, C, residual, bias, alpha, beta, chunk, parts_A, parts
     sA = mo.shared_array(A.dtype, plan.sA)                              # (bM, bK, stages), or one tile that is shifted
     sB = mo.shared_array(B.dtype, plan.sB)                              # (bN, bK, stages)
     read_A, read_B = plan.read_A.get_slice(tid).partition_S, plan.read_B.get_slice(tid).partition_S
-    if parts_A is None:
-        a = side_of(A, sA, plan.copy_A, read_A, (bM, bK), bx, (ragged_M, ragged_K))
-    else:
-        raw = mo.shared_array(mo.uint32, plan.raw[0], align=16)         # (4, parts, lines, stages)
-        a = lines_of(A, parts_A, raw, sA, read_A, bx * bM, plan.turned[0])
-    if parts_B is None:
-        b = side_of(B, sB, plan.copy_B, read_B, (bN, bK), by, (ragged_N, ragged_K))
-    else:
-        raw = mo.shared_array(mo.uint32, plan.raw[1], align=16)
-        b = lines_of(B, parts_B, raw, sB, read_B, by * bN, plan.turned[1])
-    tCrA = thr_mma.partition_fragment_A(sA[:, :, 0])                    # (MMA, MMA_M, MMA_K)
-    tCrB = thr_mma.partition_fragment_B(sB[:, :, 0])                    # (MMA, MMA_N, MMA_K)
+    a, tile_A = operand_of(plan, 0, A, parts_A, sA, plan.copy_A, read_A, bM, bx)
+    b, tile_B = operand_of(plan, 1, B, parts_B, sB, plan.copy_B, read_B, bN, by)
+    tCrA = thr_mma.partition_fragment_A(tile_A)                         # (MMA, MMA_M, MMA_K)
+    tCrB = thr_mma.partition_fragment_B(tile_B)                         # (MMA, MMA_N, MMA_K)
     acc = plan.mma.partition_fragment_C((bM, bN))                       # (MMA, MMA_M, MMA_N)
     acc.fill(0)
     k_first, k_last = 0, mo.ceil_div(K, bK)
     if plan.splits > 1:
         k_first = bz % plan.splits * chunk
         k_last = mo.min(k_first + chunk, k_last)
-    loop = mainloop if parts_A is None and parts_B is None else lines.mainloop
-    loop(plan, a, b, acc, tCrA, tCrB, k_first, k_last, K, K // bK if ragged_K else None)
+    loop = mainloop if plan.raw == (None, None) else lines.mainloop
+    loop(plan, a, b, acc, tCrA, tCrB, k_first, k_last, K, K // bK if plan.ragged[2] else None)
     mo.cp_async_wait()
     store(plan, acc, (whole, place, C), residual, bias, bx, by, alpha, beta)
 

@@ -99,28 +99,39 @@ def place_of(side, shift, line, k_tile, K):
     k = k_tile * mo.size(side.tile, 1)
     along, number, lines = (side.first, k + line, K) if side.turned else (k, side.first + line, mo.size(side.source, 0))
     part, by = position(shift, side.memory, mo.min(number, lines - 1), 0)
-    return along, number, number < lines, part, by // 2
+    return along, number, number < lines, part, by // side.source.dtype.bytes
 
 
 @mo.jit
 def fetch(side, shift, stage, k_tile, K):
-    """The whole 16 bytes that hold a tile, to a stage; zeros for those that have none of the operand's elements."""
+    """The whole 16 bytes that hold a tile, to a stage; zeros for those that have none of the operand's elements.
+
+    Of 32 bits, which nobody cuts later, also for elements beyond K.
+    """
     threads, parts, lines = mo.block_dim().x, mo.size(side.raw, 1), mo.size(side.raw, 2)
     extent = mo.size(side.source, 0) if side.turned else K              # of a line
+    each, cut = 16 // side.source.dtype.bytes, side.source.dtype.bits == 32 and not side.turned
     for t in mo.range(mo.thread_idx().x, parts * lines, threads, unroll=1):
         line, q = t // parts, t % parts
         along, number, exists, first, lead = place_of(side, shift, line, k_tile, K)
-        part, begins = first + along // EACH + q, along + q * EACH - lead
+        part, begins = first + along // each + q, along + q * each - lead
         wanted, to = exists & (begins < extent), side.raw[:, q, line, stage]
-        if ~wanted | ((part >= 0) & (part < mo.size(side.memory.parts, 1))):
+        whole = (part >= 0) & (part < mo.size(side.memory.parts, 1))
+        if cut:
+            whole = whole & (begins + each <= extent)
+        if ~wanted | whole:
             mo.copyto(mo.CopyAtom(mo.CpAsync(mo.uint128, cache="global"), mo.uint32), to, side.memory.parts[:, part],
                       pred=wanted, zero_fill=True)
         else:                                           # the first or the last elements of all memory: one by one
-            elements = mo.recast(to, side.source.dtype)                 # (8)
-            for e in mo.range(EACH, unroll=1):
+            elements = mo.recast(to, side.source.dtype)
+            for e in mo.range(each, unroll=1):
                 at = begins + e
                 place = (at, number) if side.turned else (number, at)
-                if (at >= 0) & (at < extent):
+                inside = (at >= 0) & (at < extent)
+                if side.source.dtype.bits == 32:
+                    mo.copyto(mo.CopyAtom(mo.CpAsync(mo.uint32), mo.float32), mo.tile(elements, (1,), (e,)),
+                              mo.tile(side.source, (1, 1), place)[0, :], pred=inside, zero_fill=True)
+                elif inside:
                     elements[e] = side.source[place]
                 else:
                     elements[e] = 0

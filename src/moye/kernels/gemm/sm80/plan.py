@@ -16,11 +16,12 @@ from typing import Any
 import moye as mo
 from moye.kernels.gemm.parts.epilogues import Epilogue
 from moye.kernels.gemm.sm80.config import TensorConfig, operation
+from moye.kernels.gemm.sm80.in_place import room
 from moye.kernels.gemm.sm80.lines import raw_layout
 from moye.kernels.pack import Plan as Shift
 
 SHIFTED = "shift", "shift_mn"
-"""Lines along K, or along M and N, that begin anywhere, of 16 bits."""
+"""Lines along K, or along M and N, that begin anywhere, of 16 and 32 bits."""
 
 ELEMENTS = "element", "element_mn"
 """Copied one by one, threads side by side along K, or along M and N."""
@@ -49,7 +50,7 @@ class Plan:
     epilogue: Epilogue
     shifts: tuple[Shift | None, Shift | None]
     turned: tuple[bool, bool]           # which operands are contiguous along their rows
-    raw: tuple[Any, Any]                # where shifted lines arrive
+    raw: tuple[Any, Any]                # where shifted lines of 16 bits arrive
     grain: int                          # rows of C begin anywhere, so many elements apart; 0 where they are aligned
     waves: bool                         # blocks come in several, and neighbours share operands in L2
 
@@ -67,9 +68,10 @@ def major_of(info: Any, rows: int, K: int) -> str:
         return "k"
     if rows % quad == 0 and info.dtype.bits >= 16 and _in_lines(info, 0):
         return "mn"
-    if info.dtype.bits == 16 and len(info.shape) == 2:
+    if info.dtype.bits in (16, 32) and len(info.shape) == 2:
         for mode, way in zip((1, 0), SHIFTED, strict=True):
-            if info.strides[mode] == 1 and info.shape[mode] >= quad:
+            apart = info.dtype.bits == 16 or info.strides[1 - mode] >= info.shape[mode]
+            if info.strides[mode] == 1 and info.shape[mode] >= quad and apart:
                 return way
     return "element_mn" if info.strides[0] == 1 != info.strides[1] else "element"
 
@@ -114,7 +116,8 @@ def make_plan(config: TensorConfig, dtype: Any, out: Any, major_A: str, major_B:
     sA, copy_A = _operand(config, dtype, config.bM, major_A)
     sB, copy_B = _operand(config, dtype, config.bN, major_B)
     turned = along_rows(major_A), along_rows(major_B)
-    raw_A, raw_B = (None if shift is None else raw_layout(rows, config.bK, config.stages, shift.grain, turned=along)
+    raw_A, raw_B = (raw_layout(rows, config.bK, config.stages, shift.grain, turned=along)
+                    if shift is not None and dtype.bits == 16 else None
                     for rows, along, shift in zip((config.bM, config.bN), turned, shifts, strict=True))
     for copy, tile, shift in ((copy_A, (copy_A.tiler[0], 1, copy_A.tiler[1]), shifts[0]),
                               (copy_B, (1, *copy_B.tiler), shifts[1])):
@@ -167,7 +170,7 @@ def _reader(dtype: Any, major: str) -> mo.CopyAtom:
 
 def by_matrix(dtype: Any, major: str) -> bool:
     """Whether ldmatrix can read a tile that is contiguous along K or along M and N."""
-    return bool(dtype.bits == 16 or (dtype.bits <= 32 and not along_rows(major)))
+    return bool(dtype.bits == 16 or (dtype.bits <= 32 and not along_rows(major) and major not in SHIFTED))
 
 
 def along_rows(major: str) -> bool:
@@ -207,8 +210,10 @@ def _across_banks(across: int, deep: int, *, padded: bool) -> Any:
 
 
 def _shared(config: TensorConfig, dtype: Any, rows: int, major: str) -> Any:
-    """Swizzled atoms for ldmatrix; padded columns or rows for element-wise reads."""
+    """Swizzled atoms for ldmatrix; padded columns or rows for element-wise reads; all that arrives of shifted words."""
     quad, bK, stages = 16 // dtype.bytes, config.bK, 1 if major in SHIFTED else config.stages
+    if dtype.bits == 32 and major in SHIFTED:
+        return room(rows, bK, config.stages, turned=along_rows(major))
     if not by_matrix(dtype, major):
         if along_rows(major):
             pitch = rows + 32 // dtype.bytes

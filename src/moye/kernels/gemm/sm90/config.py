@@ -504,9 +504,9 @@ class Costs:
     unaligned: float = 2.232    # more of the loads, for lines that begin anywhere
     ragged: float = 1.098       # of the bytes of C, whose rows begin inside of 128 bytes
     halves: float = 0.4813      # and more of them, where rows begin inside of the 32 bytes that memory writes at once
-    copy: float = 2.249         # copying an operand first
-    copied: float = 2.056e+06   # bytes of it a microsecond
-    by_rows: float = 6.204e-05  # for an element of a tile that is stored by rows
+    copy: float = 2.099         # copying an operand first
+    copied: float = 2.17e+06    # bytes of it a microsecond
+    by_rows: float = 6.067e-05  # for an element of a tile that is stored by rows
     single: float = 0.0007      # or, of 32 bits, by itself
     single_turned: float = 0.0003 # where neighbours in a tile's columns are neighbours in memory
 
