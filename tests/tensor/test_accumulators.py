@@ -66,6 +66,41 @@ def test_rows_of_accumulators(name):
     assert (folds == start.sum(1)[(out[:, :, 0] // 1000).astype(int)]).all()
 
 
+@mo.kernel
+def places_of(out, C: mo.Static, mma):
+    """The coordinates of each register, as the view of the partition's coordinates has them, beside its value."""
+    tid, bx = mo.thread_idx().x, mo.block_idx().x
+    thr = mma.get_slice(tid)
+    tCgC = thr.partition_C(C)
+    acc = thr.make_fragment_C(tCgC)
+    mo.copyto(acc, tCgC)
+    view, places = mo.mn_view(acc, mma), mo.mn_view(thr.partition_C(mo.identity_tensor(mo.shape(C))), mma)
+    assert mo.shape(view) == mo.shape(places)
+    for i in mo.static_range(mo.size(view, 0)):
+        for j in mo.static_range(mo.size(view, 1)):
+            m, n = places[i, j]
+            out[m + bx, n] = view[i, j]
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_coordinates_of_accumulators(name):
+    mma, tile = PRODUCTS[name]
+    C = np.arange(tile[0] * tile[1]).reshape(tile).astype(np.float64 if mma.op.c_dtype == mo.float64 else np.float32)
+    out = np.full_like(C, np.nan)
+    assert mo.check(places_of)[1, mo.size(mma)](out, C, mma).ok
+    assert (out == C).all()
+
+
+def test_coordinates_of_another_operand_are_refused():
+    @mo.kernel
+    def of_A(mma):
+        mo.mn_view(mma.get_slice(mo.thread_idx().x).partition_A(mo.identity_tensor((64, 16))), mma)
+
+    with pytest.raises(mo.TensorError, match=r"is no partition of TiledMMA.* mode 0 has 4 values") as caught:
+        of_A.trace(PRODUCTS["m16n8k16"][0], block=128)
+    assert "partition_C" in str(caught.value)
+
+
 def row_members(mma):
     """How many threads share a row."""
     members = {0}

@@ -13,6 +13,7 @@ cute/atom/mma_traits_*.hpp for the layouts; the exchange between threads is in `
 from __future__ import annotations
 
 from functools import cache
+from typing import TypeVar
 
 from moye.dtypes import Space
 from moye.errors import LayoutError, TensorError
@@ -20,21 +21,28 @@ from moye.hardware import WARP
 from moye.layout import Int, IntTuple, Layout, coalesce, composition, crd2idx, make_layout, rank, right_inverse, size
 from moye.layout.tuples import zip_leaves
 from moye.tensor.context import locate
+from moye.tensor.coords import CoordTensor
 from moye.tensor.partitions import require_made
 from moye.tensor.tensor import Tensor
 from moye.tensor.tiled import TiledMMA, mma_parts, operand_of_mma, thread_coordinate, thread_values
 
 # --- rows and columns ------------------------------------------------------------------------------------------------
 
+Accumulators = TypeVar("Accumulators", Tensor, CoordTensor)
 
-def mn_view(acc: Tensor, mma: TiledMMA) -> Tensor:
+
+def mn_view(acc: Accumulators, mma: TiledMMA) -> Accumulators:
     """The registers of accumulators (MMA, MMA_M, MMA_N) as (rows, columns) that this thread holds.
 
     Mode 0 is (row within the atom, MMA_M) and mode 1 (columns within the atom, MMA_N): ((2,MMA_M),(2,MMA_N)) for
     mma.sync, ((2,MMA_M),(2,N/8,MMA_N)) for wgmma.  A row is the slice ``view[i, :]``, and ``view.reduce("max", 1)``
-    folds each.  TensorError if ``acc`` is not what the MMA accumulates in.
+    folds each.  Of coordinates, ``thr.partition_C(mo.identity_tensor(tile))``, those of the same registers.
+    TensorError if ``acc`` is not what the MMA accumulates in.
     """
-    _require_accumulators("mn_view", acc, mma)
+    if isinstance(acc, CoordTensor):
+        _require_partition("mn_view", acc, mma)
+    else:
+        _require_accumulators("mn_view", acc, mma)
     along_m, along_n = _value_modes(mma)
 
     def step(whole: Layout) -> Layout:
@@ -49,10 +57,22 @@ def _require_accumulators(what: str, acc: object, mma: object) -> None:
     require_made(what, mma, TiledMMA, "mo.make_tiled_mma(operation, atom_layout)")
     require_made(what, acc, Tensor, "partition_fragment_C or make_fragment_C")
     assert isinstance(acc, Tensor) and isinstance(mma, TiledMMA), "both were asked for"
-    held = size(mma.op.c_layout, 1)
-    if acc.space is not Space.REGISTER or rank(acc.layout) != 3 or size(acc.layout, 0) != held:
+    if acc.space is not Space.REGISTER or not _has_accumulator_modes(acc, mma):
         raise TensorError(f"{what}: {acc!r} is no accumulator of {mma}, a register tensor (MMA, MMA_M, MMA_N) whose "
-                          f"mode 0 has {held} values", locs=(locate(),))
+                          f"mode 0 has {size(mma.op.c_layout, 1)} values", locs=(locate(),))
+
+
+def _require_partition(what: str, coordinates: CoordTensor, mma: object) -> None:
+    require_made(what, mma, TiledMMA, "mo.make_tiled_mma(operation, atom_layout)")
+    assert isinstance(mma, TiledMMA), "it was asked for"
+    if not _has_accumulator_modes(coordinates, mma):
+        raise TensorError(f"{what}: {coordinates!r} is no partition of {mma}, coordinates (MMA, MMA_M, MMA_N) whose mode "
+                          f"0 has {size(mma.op.c_layout, 1)} values", locs=(locate(),),
+                          hint="thr_mma.partition_C(mo.identity_tensor(tile)) makes one")
+
+
+def _has_accumulator_modes(x: Tensor | CoordTensor, mma: TiledMMA) -> bool:
+    return rank(x.layout) == 3 and size(x.layout, 0) == size(mma.op.c_layout, 1)
 
 
 @cache
