@@ -307,8 +307,9 @@ def test_a_block_of_whole_warps_is_needed(name):
     def wrong(x, call: mo.Constexpr):
         call(x[mo.thread_idx().x], mo.shared_array(mo.float32, 4))
 
-    with pytest.raises(mo.TraceError, match="a block of 40 threads is no whole number of warps"):
+    with pytest.raises(mo.TraceError, match="a block of 40 threads is no whole number of warps") as caught:
         wrong[1, 40](np.zeros(40, np.float32), functools.partial(getattr(mo, name)))
+    assert "launch 64 threads" in caught.value.hint
 
 
 @mo.kernel

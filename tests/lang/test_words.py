@@ -164,6 +164,22 @@ def test_hints(body, hint):
     assert hint in refused(body).hint
 
 
+@pytest.mark.parametrize(("method", "hint"), [
+    ("partition_fragment_C", "thr_mma.make_fragment_C(thr_mma.partition_C(t))"),
+    ("partition_shape_C", "tiled_mma.partition_fragment_C(shape)"),
+    ("make_fragment", "thr_mma.make_fragment_A(t)"), ("partition_a", "did you mean .partition_A?")])
+def test_hints_for_methods_of_cute(method, hint):
+    mma = mo.make_tiled_mma(mo.mma.SM80_16x8x16_F32F16F16F32_TN, mo.make_layout((1, 1)))
+
+    @mo.kernel
+    def wrong(mma, method: mo.Constexpr):
+        getattr(mma.get_slice(mo.thread_idx().x), method)(mma)
+
+    with pytest.raises(MissingError) as caught:
+        wrong.trace(mma, method, block=32)
+    assert hint in caught.value.hint
+
+
 def test_the_hint_for_a_transposed_tensor_is_right():
     assert refused("x[0] = x.T").hint == "x.with_layout(mo.select(x.layout, 1, 0)) is x transposed"
 

@@ -53,6 +53,33 @@ def test_older_architectures_say_what_they_lack():
         add_rows.compile(np.zeros(128, np.float32), np.zeros(256, np.float32), 4, None, False, block=32, arch="sm_80")
 
 
+@mo.kernel
+def added(out, shared_out, x):
+    """Sums whose old value nobody uses, one whose is, and sums in shared memory."""
+    tid, sums = mo.thread_idx().x, mo.shared_array(x.dtype, 2)
+    if tid < 2:
+        sums[tid] = 0
+    mo.sync_threads()
+    mo.atomic_add(out, tid % 2, x[tid])
+    mo.atomic_max(out, 2, mo.atomic_add(out, tid % 2, x[tid]))
+    mo.atomic_add(sums, tid % 2, x[tid])
+    mo.sync_threads()
+    if tid < 2:
+        shared_out[tid] = sums[tid]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, ml_dtypes.bfloat16, np.int16, np.int32])
+@pytest.mark.parametrize("arch", ["sm_80", "sm_89", "sm_90a"])
+def test_sums_on_every_architecture(dtype, arch):
+    x = (np.arange(32) % 5).astype(dtype)
+    out, in_shared = np.zeros(3, dtype), np.zeros(2, dtype)
+    assert mo.check(added)[1, 32](out, in_shared, x).ok
+    even, odd = x[::2].astype(int).sum(), x[1::2].astype(int).sum()
+    assert (out[:2] == [2 * even, 2 * odd]).all() and (in_shared == [even, odd]).all()
+    ptx = added.compile(out, in_shared, x, block=32, arch=arch).ptx
+    assert ("add.noftz.bf16" in ptx) == (dtype is ml_dtypes.bfloat16 and arch == "sm_90a")
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16, np.int16])
 def test_blocks_that_add_to_the_same_rows(dtype):
     x, out = (np.arange(512) % 7).astype(dtype), (np.arange(256) % 3).astype(dtype)

@@ -273,7 +273,9 @@ def _before(scanned: Scalar, kind: str) -> Scalar:
 def _warps(what: str) -> int:
     threads = builder().func.threads
     if threads % WARP:
-        raise TraceError(f"{what}: a block of {threads} threads is no whole number of warps", locs=(locate(),))
+        raise TraceError(f"{what}: a block of {threads} threads is no whole number of warps", locs=(locate(),),
+                         hint=f"launch {-(-threads // WARP) * WARP} threads; those without an element give what "
+                              "changes nothing, such as 0 to a sum")
     return threads // WARP
 
 

@@ -36,6 +36,11 @@ _INSTEAD = {
     "view": "x[:, k] is a view; x.with_layout(...) one with another layout", "item": "x[0]",
     "copy": "mo.make_fragment_like(x) and mo.copyto", "clone": "mo.make_fragment_like(x) and mo.copyto",
     "zero_": "x.fill(0)", "fill_": "x.fill(value)", "exp": "mo.exp(x)", "sqrt": "mo.sqrt(x)", "abs": "mo.abs(x)"}
+_OF_CUTE = {                                            # methods that CuTe has, of objects that moye has
+    "partition_fragment_C": "tiled_mma.partition_fragment_C(shape), or thr_mma.make_fragment_C(thr_mma.partition_C(t))",
+    "partition_shape_C": "tiled_mma.partition_fragment_C(shape) makes the registers",
+    "make_fragment": "thr_mma.make_fragment_A(t), make_fragment_B or make_fragment_C",
+    "get_thread_slice": "x.get_slice(tid)", "retile": "thr_copy.retile_S(t) of registers that are read, or retile_D"}
 _ELSEWHERE = {                                          # what Triton and CUDA C++ call it: what moye has
     "program_id": "mo.block_idx().x", "num_programs": "mo.grid_dim().x", "blockIdx": "mo.block_idx().x",
     "threadIdx": "mo.thread_idx().x", "blockDim": "mo.block_dim().x", "gridDim": "mo.grid_dim().x",
@@ -111,8 +116,9 @@ def told(error: Exception, where: Loc) -> Exception:
                             hint=f"call it: {called}.{error.name}")
     if isinstance(error, AttributeError) and not isinstance(error.obj, types.ModuleType) \
             and type(error.obj).__module__.partition(".")[0] == "moye":
-        near = _near(str(error.name), (n for n in dir(error.obj) if not n.startswith("_")), lambda n: f".{n}")
-        return MissingError(text, locs=(where,), hint=near)
+        name = str(error.name)
+        near = _near(name, (n for n in dir(error.obj) if not n.startswith("_")), lambda n: f".{n}")
+        return MissingError(text, locs=(where,), hint=_OF_CUTE.get(name, near))
     internal = is_internal(_innermost(error))
     if isinstance(error, AttributeError) and isinstance(error.obj, types.ModuleType) and error.obj.__name__ == "moye":
         hint = _elsewhere(str(error.name)) or _near(str(error.name), dir(error.obj), lambda n: f"mo.{n}")
@@ -184,5 +190,6 @@ def _missing(value: Expr | Tensor, name: str, where: Loc) -> MissingError:
 
 def _near(name: str, known: Iterable[str], shown: Callable[[str], str]) -> str | None:
     names = list(dict.fromkeys(known))
-    found = [n for n in names if sorted(n) == sorted(name)] or difflib.get_close_matches(name, names, 1, 0.6)
+    found = [n for n in names if sorted(n.lower()) == sorted(name.lower())] \
+        or difflib.get_close_matches(name, names, 1, 0.6)
     return f"did you mean {shown(found[0])}?" if found else None

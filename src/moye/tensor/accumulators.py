@@ -66,8 +66,8 @@ def _require_partition(what: str, coordinates: CoordTensor, mma: object) -> None
     require_made(what, mma, TiledMMA, "mo.make_tiled_mma(operation, atom_layout)")
     assert isinstance(mma, TiledMMA), "it was asked for"
     if not _has_accumulator_modes(coordinates, mma):
-        raise TensorError(f"{what}: {coordinates!r} is no partition of {mma}, coordinates (MMA, MMA_M, MMA_N) whose mode "
-                          f"0 has {size(mma.op.c_layout, 1)} values", locs=(locate(),),
+        raise TensorError(f"{what}: {coordinates!r} is no partition of {mma}, coordinates (MMA, MMA_M, MMA_N) whose "
+                          f"mode 0 has {size(mma.op.c_layout, 1)} values", locs=(locate(),),
                           hint="thr_mma.partition_C(mo.identity_tensor(tile)) makes one")
 
 

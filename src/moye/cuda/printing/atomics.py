@@ -4,7 +4,8 @@ In: ``ops.Atomic``.  Out: ``red_add_relaxed_gpu_global(&out[i], x);``, ``const f
 
     atomic(helpers, "max", dt.float32, Space.GLOBAL, "relaxed", "gpu", used=True)
 
-PTX has no min and max of floats, and of 16 bits only compare-and-swap and the sums of floats.
+PTX has no min and max of floats, and of 16 bits only compare-and-swap and the sums of floats; those of bfloat16 are
+instructions from sm_90 on.
 """
 
 from __future__ import annotations
@@ -18,16 +19,29 @@ from moye.errors import UnsupportedError
 
 _VECTORS = {dt.float32: "f32", dt.float16: "f16", dt.bfloat16: "bf16"}
 _WORDS = {16: dt.uint16, 32: dt.uint32, 64: dt.uint64}
+_SUMS_OF_BFLOAT16 = 90
+"""The architecture from which on PTX has them."""
 
 
-def atomic(helpers: Intrinsics, kind: str, dtype: DType, space: Space, order: str, scope: str, used: bool) -> str:
-    """The function: (pointer, [compare,] value) -> the old value; without a result where nobody uses it."""
-    if kind == "cas" and dtype.bits == 16 and dtype.kind is not Kind.UINT:
-        return _by_cas(helpers, kind, dtype, space, order, scope)
-    native = dtype.bits >= 32 or kind == "cas" or (kind == "add" and dtype.is_float)
-    if native and not (dtype.is_float and kind in ("min", "max")):
+def atomic(helpers: Intrinsics, kind: str, dtype: DType, space: Space, order: str, scope: str, used: bool,
+           capability: int = 0) -> str:
+    """The function: (pointer, [compare,] value) -> the old value; without a result where nobody uses it.
+
+    ``capability`` is that of the architecture that it is printed for, 0 of any.
+    """
+    if _is_instruction(kind, dtype, capability):
         return helpers.atomic(kind, dtype, space, order, scope, used)
     return _by_cas(helpers, kind, dtype, space, order, scope)
+
+
+def _is_instruction(kind: str, dtype: DType, capability: int) -> bool:
+    if kind == "cas":
+        return dtype.bits != 16 or dtype.kind is Kind.UINT
+    if kind == "add" and dtype == dt.bfloat16:
+        return not 0 < capability < _SUMS_OF_BFLOAT16
+    if dtype.is_float and kind in ("min", "max"):
+        return False
+    return dtype.bits >= 32 or (kind == "add" and dtype.is_float)
 
 
 def vector(helpers: Intrinsics, dtype: DType, count: int, order: str, scope: str) -> str:

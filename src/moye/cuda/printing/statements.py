@@ -210,7 +210,8 @@ def _atomic(kernel: Kernel, op: ops.Atomic) -> None:
         kernel.writer.line(f"{name}({', '.join(arguments)});")
         return
     used = bool(kernel.uses.count.get(op.result.id))
-    name = atomics.atomic(kernel.helpers, op.kind, op.ref.dtype, op.ref.buffer.space, op.order, op.scope, used)
+    name = atomics.atomic(kernel.helpers, op.kind, op.ref.dtype, op.ref.buffer.space, op.order, op.scope, used,
+                          kernel.capability)
     _effect(kernel, op.result, f"{name}({', '.join(arguments)})")
 
 
