@@ -127,7 +127,15 @@ class Static:
         return value
 
 
-class StaticLoop:
+class Arms:
+    def __enter__(self):
+        pass
+
+    def __exit__(self, *_):
+        pass
+
+
+class StaticLoop(Arms):
     def __init__(self, iterable, names):
         self.iterable, self.names = iterable, names
 
@@ -152,15 +160,7 @@ class StaticLoop:
         return 1
 
 
-class Arms:
-    def __enter__(self):
-        pass
-
-    def __exit__(self, *_):
-        pass
-
-
-class StaticIf(Arms, StaticLoop):
+class StaticIf(StaticLoop):
     def __init__(self, cond, names):
         self.cond, self.names = cond, names
 
@@ -209,7 +209,7 @@ def values(names, variables):
     return tuple(variables.get(name, 777) for name in names)
 
 
-class TracedLoop:
+class TracedLoop(Arms):
     def __init__(self, control, items, names):
         self.control, self.items, self.names = control, items, names
         self.state, self.left, self.outer = None, False, control.live
@@ -700,45 +700,48 @@ def test_the_reference_s_double_buffer():
         __l1 = __moye__.loop(a, ('x',), 'i')
         for i in __l1:
             x, = __l1.begin(locals())
-            x += __moye__.beside(x, i)
-            __l1.end(locals())
+            with __l1:
+                x += __moye__.beside(x, i)
+                __l1.end(locals())
         x, = __l1.after(locals())
         return x"""),
     ("for i, j in a:\n    print(i)\nreturn j", """
         __l1 = __moye__.loop(a, ('j',), '')
         for __t2 in __l1:
             j, = __l1.begin(locals())
-            i, j = __t2
-            __moye__.builtin(print)(i)
-            __l1.end(locals())
+            with __l1:
+                i, j = __t2
+                __moye__.builtin(print)(i)
+                __l1.end(locals())
         j, = __l1.after(locals())
         return j"""),
     ("while a < b:\n    a += 1\n    if c: continue\n    break", """
         __l1 = __moye__.while_(('a',), False)
         for __t2 in __l1:
             a, = __l1.begin(locals())
-            __s = __l1.test(a < __moye__.beside(a, b))
-            if __s == 1:
-                break
-            if __s == 2:
-                continue
-            a += 1
-            __c3 = __moye__.if_(c, ())
-            if __c3.then(locals()):
-                __s = __l1.continue_(locals())
-                if __s:
+            with __l1:
+                __s = __l1.test(a < __moye__.beside(a, b))
+                if __s == 1:
+                    break
+                if __s == 2:
                     continue
-                __c3.end_then(locals())
-            if __c3.orelse():
-                __c3.restore()
-                __c3.end_else(locals())
-            __c3.merge(locals())
-            __s = __l1.break_(locals())
-            if __s == 1:
-                break
-            if __s == 2:
-                continue
-            __l1.end(locals())
+                a += 1
+                __c3 = __moye__.if_(c, ())
+                if __c3.then(locals()):
+                    __s = __l1.continue_(locals())
+                    if __s:
+                        continue
+                    __c3.end_then(locals())
+                if __c3.orelse():
+                    __c3.restore()
+                    __c3.end_else(locals())
+                __c3.merge(locals())
+                __s = __l1.break_(locals())
+                if __s == 1:
+                    break
+                if __s == 2:
+                    continue
+                __l1.end(locals())
         a, = __l1.after(locals())"""),
     ("while 1:\n    if a:\n        return a\n        print(b)", """
         __f = __moye__.function()

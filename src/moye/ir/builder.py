@@ -80,6 +80,7 @@ class Builder:
         self.open_conditions: list[Operand] = []  # of the traced ifs that are open here (of an else: not cond)
         self.loops: dict[int, LoopBound] = {}  # by the id of the loop variable
         self.trials = 0  # arms of conditional values that are being traced for their dtype alone
+        self.failures = 0  # passes over the bodies of loops that failed, and were followed by others
         self.trips: tuple[tuple[str, int], ...] = ()  # of the unrolled loops that are open here
         self._left: list[bool] = [False]  # per open block: whether a jump may have skipped the rest of it
         self._emitted = 0
@@ -115,6 +116,10 @@ class Builder:
     def jumped(self) -> bool:
         """Whether an earlier jump under a traced condition may have skipped this point."""
         return any(self._left)
+
+    def conditional_since(self, mark: Mark) -> bool:
+        """Whether a traced condition that was met since ``mark`` decides if this point is reached."""
+        return len(self.open_conditions) > mark.conditions or any(self._left[mark.depth:])
 
     def emit(self, op: ops.Op, loc: Loc | None = None) -> None:
         """Append an op, with its location; what follows an Exit in a block is dropped."""

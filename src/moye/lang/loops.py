@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Any
 
 from moye import dtypes as dt
@@ -22,7 +23,7 @@ from moye.errors import TraceError
 from moye.ir import constants, fold, ops
 from moye.ir.builder import LoopBound
 from moye.ir.nodes import Block, Operand, Value, Var
-from moye.lang import identity, swaps
+from moye.lang import failures, identity, swaps
 from moye.lang.beside import NONE
 from moye.lang.carry import Carried, Undefined, carried_dtype, fit, rebuild, same_structure, take_apart, variable, widen
 from moye.lang.disagreement import BODY, LOOP, changed_structure, check_dtype
@@ -36,7 +37,6 @@ from moye.tensor.known import Known
 from moye.tensor.tensor import Tensor
 
 Locals = dict[str, Any]
-_NONE: fold.Facts = (None, None, 1)
 _PASSES = 6
 MOST_TURNS = 1 << 14
 """Turns that a loop may be unrolled to while tracing."""
@@ -57,6 +57,14 @@ class Loop(ABC):
         return tuple(variables.get(n, Undefined(n)) for n in self.names)
 
     def end(self, variables: Locals) -> None: ...  # noqa: B027  most need nothing
+
+    def __enter__(self) -> Loop:
+        """Around the body, for errors in it."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 where: TracebackType | None) -> bool | None:
+        return None
 
     def after(self, variables: Locals) -> tuple[Any, ...]:
         return tuple(variables.get(n, Undefined(n)) for n in self.names)
@@ -152,10 +160,14 @@ class _Dynamic(Loop):
         self.found: list[Place] = []
         self.outside: list[Tensor] = []
         """Register tensors that other variables refer to when the loop begins, if the loop carries several alike."""
+        self.failure: failures.Failure | None = None
+        """What went wrong in the first pass that failed."""
+        self.level = 0
 
     def _open_pass(self) -> None:
         b = builder()
-        self.weaker = False
+        self._opened, self._around = b.mark(), b.trips
+        self.weaker = self.failed = False
         self.found.clear()
         self.gaps.clear()
         self.op.body = Block()
@@ -170,6 +182,8 @@ class _Dynamic(Loop):
         while True:
             self._open_pass()
             yield None
+            if self.failed:
+                continue
             found = list(self.found)
             if not self._close_pass(self.passes == _PASSES - 1):
                 break
@@ -190,8 +204,52 @@ class _Dynamic(Loop):
             del b.func.buffers[self._buffers:]
         if again and not self.found and self.passes == _PASSES - 2:
             for slot in self.slots.values():  # enough: with no facts at all the next pass is the last
-                slot.facts = [_NONE] * len(slot.facts)
+                slot.facts = [failures.NOTHING] * len(slot.facts)
         return again
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 where: TracebackType | None) -> bool:
+        """What is wrong for the values that a pass assumes may be right for others: see ``failures``."""
+        if not isinstance(error, Exception):
+            return False
+        last = failures.failure(error, where)
+        if self._is_conditional() and self._begins_anew():
+            self.failure = self.failure or last
+            return True
+        told = failures.told(self.failure, last)
+        if told is not None:
+            raise told from None
+        return False
+
+    def _is_conditional(self) -> bool:
+        """Whether the kernel's values decide if a turn gets to this point."""
+        inner = any(isinstance(region, _Dynamic) and region.dynamic for region in above(self))
+        return inner or builder().conditional_since(self._opened)
+
+    def _begins_anew(self) -> bool:
+        """Forget the pass, for one that assumes less of the carried variables, if any is left."""
+        b, slots = builder(), [slot for slot in self.slots.values() if not slot.late]
+        while self.level < failures.LEVELS:
+            weaker = [[failures.less(facts, self.level) for facts in slot.facts] for slot in slots]
+            self.level += 1
+            if b.failures < failures.MOST and weaker != [slot.facts for slot in slots]:
+                for slot, facts in zip(slots, weaker, strict=True):
+                    slot.facts = facts
+                self._forget_pass()
+                return True
+        return False
+
+    def _forget_pass(self) -> None:
+        b = builder()
+        b.failures += 1
+        self.failed = True
+        late = {id(var) for slot in self.slots.values() if slot.late for var in slot.variables}
+        self.slots = {name: slot for name, slot in self.slots.items() if not slot.late}
+        self.preamble = [op for op in self.preamble if not (isinstance(op, ops.Declare) and id(op.var) in late)]
+        identity.forget(self._mark_objects)
+        _close(self)
+        b.rollback(self._opened)
+        b.trips = self._around
 
     def begin(self, variables: Locals) -> tuple[Any, ...]:
         if not self.dynamic:
@@ -241,7 +299,7 @@ class _Dynamic(Loop):
                     var = variable(name, part, carried_dtype(leaf))
                     operand = operand_of(leaf, var.dtype)
                     slot.variables.append(var)
-                    slot.facts.append(fold.facts_of(operand) if var.dtype.is_integer else _NONE)
+                    slot.facts.append(fold.facts_of(operand) if var.dtype.is_integer else failures.NOTHING)
                     declared.append(ops.Declare(var=var, init=operand, loc=locate()))
             if identity.has_objects(value) and self.host is not None:
                 slot.first, slot.shared = value, identity.is_shared(value, self.host.references)
@@ -336,12 +394,13 @@ class _Dynamic(Loop):
             var = variable(name, part, carried_dtype(leaf))
             operand = operand_of(leaf, var.dtype)
             slot.variables.append(var)
-            slot.facts.append(fold.facts_of(operand) if var.dtype.is_integer else _NONE)
+            slot.facts.append(fold.facts_of(operand) if var.dtype.is_integer else failures.NOTHING)
             self.preamble.append(ops.Declare(var=var, init=None, loc=locate()))
         self.slots[name] = slot
         return slot
 
     passes = 0
+    failed = False
     _started = False
 
     def end(self, variables: Locals) -> None:
@@ -447,6 +506,7 @@ class While(_Dynamic):
         self.op = ops.Loop(body=Block(), loc=builder().locate())
         self.dynamic = always
         self._mark, self._objects = builder().mark(), identity.opened()
+        self._opened, self._around = self._mark, builder().trips
         self._first: Locals | None = None
         self._turns = 0
 
@@ -485,6 +545,16 @@ class While(_Dynamic):
 
     def _leave(self, kind: str) -> int:
         return self._restart() if above(self) else super()._leave(kind)
+
+    def _begins_anew(self) -> bool:
+        if self.dynamic:
+            return super()._begins_anew()
+        if builder().failures >= failures.MOST:
+            return False
+        builder().failures += 1
+        builder().trips = self._around
+        self._restart()
+        return True
 
     def test(self, cond: object) -> int:
         if not self.dynamic:
@@ -562,7 +632,7 @@ def _widen(assumed: fold.Facts, seen: fold.Facts, passes: int) -> fold.Facts:
     if passes == 0:
         return both
     if passes > 2:
-        return _NONE
+        return failures.NOTHING
     # Widening, as in abstract interpretation: a bound that moved twice (i += 1) moves in every pass.
     lower = both[0] if both[0] == assumed[0] else None
     upper = both[1] if both[1] == assumed[1] else None

@@ -34,6 +34,8 @@ BUILTINS = frozenset({"abs", "all", "any", "bool", "breakpoint", "divmod", "enum
 OPERATORS: dict[type[ast.cmpop], str] = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">",
                                          ast.GtE: ">=", ast.Is: "is", ast.IsNot: "is not", ast.In: "in",
                                          ast.NotIn: "not in"}
+_WATCHED = 6
+"""Loops in loops whose errors are looked at: Python nests 20 statements, and this takes one more for each loop."""
 _ASKED = (ast.Is, ast.IsNot, ast.In, ast.NotIn)             # of which Python asks for the answer at once
 ARITHMETIC: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/",
                                              ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**"}
@@ -435,8 +437,12 @@ class _Rewriter(_Expressions):
                body: list[ast.stmt]) -> list[ast.stmt]:
         assert isinstance(turn, ast.For), "a loop's turns are a for"
         self._loops.append(loop)
-        turn.body = [*_emit(_bind(names, f"{loop}.begin(locals())"), head), *first, *self._suite(body, names),
-                     *_emit(f"{loop}.end(locals())", head)]
+        inside = [*first, *self._suite(body, names), *_emit(f"{loop}.end(locals())", head)]
+        if names and len(self._loops) <= _WATCHED:
+            [around] = _emit(f"with {loop}: pass", head)
+            assert isinstance(around, ast.With), "a with statement"
+            around.body, inside = inside, [around]
+        turn.body = [*_emit(_bind(names, f"{loop}.begin(locals())"), head), *inside]
         self._loops.pop()
         return [turn, *_emit(_bind(names, f"{loop}.after(locals())"), head)]
 

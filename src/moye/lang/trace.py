@@ -33,6 +33,7 @@ from moye.ir.nodes import Block, Buffer, Extent, Func, Param, ScalarParam, Tenso
 from moye.lang import identity
 from moye.lang.contents import Contents, contents_of, holds_attributes
 from moye.lang.control import CONTROL
+from moye.lang.failures import where_of
 from moye.lang.foreign_errors import told
 from moye.lang.functions import KernelMarker
 from moye.lang.pickling import reduced
@@ -52,7 +53,7 @@ from moye.lang.signature import (
 )
 from moye.lang.source import definition
 from moye.layout import Layout
-from moye.tensor.context import frame_of, locate, trace_into, tracing
+from moye.tensor.context import locate, trace_into, tracing
 from moye.tensor.expr import Expr
 from moye.tensor.tensor import Tensor
 from moye.tensor.tma_boxes import TmaTiling
@@ -169,26 +170,14 @@ def _trace_entry(function: types.FunctionType, arguments: dict[str, Any]) -> Non
         else:
             result = function(**arguments)
     except MoyeError as error:
-        raise error.at(_where(error)) from None
+        raise error.at(where_of(error)) from None
     except Exception as error:
-        if (shown := told(error, _where(error))) is error:
+        if (shown := told(error, where_of(error))) is error:
             raise
         raise shown from None
     if result is not None:
         raise TraceError(f"the kernel {function.__name__} returns {result!r}; a kernel returns nothing",
                          hint="write results into an argument", locs=(_definition(function),))
-
-
-def _where(error: BaseException) -> Loc:
-    """The user's frames of a traceback."""
-    frames: list[Frame] = []
-    step = error.__traceback__
-    while step is not None:
-        frame = frame_of(step.tb_frame.f_code, step.tb_lasti)
-        if frame is not None:
-            frames.append(frame)
-        step = step.tb_next
-    return Loc(tuple(frames))
 
 
 def _definition(function: types.FunctionType) -> Loc:

@@ -64,7 +64,8 @@ def _check_entry(tensor: View, mode: int, entry: int | Expr, extent: Int) -> Ite
     if _never():
         return
     if (high is not None and high < 0) or (low is not None and isinstance(extent, int) and low >= extent):
-        raise TensorError(f"{tensor.label}: index {entry} is outside mode {mode} of extent {extent} ({tensor.layout})",
+        index = low if low == high else entry
+        raise TensorError(f"{tensor.label}: index {index} is outside mode {mode} of extent {extent} ({tensor.layout})",
                           hint=f"indices count from 0 and never from the end: mo.size(x, {mode}) - 1 is the last one"
                           if high is not None and high < 0 else None,
                           locs=(locate(),), code=_code(tensor))
