@@ -102,7 +102,7 @@ _CALLED = re.compile(r"(missing \d+ required|unexpected keyword argument|takes .
 
 def told(error: Exception, where: Loc) -> Exception:
     """The exception as a user should see it."""
-    text = str(error)
+    text = str(error).replace("dynamic_range(", "range(")
     if isinstance(error, TypeError) and "__array_ufunc__" in text:
         return TraceError("NumPy's functions do not take scalars and tensors of a kernel", locs=(where,),
                           hint="use moye's function: mo.exp for np.exp")

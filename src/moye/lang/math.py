@@ -108,11 +108,20 @@ def divide(a: Argument, b: Argument, *, fast: bool = False) -> Argument:
     return function(a, b)
 
 
+def refuse_one_tensor(kind: str, value: object) -> None:
+    """``max(x)`` of a tensor would be its largest element elsewhere; here it is said which elements are folded."""
+    if isinstance(value, Tensor):
+        raise TraceError(f"{kind} of one tensor: it takes numbers, and two or more tensors", locs=(locate(),),
+                         hint=f'x.reduce("{kind}") of registers; mo.warp_reduce over threads')
+
+
 def _extremum(kind: str, doc: str) -> Callable[..., Argument]:
     def function(*values: Argument) -> Argument:
         items = values[0] if len(values) == 1 and isinstance(values[0], (tuple, list)) else values
         if not items:
             raise TraceError(f"{kind} takes at least one value", locs=(locate(),))
+        if len(values) == 1:
+            refuse_one_tensor(kind, values[0])
         result = items[0]
         for item in items[1:]:
             result = _pair(kind, result, item)

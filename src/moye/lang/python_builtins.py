@@ -53,6 +53,9 @@ def _float(*args: Any) -> Any:
 def _bool(*args: Any) -> Any:
     if args and isinstance(args[0], Known):
         return known(bool(args[0]), dt.bool_)
+    if args and isinstance(args[0], Tensor):
+        raise TraceError(f"{args[0]!r} has no truth value", locs=(locate(),),
+                         hint="x is not None asks whether there is one; compare elements for what is in it")
     return truth(args[0]) if args and isinstance(args[0], Expr) else bool(*args)
 
 
@@ -71,10 +74,8 @@ def _quantifier(own: Callable[..., Any], kind: str) -> Callable[..., Any]:
 def _extremum(own: Callable[..., Any], traced: Callable[..., Any]) -> Callable[..., Any]:
     def extremum(*args: Any, key: Any = None, **options: Any) -> Any:
         items = args
-        if len(args) == 1 and isinstance(args[0], Tensor):
-            raise TraceError(f"{own.__name__} of one tensor: it takes numbers, and two or more tensors",
-                             hint=f'x.reduce("{own.__name__}") of registers; mo.warp_reduce over threads',
-                             locs=(locate(),))
+        if len(args) == 1:
+            math.refuse_one_tensor(own.__name__, args[0])
         if len(args) == 1 and isinstance(args[0], Iterable) and not _traced(args[0]):
             items = tuple(args[0])                      # a generator, too, is read once
             args, options = (items,), {} if items else options      # a default is for nothing
