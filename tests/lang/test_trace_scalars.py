@@ -477,3 +477,32 @@ def test_a_key_of_the_kernel():
 
     with pytest.raises(TraceError, match="the key an int32 value is known only when the kernel runs"):
         looks_up[1, 1](np.zeros(1, np.int32), np.zeros(1, np.int32))
+
+
+@mo.kernel
+def as_python_int(out, i8, u8, u16, i64, h):
+    out[0], out[1] = int(i8[0]) * int(i8[1]), int(u8[0]) - int(u8[1])
+    out[2], out[3] = int(u16[0]) + int(u16[1]), int(mo.int8(100)) + int(mo.int8(100))
+    out[4], out[5] = int(i64[0]) * 2, int(h[0]) * int(h[1])
+    assert (int(i8[0]).dtype, int(u16[0]).dtype, int(i64[0]).dtype, int(h[0]).dtype) == (mo.int32, mo.int32, mo.int64,
+                                                                                         mo.int32)
+
+
+def test_int_widens_narrow_integers():
+    out = np.zeros(6, np.int64)
+    args = out, *(np.array(x, t) for x, t in (([-128, 127], np.int8), ([3, 5], np.uint8), ([65535, 65535], np.uint16),
+                                              ([2**40], np.int64), ([-200.75, 300], np.float16)))
+    assert mo.check(as_python_int)[1, 1](*args).ok
+    assert out.tolist() == [-16256, -2, 131070, 200, 2**41, -60000]
+    assert "(int)i8[0] * (int)i8[1]" in as_python_int.compile(*args, block=1, arch="sm_80").source
+
+
+@mo.kernel
+def of_two_numbers(h, i8):
+    c = h[0] > 0
+    halved, more, masked = h[0] * (0.5 if c else 2.0), i8[0] + (1 if c else 2), i8[0] + (0xFFFFFFFF if c else 0)
+    assert (halved.dtype, more.dtype, masked.dtype) == (mo.float32, mo.int32, mo.int64)
+
+
+def test_a_condition_of_two_python_numbers_is_of_the_kernel():
+    of_two_numbers.trace(np.ones(1, np.float16), np.ones(1, np.int8), block=1)

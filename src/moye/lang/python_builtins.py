@@ -35,12 +35,12 @@ def _traced(value: object) -> bool:
 
 
 def _int(*args: Any) -> Any:
-    """``int(x)``: truncated to int32; integers keep their width."""
+    """``int(x)``: truncated to int32, or of narrower integers the number as int32; wider ones stay."""
     if not args or not isinstance(args[0], (Expr, Known)):
         return int(*args)
     if isinstance(args[0], Known) and not args[0].dtype.is_integer:
         return known(bool(args[0]), dt.int32)
-    return args[0] if args[0].dtype.is_integer else dtype_cast(args[0], dt.int32)
+    return args[0] if args[0].dtype.is_integer and args[0].dtype.bits >= 32 else dtype_cast(args[0], dt.int32)
 
 
 def _float(*args: Any) -> Any:
