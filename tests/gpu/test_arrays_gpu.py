@@ -10,6 +10,7 @@ from moye import dtypes
 from moye.cuda.device import driver
 from moye.errors import ArgumentError
 from moye.runtime.arrays import ArrayInfo, describe, host_view, numpy_type, same_memory_overlap
+from moye.testing import array, host
 
 NAMES = ["bool", "int8", "uint8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64",
          "float8_e4m3fn", "float8_e5m2"]
@@ -33,6 +34,17 @@ class OnlyInterface:
     @property
     def __cuda_array_interface__(self):
         return self.array.__cuda_array_interface__
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_copies_of_numpy_arrays_and_back(name):
+    dtype = dtypes.bool_ if name == "bool" else getattr(dtypes, name)
+    x = np.arange(6).reshape(2, 3).astype(numpy_type(dtype))
+    for given in (x, x.T):
+        there = array(given)
+        assert describe(there).dtype == dtype
+        back = host(there)
+        assert back.dtype == x.dtype and back.tobytes() == np.asarray(given, order="C").tobytes()
 
 
 def test_torch_on_the_host():

@@ -191,3 +191,15 @@ def test_progress_is_shown_within_the_block_alone():
     count = len(seen)
     fill[4, 1](x)
     assert len(seen) == count
+
+
+@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2])
+def test_types_of_other_libraries_have_no_name_for_cuda(device, dtype):
+    assert not host_arrays.is_numpys(np.dtype(dtype))
+    with pytest.raises(ArgumentError, match="has no name in __cuda_array_interface__"):
+        mo.testing.DeviceArray(np.zeros(4, dtype))
+
+
+@pytest.mark.parametrize("dtype", [np.bool_, np.int8, np.uint64, np.float16, np.float64])
+def test_types_of_numpy(dtype):
+    assert host_arrays.is_numpys(np.dtype(dtype))

@@ -58,10 +58,15 @@ def array(x: Any, dtype: DType | None = None, *, order: Literal["C", "F", "K"] =
     torch: Any = importlib.import_module("torch") if importlib.util.find_spec("torch") else None
     if torch is None or not torch.cuda.is_available():
         return DeviceArray(copied)
-    if copied.dtype.kind != "V":
+    if is_numpys(copied.dtype):
         return torch.from_numpy(copied).cuda()
     bits = torch.from_numpy(copied.view(f"i{copied.itemsize}")).cuda()          # torch knows no types of ml_dtypes
     return bits.view(getattr(torch, copied.dtype.name))
+
+
+def is_numpys(dtype: np.dtype[Any]) -> bool:
+    """Whether a dtype is NumPy's own; those of ml_dtypes are of kind "V", but float8_e5m2 is of kind "f"."""
+    return dtype.isbuiltin != 2                         # 2: registered by another library
 
 
 def host(x: Any) -> Any:
@@ -86,7 +91,7 @@ class DeviceArray:
     def __init__(self, x: np.ndarray[Any, Any]) -> None:
         if not isinstance(x, np.ndarray):
             raise ArgumentError(f"DeviceArray takes a NumPy array, not a {type(x).__name__}")
-        if x.dtype.kind == "V":
+        if not is_numpys(x.dtype):
             raise ArgumentError(f"{x.dtype} has no name in __cuda_array_interface__", hint="install torch")
         self.ordinal, self.like, self.shape = events.current_ordinal(), np.empty_like(x), x.shape
         self.memory = events.Memory(x.nbytes, self.ordinal)
