@@ -82,7 +82,7 @@ ALONE = {
     "the home of public names": (
         "pipelines.tensor_maps", "runtime.addresses", "schedulers.quantisation",
         "tensor.async_stores", "tensor.smem_atoms", "torch.operators.gated",
-        "torch.operators.linear", "torch.operators.moves", "testing.host_arrays",
+        "torch.operators.linear", "torch.operators.moves",
         "kernels.rows.norm"),
 }
 
