@@ -45,6 +45,12 @@ def test_groups(heights, N, out, orders):
     agree(heights, N, 100, out=out, orders=orders, config=SMALL)
 
 
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.float8_e4m3fn])
+def test_more_groups_than_rows(dtype):
+    """As of few tokens and many experts; the configuration is chosen."""
+    agree((0, 1, 0, 0, 1, 0), 200, 64, dtype=dtype)
+
+
 @pytest.mark.slow
 def test_more_tiles_than_blocks():
     agree((300,) * 20, 256, 40, out=np.float16, config=SMALL)

@@ -167,7 +167,8 @@ def _plans(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: Warpgr
            multiprocessors: int, scaled: str = "") -> tuple[Plan, Plan]:
     """How whole tiles are stored, and those at the end of a group."""
     check_extents("grouped_gemm_sm90", a, b)
-    problem = Problem(c.shape[0] // b.shape[2], c.shape[1], a.shape[1], b.shape[2], a.dtype, promote,
+    rows = max(1, c.shape[0] // b.shape[2])             # of a mean group: there may be more groups than rows
+    problem = Problem(rows, c.shape[1], a.shape[1], b.shape[2], a.dtype, promote,
                       most=MOST if fusion.plain else 128)
     config = config_of_groups("grouped_gemm_sm90", problem, multiprocessors, config)
     majors = ["mn" if loaded(x) == 0 else "k" for x in (a, b)]
