@@ -11,7 +11,7 @@ Around what is written, and in it, all bits are ones: NaN, or -1.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import ml_dtypes
 import numpy as np
@@ -65,11 +65,16 @@ def numbers(rng: np.random.Generator, shape: tuple[int, ...], name: str, kind: s
 
 
 class Memory:
-    """The arrays of one call."""
+    """The arrays of one call; those of the library "cuda" are torch's on a GPU, and views of them hold what is there
+    after ``check``."""
+
+    libraries: ClassVar[tuple[str, ...]] = ("numpy", "numpy", "torch")
+    """Of which one is drawn."""
 
     def __init__(self, rng: np.random.Generator, library: str = "") -> None:
-        self.rng, self.library = rng, library or str(rng.choice(["numpy", "numpy", "torch"]))
+        self.rng, self.library = rng, library or str(rng.choice(self.libraries))
         self.arrays: list[tuple[np.ndarray, np.ndarray, np.ndarray | None]] = []
+        self._there: list[tuple[np.ndarray, torch.Tensor]] = []         # memory here, and that on the GPU
 
     def _place(self, shape: tuple[int, ...], *, read: bool) -> tuple[list[int], int, int]:
         """Strides, the first element, and how many elements of memory there are."""
@@ -102,7 +107,11 @@ class Memory:
         self.arrays.append((raw, raw.copy(), None if read else view))
         if self.library == "numpy":
             return view, view
-        memory = torch.from_numpy(raw).view(getattr(torch, TORCH[name]))
+        there = torch.from_numpy(raw)
+        if self.library == "cuda":
+            there = there.cuda()
+            self._there.append((raw, there))
+        memory = there.view(getattr(torch, TORCH[name]))
         return memory.as_strided(shape, strides, first), view
 
     def read(self, shape: tuple[int, ...], name: str, kind: str = "normal") -> tuple[Any, np.ndarray]:
@@ -125,6 +134,8 @@ class Memory:
 
     def check(self) -> None:
         """AssertionError where an input was written, or memory around an output."""
+        for raw, there in self._there:
+            raw[...] = there.cpu().numpy()
         for raw, before, view in self.arrays:
             if view is None:
                 assert np.array_equal(raw, before), "an input was written"

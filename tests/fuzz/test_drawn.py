@@ -10,15 +10,14 @@ import pytest
 
 pytest.importorskip("torch")
 
-from drawn_calls import FAMILIES
 from drawn_memory import KINDS, TYPES, Memory, near, numbers, rounded
-from fuzz.drawn import failure
+from fuzz.drawn import FAMILIES, failure
 from moye import kernels
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_few(family):
-    for seed in range(10):
+    for seed in range(3 if family == "linear_cross_entropy" else 10):       # several products each
         assert (why := failure(family, seed)) is None, f"{family} {seed}: {why}"
 
 
