@@ -261,12 +261,7 @@ def _poisoned(library: Any, x: Any) -> None:
 
 
 def _backward(case: Case, library: Any, arrays: dict[str, _Array], found: dict[str, Any]) -> None:
-    """Gradients against float64: the weights' and the scores' gradients are rounded, and so are the results.
-
-    The product of result and gradient that is taken off is that of the rounded result.
-    """
-    f, u, p, v = library.functions, UNIT[case.dtype], found["p"], found["v"]
-    least, fine = LEAST * case.fine, 2.0 ** -20 * case.fine
+    """Gradients, launched and compared."""
     arrays = dict(arrays, dout=_filled(library, case.dtype, case.shapes[3], case.places[3]))
     for name, i in (("dq", 0), ("dk", 1), ("dv", 2)):
         arrays[name] = _made(library, case.dtype, case.shapes[i], case.places[(i + 1) % 3])
@@ -275,6 +270,18 @@ def _backward(case: Case, library: Any, arrays: dict[str, _Array], found: dict[s
     attention_backward(*(arrays[name].x for name in ("dq", "dk", "dv", "dout", "q", "k", "v", "out", "lse")),
                        causal=case.causal, window=case.window, scale=case.scale, softcap=case.softcap,
                        deterministic=case.deterministic, **given)
+    _compare_gradients(case, library, arrays, found)
+    for name, memory in before.items():
+        _untouched(case, library, name, arrays[name], memory)
+
+
+def _compare_gradients(case: Case, library: Any, arrays: dict[str, _Array], found: dict[str, Any]) -> None:
+    """Gradients against float64: the weights' and the scores' gradients are rounded, and so are the results.
+
+    The product of result and gradient that is taken off is that of the rounded result.
+    """
+    f, u, p, v = library.functions, UNIT[case.dtype], found["p"], found["v"]
+    least, fine = LEAST * case.fine, 2.0 ** -20 * case.fine
     dout, out = _wide(library, arrays["dout"].x), _wide(library, arrays["out"].x)
     dp, size = f.einsum("bqhd,bkhd->bhqk", dout, v), f.einsum("bqhd,bkhd->bhqk", abs(dout), abs(v))
     taken = f.moveaxis((out * dout).sum(-1), 1, 2)[..., None]
@@ -296,7 +303,6 @@ def _backward(case: Case, library: Any, arrays: dict[str, _Array], found: dict[s
         got = _wide(library, arrays[name].x)
         wrong = ~(abs(got - exact) <= 1.1 * bound + u * abs(exact) + 1e-6 * case.fine)
         assert not wrong.any(), f"{case}: {int(wrong.sum())} of {name} are off by up to {abs(got - exact).max()}"
-        _untouched(case, library, name, arrays[name], before[name])
 
 
 def _compare(case: Case, library: Any, arrays: dict[str, _Array], table: _Array,
