@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")     # JAX would take most of the memory, torch's share
 
 @pytest.fixture(autouse=True, scope="session")
 def _first_device() -> None:

@@ -14,7 +14,7 @@ import torch
 from random_groups import draw, like, run
 from torch_arrays import Torch
 
-CHUNKS, FORMS, TIMES = 20, 10, 5
+CHUNKS, FORMS, TIMES = 16, 4, 5
 MOST, WORK, COUNT = 1500, 1 << 31, 40
 
 

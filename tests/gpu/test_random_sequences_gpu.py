@@ -10,7 +10,7 @@ import torch
 from random_sequences import draw, run
 from torch_arrays import Torch
 
-CHUNKS, CALLS = 10, 12
+CHUNKS, CALLS = 8, 5
 
 
 @pytest.fixture(scope="module", autouse=True)
