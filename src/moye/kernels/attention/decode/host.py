@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import moye as mo
 from moye.kernels.attention.decode.combine import WARPS as COMBINING
 from moye.kernels.attention.decode.combine import combine_kernel
 from moye.kernels.attention.decode.kernel import decode_kernel
-from moye.kernels.attention.decode.plan import BLOCKS, KEYS, LEAST, WARPS, make_plan
+from moye.kernels.attention.decode.plan import BLOCKS, KEYS, LEAST, WARPS, DecodePlan, make_plan
 from moye.kernels.attention.parts.arguments import (
     DTYPES,
     MOST_DIM,
@@ -63,47 +63,65 @@ def paged_attention(out: Any, q: Any, k_cache: Any, v_cache: Any, page_table: An
     ``v_scale``: numbers, or float32 (heads_k), (batch, heads_k) or, for each token, (pages, page_size, heads_k).
     ArgumentError for other arguments.
     """
-    batch, queries, heads, dim = described("q", q, 4).shape
-    _, page_size, heads_K, dim_v = described("v_cache", v_cache, 4).shape
     _check(out, q, k_cache, v_cache, page_table, lengths)
     window, scale, softcap = _numbers(window, scale, softcap, score, tensors)
-    stored, shape = described("v_cache", v_cache, 4).dtype, (batch, heads, queries)
-    beside("lse", lse, q, shape)
-    beside("sinks", sinks, q, (heads,))
-    beside("alibi", alibi, q, shape[:2] if rank_of("alibi", alibi) == 2 else shape[1:2])
-    bias_of(bias, q, (*shape, page_table.shape[1] * page_size))
+    _check_more(q, page_table, v_cache, bias, alibi, sinks, lse)
     in_memory("paged_attention", {"out": out, "lse": lse}, {
         "q": q, "k_cache": k_cache, "v_cache": v_cache, "page_table": page_table, "lengths": lengths, "bias": bias,
         "alibi": alibi, "sinks": sinks, "k_scale": k_scale, "v_scale": v_scale, **named(tensors)})
     k_scale, v_scale = (_factors(name, x, q, v_cache) for name, x in (("k_scale", k_scale), ("v_scale", v_scale)))
+    batch, _, heads, dim = q.shape
     if 0 in (batch, heads):
         return out
     rules = Rules(left=window is not None, softcap=softcap != 0, score=score)
-    device = mo.hardware.of(mo.arch_of(q) or mo.hardware.DEFAULT_ARCH)
-    plan = make_plan((described("q", q, 4).dtype, stored), rules, (dim, dim_v), (heads, heads_K), queries, page_size,
-                     device, by_token=_rank(v_scale) == 3, whole=by_16_bytes(q))
-    problems, tiles = batch * heads_K * plan.row_tiles, max(1, page_table.shape[1] * page_size // KEYS)
-    line = problems // plan.together * tiles
-    if line >= 1 << 30:
-        raise mo.ArgumentError(f"paged_attention: {batch} sequences of up to {tiles * KEYS} keys are more than numbers "
-                               "of 32 bits count", hint="pass fewer sequences at a time, or a table of fewer pages")
-    slots = mo.multiprocessors(q) * BLOCKS * WARPS      # warps that are there at a time
-    plan = replace(plan, phases=phases_of(problems, tiles, slots))
-    crews = max(1, min(slots // (plan.together * plan.phases), -(-line // LEAST)))
-    teams = crews * plan.together
-    results, log_sums = (empty(q, mo.float32, (*shape, plan.used, 2 * teams)) for shape in ((dim_v,), ()))
+    work = _shared_out(q, v_cache, page_table, rules, by_token=_rank(v_scale) == 3)
+    plan, teams = work.plan, work.teams
+    results = empty(q, mo.float32, (out.shape[3], plan.used, 2 * teams))
+    log_sums = empty(q, mo.float32, (plan.used, 2 * teams))
     turned = ordered(out, (3, 2, 1, 0)), None if lse is None else ordered(lse, (2, 1, 0))
     decode_kernel[-(-teams * plan.phases // WARPS), WARPS * 32](
         *turned, ordered(q, (3, 2, 1, 0)), ordered(k_cache, (1, 3, 2, 0)), ordered(v_cache, (1, 3, 2, 0)),
         ordered(page_table, (1, 0)), lengths, results, log_sums,
         1 / math.sqrt(dim) if scale is None else scale, softcap or None, window,
         None if bias is None else ordered(bias, (2, 3, 1, 0)), alibi, sinks, tensors,
-        *(ordered(x, (1, 2, 0)) if _rank(x) == 3 else x for x in (k_scale, v_scale)), crews, plan)
-    by_share, candidates = problems > teams, min(problems, teams)
-    combine_kernel.launch(*turned, lengths, window, results, log_sums, sinks, crews, plan, by_share,
-                          grid=(candidates, max(1, min(plan.used, slots // candidates))), block=COMBINING * 32,
+        *(ordered(x, (1, 2, 0)) if _rank(x) == 3 else x for x in (k_scale, v_scale)), work.crews, plan)
+    by_share, candidates = work.problems > teams, min(work.problems, teams)
+    combine_kernel.launch(*turned, lengths, window, results, log_sums, sinks, work.crews, plan, by_share,
+                          grid=(candidates, max(1, min(plan.used, work.slots // candidates))), block=COMBINING * 32,
                           dependent=True)
     return out
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """How warps share a call: ``problems`` by ``crews`` of warps, of which ``slots`` are there at a time."""
+
+    plan: DecodePlan
+    problems: int
+    crews: int
+    slots: int
+
+    @property
+    def teams(self) -> int:
+        return self.crews * self.plan.together
+
+
+def _shared_out(q: Any, v_cache: Any, page_table: Any, rules: Rules, *, by_token: bool) -> _Work:
+    """The plan of a call, and how many crews there are.  ArgumentError for more keys than 32 bits count."""
+    (batch, queries, heads, dim), (_, page_size, heads_K, dim_v) = q.shape, v_cache.shape
+    device = mo.hardware.of(mo.arch_of(q) or mo.hardware.DEFAULT_ARCH)
+    dtypes = described("q", q, 4).dtype, described("v_cache", v_cache, 4).dtype
+    plan = make_plan(dtypes, rules, (dim, dim_v), (heads, heads_K), queries, page_size, device, by_token=by_token,
+                     whole=by_16_bytes(q))
+    problems, tiles = batch * heads_K * plan.row_tiles, max(1, page_table.shape[1] * page_size // KEYS)
+    line = problems // plan.together * tiles
+    if line >= 1 << 30:
+        raise mo.ArgumentError(f"paged_attention: {batch} sequences of up to {tiles * KEYS} keys are more than numbers "
+                               "of 32 bits count", hint="pass fewer sequences at a time, or a table of fewer pages")
+    slots = mo.multiprocessors(q) * BLOCKS * WARPS
+    plan = replace(plan, phases=phases_of(problems, tiles, slots))
+    crews = max(1, min(slots // (plan.together * plan.phases), -(-line // LEAST)))
+    return _Work(plan, problems, crews, slots)
 
 
 def phases_of(problems: int, tiles: int, warps: int) -> int:
@@ -135,6 +153,16 @@ def _numbers(window: Any, scale: Any, softcap: Any, score: Callable[..., Any] | 
     softcap = factor(who, "softcap", softcap)
     score_of(who, score, tensors)
     return window, scale, softcap
+
+
+def _check_more(q: Any, page_table: Any, v_cache: Any, bias: Any, alibi: Any, sinks: Any, lse: Any) -> None:
+    """ArgumentError for what does not go with queries and pages that fit together."""
+    (batch, queries, heads, _), page_size = described("q", q, 4).shape, described("v_cache", v_cache, 4).shape[1]
+    shape = batch, heads, queries
+    beside("lse", lse, q, shape)
+    beside("sinks", sinks, q, (heads,))
+    beside("alibi", alibi, q, shape[:2] if rank_of("alibi", alibi) == 2 else shape[1:2])
+    bias_of(bias, q, (*shape, page_table.shape[1] * page_size))
 
 
 def _check(out: Any, q: Any, k_cache: Any, v_cache: Any, page_table: Any, lengths: Any) -> None:
