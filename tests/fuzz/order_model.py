@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 LANES, WEIGHTS = 4, (1, 1, 1, 29)
-TOGETHER = {"warp", "named", "named arrive", "cluster arrive", "cluster wait"}
+TOGETHER = {"warp", "vote", "named", "named arrive", "cluster arrive", "cluster wait"}
 """What whole warps do."""
 ONE = {"load", "expect", "send", "store", "bulk commit", "bulk wait"}
 """What lane 0 does alone."""
@@ -44,19 +44,24 @@ class Plan:
 
 
 class Clock:
-    """Up to which epoch of each thread, and which events."""
+    """Up to which epoch of each thread, and which events; ``steps``: how far each thread has come at least."""
 
     def __init__(self, threads: int) -> None:
-        self.at, self.known = [0] * threads, set[Any]()
+        self.at, self.known, self.steps = [0] * threads, set[Any](), [0] * threads
 
     def copy(self) -> Clock:
         made = Clock(0)
-        made.at, made.known = list(self.at), set(self.known)
+        made.at, made.known, made.steps = list(self.at), set(self.known), list(self.steps)
         return made
 
     def join(self, other: Clock) -> None:
         self.at = [max(pair) for pair in zip(self.at, other.at, strict=True)]
         self.known |= other.known
+        self.follow(other.steps)
+
+    def follow(self, steps: list[int]) -> None:
+        """It comes later, though it knows nothing of what memory holds."""
+        self.steps = [max(pair) for pair in zip(self.steps, steps, strict=True)]
 
 
 @dataclass
@@ -79,6 +84,7 @@ class Barrier:
         self.came: list[tuple[int, int]] = []
         self.before: list[tuple[int, int]] = []
         self.copies = self.copied = False       # whether copies complete in this phase, in the one before
+        self.waits: list[tuple[int, int]] = []  # for the phase before this one: the thread and its step
 
     def ordered(self, thread: int, clock: Clock) -> None:
         """An arrival comes after the end of the phase before."""
@@ -97,6 +103,10 @@ class Barrier:
         if self.pending < 0:
             raise Violation("arrivals while bytes are missing")
         if self.pending == 0 and self.bytes == 0:
+            # Who waits for a phase after the end of the next takes it for one that is still to come.
+            if any(self.gathered.steps[thread] < step for thread, step in self.waits):
+                raise Violation("a wait that may come too late")
+            self.waits = []
             self.gathered.known.add((self.key, self.phase))
             self.done, self.phase, self.pending = self.gathered.copy(), self.phase + 1, self.count
             self.before, self.came, self.copied, self.copies = self.came, [], self.copies, False
@@ -119,6 +129,7 @@ class Event:
 
     barrier: tuple[int, int]
     copies: list[int]
+    steps: list[int]
     bytes: int = 0
     arrivals: int = 0
 
@@ -196,6 +207,7 @@ class State:
         event = self.events.pop(i)
         barrier = self.barriers[event.barrier]
         barrier.gathered.known |= set(event.copies)
+        barrier.gathered.follow(event.steps)
         barrier.copies, barrier.bytes = True, barrier.bytes - event.bytes
         barrier.arrive(event.arrivals, event.arrivals == sum(WEIGHTS))
         barrier.check()
@@ -207,6 +219,8 @@ class State:
             lanes = [x for x in lanes if x == 0]
         if lanes:
             threads = [warp * LANES + x for x in lanes]
+            for thread in threads:
+                self.clock[thread].steps[thread] += 1
             STEPS[op[0]](self, threads, warp // self.plan.warps, op)
 
     def release(self, threads: list[int]) -> Clock:
@@ -224,6 +238,11 @@ class State:
         told = self.release(threads)
         for thread in threads:
             self.clock[thread].join(told)
+
+    def vote(self, threads: list[int], _block: int, _op: Op) -> None:
+        for thread in threads:
+            for other in threads:
+                self.clock[thread].follow(self.clock[other].steps)
 
     def name(self, threads: list[int], block: int, op: Op) -> None:
         key, warp = (block, op[1]), threads[0] // LANES
@@ -260,8 +279,10 @@ class State:
         barrier.arrive(count, count == sum(WEIGHTS))
 
     def wait(self, threads: list[int], block: int, op: Op) -> None:
+        barrier = self.barriers[block, op[1]]
         for thread in threads:
-            self.clock[thread].join(self.barriers[block, op[1]].done)
+            self.clock[thread].join(barrier.done)
+            barrier.waits.append((thread, self.clock[thread].steps[thread]))
 
     def copy(self, threads: list[int], block: int, op: Op) -> None:
         for thread in threads:
@@ -282,7 +303,10 @@ class State:
 
     def copy_arrive(self, threads: list[int], block: int, op: Op) -> None:
         copies = [x for t in threads for group in [*self.groups[t], self.open[t]] for x in group]
-        self.events.append(Event((block, op[1]), copies, arrivals=sum(WEIGHTS[t % LANES] for t in threads)))
+        steps = Clock(self.threads)
+        for thread in threads:
+            steps.follow(self.clock[thread].steps)
+        self.events.append(Event((block, op[1]), copies, steps.steps, arrivals=sum(WEIGHTS[t % LANES] for t in threads)))
 
     def expect(self, threads: list[int], block: int, op: Op) -> None:
         barrier = self.barriers[block, op[1]]
@@ -299,7 +323,7 @@ class State:
         number = self.number()
         self.access("async write", [(thread, (block, cell, lane), number) for lane in range(LANES)])
         self.to_complete.add(number)
-        self.events.append(Event((block, i), [number], bytes=128))
+        self.events.append(Event((block, i), [number], list(self.clock[thread].steps), bytes=128))
 
     def send(self, threads: list[int], block: int, op: Op) -> None:
         _, i, cell, there = op
@@ -340,7 +364,7 @@ class State:
 
 
 STEPS: dict[str, Callable[[State, list[int], int, Op], None]] = {
-    "read": State.touch, "write": State.touch, "warp": State.warp, "named": State.name, "named arrive": State.name,
+    "read": State.touch, "write": State.touch, "warp": State.warp, "vote": State.vote, "named": State.name, "named arrive": State.name,
     "arrive": State.arrive, "wait": State.wait, "cp.async": State.copy, "commit": State.commit,
     "cp.async wait": State.copy_wait, "cp.async arrive": State.copy_arrive, "expect": State.expect, "load": State.load,
     "send": State.send, "fence": State.fence, "store": State.store, "bulk commit": State.bulk_commit,

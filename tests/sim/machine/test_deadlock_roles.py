@@ -246,7 +246,9 @@ def both_blocks(out, fault: mo.Constexpr):
             for to in range(2):
                 if fault == "" or rank == 0 or to == 1 or k == 0:
                     mo.mbarrier_arrive(bars, 0, cta=to)
-    if fault != "returns":
+        if fault == "":                                 # the wait is over before the next turn is
+            mo.cluster_sync()
+    if fault == "waits":
         mo.cluster_sync()
 
 

@@ -156,7 +156,7 @@ class Engines:
         """
         ref = op.ref
         channel = (f"arrive {ref.buffer.id}", element)
-        self.order.arrive(op, element, lanes, phase, away=to is not None)
+        self.order.arrive(op, element, lanes, phase, to)
         if to is None:
             self._visible(op, ref, element, lanes)
             if op.arrives:
@@ -265,6 +265,10 @@ class Engines:
 
     # --- other synchronisation ---------------------------------------------------------------------------------------
 
+    def met(self, lanes: Bools | None, size: int = WARP) -> None:
+        """The lanes of each warp, or of each warpgroup, that are among these have come to one instruction."""
+        self.order.waits.meet(lanes, size)
+
     def fence(self, op: ops.ProxyFence, lanes: Bools | None) -> None:
         """Each thread makes its writes visible to the asynchronous proxy, or its mbarriers to everybody."""
         who, clocks = self.checker.everyone(lanes), self.checker.clocks
@@ -325,6 +329,7 @@ class Engines:
 
     def products_done(self, lanes: Bools, limit: Ints) -> None:
         """Warpgroups know that their products of the groups below ``limit`` (T, B) are complete."""
+        self.met(lanes, WARPGROUP)
         for engine, entry in enumerate(self.all):
             first = entry.major * WARPGROUP
             if entry.kind == "products" and lanes[first].any():
@@ -348,6 +353,7 @@ class Engines:
                 continue
             shadow, at, row = found
             self._fill(barrier.buffer, element, boxes.block[mine], boxes.phase[mine])
+            self.order.copy(barrier.buffer, element, boxes, mine)
             broken = self.stages.broken
             if own.all():
                 if barrier.buffer.id not in broken:
@@ -385,6 +391,7 @@ class Engines:
                 continue
             shadow, at, row = found
             self._fill(barrier.buffer, element, boxes.block[mine], boxes.phase[mine])
+            self.order.copy(barrier.buffer, element, boxes, mine)
             assert at.block is not None, "the blocks of a cluster are told apart"
             if op.by is not None:                       # atomic, so that they may meet others of their kind
                 last = shadow.write[at.unit, at.block]

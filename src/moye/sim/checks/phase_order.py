@@ -12,7 +12,7 @@ complete in it (PTX ISA, mbarrier phases).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,10 +20,12 @@ import numpy as np
 from moye.ir import ops
 from moye.ir.nodes import Buffer, Func
 from moye.sim.checks.clocks import Bools, Ints
-from moye.sim.checks.engine_records import Memory
+from moye.sim.checks.engine_records import Boxes, Memory
+from moye.sim.checks.phase_actors import Actors, Mark
 from moye.sim.checks.phase_waits import PhaseWaits
 
 Key = tuple[int, int]
+_NEVER = np.iinfo(np.int64).max
 
 
 @dataclass(slots=True)
@@ -46,8 +48,13 @@ class _Kept:
     epoch: Ints             # (2, T, B)
     number: Ints            # (2, T, B); -1: none
     copies: Ints            # (2, B), the phase in which copies complete
+    phase: Ints             # (B,), the one under way
+    engine: int
+    """That of the mbarrier."""
+    marks: dict[Mark, Ints] = field(default_factory=dict)
+    """(B,): the epoch of an engine from which on whoever has heard of it knows that the phase before is over."""
     far: bool = False
-    """Whether threads of other blocks arrive, which is not followed."""
+    """Whether threads of other blocks arrive: then it is not followed in which phase they do."""
     expected: list[_Expected] = field(default_factory=list)
 
 
@@ -56,10 +63,10 @@ class PhaseOrder:
 
     def __init__(self, checker: Memory, engine: Callable[[Buffer, int], int], func: Func) -> None:
         self.checker, self.engine = checker, engine
-        # Arrivals of copies by cp.async tell nothing of what their threads have waited for.
-        self.followed = not any(isinstance(op, ops.MbarrierArrive) and op.copies for op in func.body.walk())
+        # Arrivals of copies by cp.async tell nothing of the bytes that their threads know to be expected.
+        self.tells = not any(isinstance(op, ops.MbarrierArrive) and op.copies for op in func.body.walk())
         self.kept: dict[Key, _Kept] = {}
-        self.waits = PhaseWaits(checker, func)
+        self.waits = PhaseWaits(checker)
         self.doubts: dict[tuple[str, int], Callable[[], None]] = {}
         """What may be told at the end, once for each kind and tensor of mbarriers."""
 
@@ -67,7 +74,8 @@ class PhaseOrder:
         key, shape = (buffer.id, element), (2, self.checker.threads, self.checker.blocks)
         if key not in self.kept:
             self.kept[key] = _Kept(np.zeros(shape, np.int64), np.full(shape, -1, np.int64),
-                                   np.full((2, shape[2]), -1, np.int64))
+                                   np.full((2, shape[2]), -1, np.int64), np.zeros(shape[2], np.int64),
+                                   self.engine(buffer, element))
         return self.kept[key]
 
     # --- what happens ------------------------------------------------------------------------------------------------
@@ -81,21 +89,46 @@ class PhaseOrder:
         """Copies complete in these phases, entry by entry."""
         self._of(buffer, element).copies[phase % 2, block] = phase
 
-    def arrive(self, op: ops.MbarrierArrive, element: int, lanes: Bools, phase: Ints, *, away: bool) -> None:
-        """Threads (T, B) arrive, or expect bytes, in the ``phase`` (B,) under way; before they release anything."""
+    def copy(self, buffer: Buffer, element: int, boxes: Boxes, mine: Bools) -> None:
+        """Boxes begin to come, in the phases under way."""
+        if self.checker.clocks.coarse:
+            return
+        lanes = np.zeros((self.checker.threads, self.checker.blocks), np.bool_)
+        lanes[boxes.thread[mine], boxes.issuer[mine]] = True
+        for rank in np.unique(boxes.block[mine] % self.checker.cluster).tolist():
+            here = mine & (boxes.block % self.checker.cluster == rank)
+            there, known = np.zeros((2, self.checker.blocks), np.int64)
+            there[boxes.block[here]], known[boxes.issuer[here]] = boxes.phase[here], boxes.phase[here] + 1
+            to = np.full(lanes.shape, -1, np.int64)
+            to[boxes.thread[here], boxes.issuer[here]] = rank
+            for actors in self._actors(to >= 0, to):
+                self.waits.arrive((buffer.id, element), actors, there)
+            self._issued(buffer, element, to >= 0, known, rank)
+
+    def arrive(self, op: ops.MbarrierArrive, element: int, lanes: Bools, phase: Ints, to: Ints | None) -> None:
+        """Threads (T, B) arrive, or expect bytes, in the ``phase`` (B,) under way at the mbarriers of their blocks, or
+        of those of the ranks ``to`` (T, B); before they release anything."""
         kept, clocks = self._of(op.ref.buffer, element), self.checker.clocks
-        kept.far |= away
-        if kept.far or clocks.coarse or not self.followed:
+        if op.arrives and not clocks.coarse:
+            for actors in self._actors(lanes, to):
+                self.waits.arrive((op.ref.buffer.id, element), actors, phase)
+        if op.copies and not clocks.coarse:
+            for rank in range(self.checker.cluster):
+                here = lanes & (np.arange(self.checker.blocks) % self.checker.cluster == rank)
+                self._issued(op.ref.buffer, element, here, phase + 1, rank)
+        kept.far |= to is not None
+        if kept.far or clocks.coarse:
             return
         if (phase[lanes.any(axis=0)] > 0).any():
             self._ordered(op, element, kept, lanes, phase)
+        if not op.arrives and not self.tells:
+            return
         if not op.arrives:
             epoch = clocks.now[clocks.group]
             kept.expected += [_Expected(op, t, b, int(phase[b]), int(epoch[t, min(b, clocks.columns - 1)]))
                               for t, b in np.argwhere(lanes).tolist()]
             return
         self._covered(kept, lanes)
-        self.waits.arrive((op.ref.buffer.id, element), lanes, phase)
         block = np.broadcast_to(np.arange(self.checker.blocks), lanes.shape)[lanes]
         place = phase[block] % 2, np.nonzero(lanes)[0], block
         kept.number[place] = phase[block]
@@ -104,7 +137,7 @@ class PhaseOrder:
     def wait(self, op: ops.AnyPhase, element: int, lanes: Bools, phase: Ints) -> None:
         """Threads (T, B) go on after a wait; ``phase`` (B,) is under way."""
         # Who only asks may have something else to do.
-        if isinstance(op, ops.MbarrierWait) and self.followed:
+        if isinstance(op, ops.MbarrierWait):
             self.waits.wait(op, (op.ref.buffer.id, element), lanes, phase)
 
     def over(self, buffer: Buffer, element: int, where: Bools) -> None:
@@ -116,8 +149,11 @@ class PhaseOrder:
             if late.before >= 0 and not kept.far:
                 self._doubt("D7", "late", late.op, (buffer, element), (late.thread, late.block), late.phase,
                             late.before)
+        kept.phase = kept.phase + where
+        for since in kept.marks.values():
+            since[where] = _NEVER
         missed = self.waits.over((buffer.id, element), where)
-        if missed is not None and not kept.far and not self.checker.clocks.coarse:
+        if missed is not None and not self.checker.clocks.coarse:
             wait, lane, phase = missed
             self._doubt("D8", "missed", wait, (buffer, element), lane, phase, -1)
 
@@ -129,29 +165,68 @@ class PhaseOrder:
         self.doubts.clear()
         self.kept.clear()
 
+    # --- who comes ---------------------------------------------------------------------------------------------------
+
+    def _actors(self, lanes: Bools, to: Ints | None) -> Iterator[Actors]:
+        """These threads (T, B), by their rank and that of the blocks ``to`` whose mbarriers they come to."""
+        size, clocks = self.checker.cluster, self.checker.clocks
+        if to is None or size == 1:
+            yield Actors.at_home(clocks, lanes)
+            return
+        for source in range(size):
+            mine = lanes & (np.arange(self.checker.blocks) % size == source)
+            for owner in np.unique(to[mine]).tolist():
+                yield Actors.between(clocks, mine & (to == owner), source, owner)
+
+    def _issued(self, buffer: Buffer, element: int, lanes: Bools, epoch: Ints, rank: int) -> None:
+        """These threads (T, B) have copies that are complete in a phase of an mbarrier of a rank, ``epoch`` (B,) - 1.
+        """
+        size, mark = self.checker.cluster, (self.engine(buffer, element), rank)
+        for source in range(size):
+            mine = lanes & (np.arange(self.checker.blocks) % size == source)
+            if mine.any():
+                self.waits.issued(mark, mine, epoch, None if size == 1 else source)
+        actors = Actors.at_home(self.checker.clocks, lanes)
+        for kept in self.kept.values():
+            ended = np.zeros(self.checker.blocks, np.bool_)
+            for group, where in () if kept.far else actors:
+                ended |= where & (kept.phase > 0) & self._after(kept, actors, group, kept.phase)[0]
+            if ended.any():
+                since = kept.marks.get(mark, np.full(ended.shape, _NEVER))
+                kept.marks[mark] = np.where(ended, np.minimum(since, epoch), since)
+
     # --- order -------------------------------------------------------------------------------------------------------
 
     def _ordered(self, op: ops.MbarrierArrive, element: int, kept: _Kept, lanes: Bools, phase: Ints) -> None:
         """Doubt arrivals that are not ordered after the end of the phase before."""
-        # Who has come as far as a lane of its warp may know it by an operation of the warp, which orders no memory.
-        engine, clocks = self.engine(op.ref.buffer, element), self.checker.clocks
-        blocks = np.arange(self.checker.blocks)
-        column, before = np.minimum(blocks, clocks.columns - 1), (phase - 1) % 2
-        there, epoch = phase - 1 == kept.number[before, :, blocks].T, kept.epoch[before, :, blocks].T
-        copied = kept.copies[before, blocks] == phase - 1
-        heard = clocks.heard[:, engine][:, column]                      # (G, B)
-        warp = np.array([int(np.argmax(clocks.group == g)) for g in range(clocks.groups)]) // clocks.warp
-        for group in np.flatnonzero(clocks.groups_of(self.checker.everyone(lanes)).any(axis=1)).tolist():
-            mine = lanes & (clocks.group == group)[:, None]
-            missed = there & (epoch > clocks.seen[group][clocks.group][:, column])
-            missed &= ~(mine & (mine.sum(axis=0) == 1))             # a thread knows what it has done itself
-            ended = heard[warp == warp[group]].max(axis=0) >= phase
-            bad = mine.any(axis=0) & (phase > 0) & ~ended & (copied | missed.any(axis=0))
+        actors = Actors.at_home(self.checker.clocks, lanes)
+        for group, where in actors:
+            after, missed = self._after(kept, actors, group, phase)
+            bad = where & (phase > 0) & ~after
             if bad.any():
                 block = int(np.argmax(bad))
+                mine = lanes[:, block] & (self.checker.clocks.group == group)
                 rival = int(np.argmax(missed[:, block])) if missed[:, block].any() else -1
-                self._doubt("D8", "mixed", op, (op.ref.buffer, element), (int(np.argmax(mine[:, block])), block),
+                self._doubt("D8", "mixed", op, (op.ref.buffer, element), (int(np.argmax(mine)), block),
                             int(phase[block]), rival)
+
+    def _after(self, kept: _Kept, actors: Actors, group: int, phase: Ints) -> tuple[Bools, Bools]:
+        """The blocks (B,) in which a group knows that the phase before this one is over, and the threads (T, B) of
+        whose arrivals in it the group does not know."""
+        clocks, blocks, before = self.checker.clocks, np.arange(self.checker.blocks), (phase - 1) % 2
+        there, epoch = phase - 1 == kept.number[before, :, blocks].T, kept.epoch[before, :, blocks].T
+        copied = kept.copies[before, blocks] == phase - 1
+        missed: Bools = there & (epoch > actors.epochs(group))
+        mine = actors.lanes & (clocks.group == group)[:, None]
+        missed &= ~(mine & (mine.sum(axis=0) == 1))                 # a thread knows what it has done itself
+        after: Bools = ~copied & ~missed.any(axis=0)
+        # Who has come as far as a lane of its warp may know it by an operation of the warp, which orders no memory.
+        warp = np.array([int(np.argmax(clocks.group == g)) for g in range(clocks.groups)]) // clocks.warp
+        for mate in np.flatnonzero(warp == warp[group]).tolist():
+            after |= clocks.heard[mate, kept.engine, actors.column] >= phase
+            for mark, since in kept.marks.items():
+                after |= since <= actors.heard(mate, mark)
+        return after, missed
 
     def _covered(self, kept: _Kept, lanes: Bools) -> None:
         """Bytes are expected in time if an arrival of that phase comes after, which the phase needs to be over."""

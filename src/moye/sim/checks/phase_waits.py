@@ -1,121 +1,209 @@
 """Whether a wait for a phase of an mbarrier is over, in any order of threads, before the next phase is.
 
-In: waits, arrivals and ends of phases.  Out: threads whose wait nothing orders before the end of the next phase.
+In: waits, arrivals, copies and ends of phases; where lanes meet.  Out: threads whose wait nothing orders before the end
+of the next phase.
 
 A wait tells a phase from the next one alone.  Who asks after phase n + 1 is over takes phase n for one that is still
 to come, and waits for ever, or for a phase too many (PTX ISA, mbarrier.test_wait.parity).  So one of the arrivals of
-phase n + 1 must know that the wait for phase n is over.  The phase before the first counts as one.
+phase n + 1, or of the copies that complete in it, must know that the wait for phase n is over.  The phase before the
+first counts as one.
+
+It is about time, not memory.  So who knows a phase to be over knows, too, what those knew who have issued its copies;
+and lanes that meet at an instruction of their warp know that the others have come as far.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from moye.hardware import WARP, WARPGROUP
 from moye.ir import ops
-from moye.ir.nodes import Func
 from moye.sim.checks.clocks import Bools, Ints
 from moye.sim.checks.engine_records import Memory
+from moye.sim.checks.phase_actors import Actors, Mark
 
 Key = tuple[int, int]
 _NONE = -2
 """No phase: -1 is the one before the first."""
+_NEVER = np.iinfo(np.int64).max
+
+
+@dataclass(slots=True)
+class _Meeting:
+    """Where the lanes of units have met after waits."""
+
+    joined: Bools           # (2, T, B), the waits that were over
+    epoch: Ints             # (2, T, B), of each lane that has met with one
 
 
 @dataclass(slots=True)
 class _Waits:
-    """The last wait of each unit for the phases of each parity."""
+    """The last wait of each thread for the phases of each parity."""
 
-    number: Ints            # (2, U, B), the phase
-    thread: Ints            # (2, U, B), who waits
-    by: Ints                # (2, U, B), the statement
-    epoch: Ints             # (2, T, B), of each thread then
+    number: Ints            # (2, T, B), the phase
+    by: Ints                # (2, T, B), the statement
+    epoch: Ints             # (2, T, B), of the thread then
     phase: Ints             # (B,), the one under way
+    meetings: dict[int, _Meeting]
+    """By the size of the units."""
+    marks: dict[Mark, Ints] = field(default_factory=dict)
+    """(2, T, B): the epoch of an engine from which on whoever has heard of it knows that the wait is over."""
+
+    @classmethod
+    def none(cls, threads: int, blocks: int) -> _Waits:
+        shape = 2, threads, blocks
+        return cls(np.full(shape, _NONE), *np.zeros((2, *shape), np.int64), np.zeros(blocks, np.int64),
+                   {size: _Meeting(np.zeros(shape, np.bool_), np.full(shape, _NEVER)) for size in (WARP, WARPGROUP)})
+
+    def rows(self, table: Ints, phase: Ints) -> Ints:
+        """The part (T, B) of a table that is about the phase before this one (B,)."""
+        found: Ints = table[(phase - 1) % 2, :, np.arange(len(phase))].T
+        return found
 
 
 class PhaseWaits:
-    """The waits at the mbarriers of one batch.
+    """The waits at the mbarriers of one batch."""
 
-    The threads of a unit, a warp or a warpgroup with products, are taken to go on together: instructions of the whole
-    unit keep them together, without ordering memory.
-    """
-
-    def __init__(self, checker: Memory, func: Func) -> None:
+    def __init__(self, checker: Memory) -> None:
         self.checker = checker
-        # All warps of a warpgroup have come as far as a product that one of them has waited for.
-        size = WARPGROUP if any(isinstance(op, ops.Wgmma) for op in func.body.walk()) else WARP
-        self.unit: Ints = np.arange(checker.threads) // size
         self.kept: dict[Key, _Waits] = {}
         self.statements: list[ops.MbarrierWait] = []
-
-    def _of(self, key: Key) -> _Waits:
-        if key not in self.kept:
-            blocks = self.checker.blocks
-            units, threads = (2, int(self.unit[-1]) + 1, blocks), (2, self.checker.threads, blocks)
-            self.kept[key] = _Waits(np.full(units, _NONE), np.zeros(units, np.int64), np.zeros(units, np.int64),
-                                    np.zeros(threads, np.int64), np.zeros(blocks, np.int64))
-        return self.kept[key]
+        self.fresh: dict[int, set[Key]] = {WARP: set(), WARPGROUP: set()}
+        """The mbarriers that lanes have waited for since their unit has met, by its size."""
 
     def begun(self, key: Key) -> None:
         """It is initialised."""
         self.kept.pop(key, None)
+        for keys in self.fresh.values():
+            keys.discard(key)
 
     def forget(self, lanes: Bools) -> None:
         """These threads (T, B) wait for each other in a way that orders no memory."""
         for kept in self.kept.values():
-            kept.number[:, self._units(lanes)] = _NONE
+            kept.number[:, lanes] = _NONE
 
-    def _units(self, lanes: Bools) -> Bools:
-        """The units (U, B) of threads (T, B)."""
-        return np.logical_or.reduceat(lanes, np.flatnonzero(np.diff(self.unit, prepend=-1)), axis=0)
+    # --- what happens ------------------------------------------------------------------------------------------------
 
     def wait(self, op: ops.MbarrierWait, key: Key, lanes: Bools, phase: Ints) -> None:
         """Threads (T, B) go on after a wait, while ``phase`` (B,) is under way."""
-        kept, clocks, units = self._of(key), self.checker.clocks, self._units(lanes)
-        unit, block = np.nonzero(units)
-        number = next((i for i, one in enumerate(self.statements) if one is op), len(self.statements))
-        self.statements[number:number + 1] = [op]
-        kept.phase, row = phase.copy(), (phase[block] - 1) % 2
-        kept.number[row, unit, block], kept.by[row, unit, block] = phase[block] - 1, number
-        first = np.where(lanes, np.arange(len(lanes))[:, None], len(lanes))
-        kept.thread[row, unit, block] = np.minimum.reduceat(
-            first, np.flatnonzero(np.diff(self.unit, prepend=-1)), axis=0)[unit, block]
-        thread, block = np.nonzero(units[self.unit])
-        now = np.broadcast_to(clocks.now[clocks.group], lanes.shape)
-        kept.epoch[(phase[block] - 1) % 2, thread, block] = now[thread, block]
+        kept = self.kept.setdefault(key, _Waits.none(*lanes.shape))
+        statement = next((i for i, one in enumerate(self.statements) if one is op), len(self.statements))
+        self.statements[statement:statement + 1] = [op]
+        kept.phase = phase.copy()
+        thread, block = np.nonzero(lanes)
+        place = (phase[block] - 1) % 2, thread, block
+        kept.number[place], kept.by[place] = phase[block] - 1, statement
+        kept.epoch[place] = self._now(lanes.shape)[thread, block]
+        for mark in kept.marks.values():
+            mark[place] = _NEVER
+        for size, meeting in kept.meetings.items():
+            meeting.joined[place] = False
+            self.fresh[size].add(key)
+            # The first meeting after a wait counts: it may be one for waits of other lanes for the same phase.
+            waited = meeting.joined & (kept.number == (phase - 1))
+            for row in np.unique(place[0]).tolist():
+                alone = of_units(lanes & ((phase - 1) % 2 == row), size) & ~of_units(waited[row], size)
+                meeting.epoch[row, alone] = _NEVER
 
-    def arrive(self, key: Key, lanes: Bools, phase: Ints) -> None:
-        """Threads (T, B) arrive in ``phase`` (B,); before they release anything.  What they know of is in time."""
-        if key not in self.kept:
+    def meet(self, lanes: Bools | None, size: int) -> None:
+        """Lanes (T, B), or all, of each unit of this size have come to one instruction."""
+        for key in list(self.fresh[size]):
+            kept, meeting = self.kept[key], self.kept[key].meetings[size]
+            new = (kept.number != _NONE) & ~meeting.joined
+            if lanes is None:
+                self.fresh[size].discard(key)
+            else:
+                new &= lanes
+            if not new.any():
+                continue
+            meeting.joined |= new
+            now = self._now(new.shape[1:])
+            for row in range(2):
+                here = of_units(new[row], size) & (True if lanes is None else lanes)
+                meeting.epoch[row] = np.where(here, np.minimum(meeting.epoch[row], now), meeting.epoch[row])
+
+    def arrive(self, key: Key, actors: Actors, phase: Ints) -> None:
+        """Threads arrive in ``phase`` (B,), or copy; before they release anything.  What they know of is in time."""
+        if (kept := self.kept.get(key)) is None:
             return
-        kept, clocks, blocks = self.kept[key], self.checker.clocks, np.arange(self.checker.blocks)
-        row, here = (phase - 1) % 2, lanes.any(axis=0)
-        number, epoch = kept.number[row, :, blocks].T, kept.epoch[row, :, blocks].T
-        if not (waits := (number == phase - 1) & here).any():
-            return
-        who, column = self.checker.everyone(lanes), np.minimum(blocks, clocks.columns - 1)
-        known = lanes.copy()
-        for group in np.flatnonzero(clocks.groups_of(who).any(axis=1)).tolist():
-            of = (lanes & (clocks.group == group)[:, None]).any(axis=0)
-            known |= of & (epoch <= clocks.seen[group][clocks.group][:, column])
-        unit, block = np.nonzero(waits & self._units(known))
-        kept.number[row[block], unit, block] = _NONE
+        number = kept.rows(kept.number, phase)
+        pending = (number == phase - 1) & actors.lanes.any(axis=0)
+        if pending.any():
+            thread, block = np.nonzero(self._known(kept, phase, pending, actors))
+            kept.number[(phase[block] - 1) % 2, thread, block] = _NONE
+
+    def issued(self, mark: Mark, lanes: Bools, epoch: Ints, source: int | None) -> None:
+        """Threads (T, B), of blocks of rank ``source``, have copies that are complete at an engine's ``epoch`` (B,).
+
+        Who has heard of it knows what they know now.
+        """
+        for kept in self.kept.values():
+            if source is None:
+                self._mark(kept, mark, Actors.at_home(self.checker.clocks, lanes), epoch)
+                continue
+            at = self._cluster(epoch, source)
+            for owner in range(self.checker.cluster):
+                self._mark(kept, mark, Actors.between(self.checker.clocks, lanes, source, owner), at)
 
     def over(self, key: Key, where: Bools) -> tuple[ops.MbarrierWait, tuple[int, int], int] | None:
         """The phase under way is complete in the blocks ``where``.
 
         A thread that may have missed the phase before, as its wait, (thread, block) and the number of this phase.
         """
-        if key not in self.kept:
+        if (kept := self.kept.get(key)) is None:
             return None
-        kept, found = self.kept[key], None
-        row, blocks = (kept.phase - 1) % 2, np.arange(self.checker.blocks)
-        late = (kept.phase - 1 == kept.number[row, :, blocks].T) & where
+        found = None
+        late = (kept.rows(kept.number, kept.phase) == kept.phase - 1) & where
         if late.any():
-            unit, block = (int(x[0]) for x in np.nonzero(late))
-            place = int(row[block]), unit, block
-            found = self.statements[kept.by[place]], (int(kept.thread[place]), block), int(kept.phase[block])
+            thread, block = (int(x[0]) for x in np.nonzero(late))
+            phase = int(kept.phase[block])
+            found = self.statements[kept.by[(phase - 1) % 2, thread, block]], (thread, block), phase
         kept.phase = kept.phase + where
         return found
+
+    # --- who knows of it ---------------------------------------------------------------------------------------------
+
+    def _mark(self, kept: _Waits, mark: Mark, actors: Actors, epoch: Ints) -> None:
+        """From this epoch (B,) of an engine on it tells of the waits that the actors know to be over."""
+        pending = (kept.rows(kept.number, kept.phase) == kept.phase - 1) & actors.lanes.any(axis=0)
+        if not pending.any():
+            return
+        marks = kept.marks.setdefault(mark, np.full(kept.number.shape, _NEVER))
+        pending &= kept.rows(marks, kept.phase) > epoch
+        if pending.any():
+            thread, block = np.nonzero(self._known(kept, kept.phase, pending, actors))
+            marks[(kept.phase[block] - 1) % 2, thread, block] = epoch[block]
+
+    def _known(self, kept: _Waits, phase: Ints, pending: Bools, actors: Actors) -> Bools:
+        """Those of the ``pending`` waits (T, B), for the phase before ``phase``, that one of the actors knows of."""
+        meetings = {size: (kept.rows(meeting.joined, phase), kept.rows(meeting.epoch, phase))
+                    for size, meeting in kept.meetings.items()}
+        epoch, found = kept.rows(kept.epoch, phase), pending & actors.home & actors.lanes
+        for size, (joined, met) in meetings.items() if actors.home else ():
+            found |= pending & joined & of_units(actors.lanes & (met < _NEVER), size)
+        for group, where in actors:
+            if not (left := pending & ~found & where).any():
+                continue
+            known = actors.epochs(group)
+            found |= left & (epoch <= known)
+            for size, (joined, met) in meetings.items():
+                found |= left & joined & of_units(met <= known, size)
+            for mark, since in kept.marks.items():
+                found |= left & (kept.rows(since, phase) <= actors.heard(group, mark))
+        return found
+
+    def _now(self, shape: tuple[int, ...]) -> Ints:
+        clocks = self.checker.clocks
+        return np.broadcast_to(clocks.now[clocks.group], shape)
+
+    def _cluster(self, values: Ints, rank: int) -> Ints:
+        """The value of the block of this rank, for all blocks (B,) of its cluster."""
+        return np.repeat(values[rank::self.checker.cluster], self.checker.cluster)
+
+
+def of_units(lanes: Bools, size: int) -> Bools:
+    """The threads (T, B) of units in which one of these is."""
+    units = np.logical_or.reduceat(lanes, np.arange(0, len(lanes), size), axis=0)
+    return np.repeat(units, size, axis=0)[:len(lanes)]

@@ -257,6 +257,8 @@ class Barriers:
             self._sync_warps(entry.op, ~lacking[warp] & there)
         else:
             self.meetings.warp(entry.op, lanes)
+            if batch.watch is not None:
+                batch.watch.checker.engines.met(lanes, span_of(entry.op))
             self._release(entry, lanes)
 
     def named_by(self, op: ops.Op) -> Array:

@@ -30,6 +30,7 @@ from moye.sim.machine.cluster_barrier import Cluster
 from moye.sim.machine.launch import places
 from moye.sim.machine.register_budgets import Budgets
 from moye.sim.machine.stops import Turns
+from moye.sim.machine.waiters import span_of
 from moye.sim.operations.mbarriers import Mbarriers
 from moye.sim.operations.tma import TensorCopies
 from moye.sim.operations.wgmma import Products
@@ -296,6 +297,8 @@ class Batch:
                     self.watch.checker.barrier(op, None)
                 elif isinstance(op, ops.SyncWarp):
                     self.watch.checker.warp_sync(op, op.mask, None)
+                else:
+                    self.watch.checker.engines.met(None, span_of(op))
             return int(after)
         group.pc = after
         self.barriers.arrive(op, group, payload)

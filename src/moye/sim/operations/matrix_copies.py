@@ -106,6 +106,7 @@ class MatrixCopyPlan:
         else:
             self.register.check_read(self.site.rows, mask)
             self.memory.check_write(index, naming)
+        watch.checker.engines.met(None if mask is None else lanes_of(mask, self.batch.threads, self.batch.blocks))
         if mask is None:
             return
         active = lanes_of(mask, self.batch.threads, self.batch.blocks).reshape(-1, WARP, self.batch.blocks)

@@ -145,7 +145,10 @@ class MatrixProduct(Checked):
 
     def _whole_groups(self, mask: Mask) -> None:
         """C6: the atom needs all threads of its group, and an instruction all of its warp."""
-        if self.watch is None or mask is None:
+        if self.watch is None:
+            return
+        self.watch.checker.engines.met(None if mask is None else lanes_of(mask, self.batch.threads, self.batch.blocks))
+        if mask is None:
             return
         lanes = lanes_of(mask, self.batch.threads, self.batch.blocks)
         inside = lanes.reshape(-1, self.together, lanes.shape[1]).sum(axis=1)
