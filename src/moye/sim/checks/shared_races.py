@@ -441,7 +441,7 @@ class SharedChecker:
         last = take(shadow.write, at.unit, at.block)
         known = self.clocks.known(at.group, self.clocks.group.take(thread_of(last), mode="clip"), at.block)
         if self.engines.all:
-            known = self.engines.known(last, known, at)
+            known = shadow.waited_for(last, self.engines.known(last, known, at), at, self.clocks)
         # The test of vector clocks: an access at epoch e is ordered before whoever has seen e of its thread.
         bad = epoch_of(last) > known
         if initialised:

@@ -245,11 +245,26 @@ class InFlight:
         """The number of times that each op has copied."""
         self.unread: set[int] = set()
         """The copies that have overwritten what had arrived and nobody had read: they go to the wrong stage."""
+        self.handed: Handed | None = None
 
     def repeat(self, times: int, axis: int) -> None:
+        if self.handed is not None:
+            self.handed.repeat(times, axis)
         self.group = np.repeat(self.group, times, axis)
         self.waits = np.repeat(self.waits, times, axis)
         self.wait_op = np.repeat(self.wait_op, times, axis)
+
+
+class Handed:
+    """Copies that complete on an mbarrier: the record of each unit, its issuer, and the issuer's epoch when it had waited
+    for them itself, too."""
+
+    def __init__(self, units: int, columns: int) -> None:
+        self.record, self.thread, self.waited = np.zeros((3, units, columns), np.int64)
+
+    def repeat(self, times: int, axis: int) -> None:
+        self.record, self.thread, self.waited = (np.repeat(x, times, axis)
+                                                 for x in (self.record, self.thread, self.waited))
 
 
 class Turns:
@@ -396,7 +411,11 @@ class Shadow:
 
     def complete(self, done: Ints, op: int, clocks: Clocks) -> None:
         """Copies of groups below ``done`` (T, columns) of their issuer become ordinary writes at its clock."""
-        if not self.pending or self.copies is None:
+        if self.copies is None:
+            return
+        if self.copies.handed is not None:
+            self._waited(self.copies.handed, self.copies.group, done, clocks)
+        if not self.pending:
             return
         flat = self.write.reshape(-1)
         # The epoch is in the highest bits, so copies in flight, whose epoch is the last, compare as the largest
@@ -422,10 +441,33 @@ class Shadow:
         flat = self.write.reshape(-1)
         at = np.flatnonzero(flat >= IN_FLIGHT)
         at = at[(kind_of(flat[at]) == PENDING) & who[thread_of(flat[at]), at % who.shape[1]]]
+        thread = thread_of(flat[at])
         keep = OP << (THREAD_BITS + KIND_BITS)
         flat[at] = (flat[at] & keep) | (ENGINE << THREAD_BITS) | engine | (epoch[at % len(epoch)] << EPOCH_SHIFT)
         if self.fences is not None:
             self.fences.reshape(-1)[at] = ANNOUNCED
+        if self.copies is not None and at.size:
+            handed = self.copies.handed = self.copies.handed or Handed(*self.write.shape)
+            for table, values in ((handed.record, flat[at]), (handed.thread, thread), (handed.waited, 0)):
+                table.reshape(-1)[at] = values
+
+    def _waited(self, handed: Handed, group: Ints, done: Ints, clocks: Clocks) -> None:
+        """Threads have waited for their groups below ``done`` (T, columns) that complete on an mbarrier, too."""
+        at = np.flatnonzero((handed.record == self.write) & (handed.record != 0) & (handed.waited == 0))
+        thread, column = handed.thread.reshape(-1)[at], at % clocks.columns
+        finished = group.reshape(-1)[at] < done[thread, column]
+        at, thread, column = at[finished], thread[finished], column[finished]
+        handed.waited.reshape(-1)[at] = clocks.now[clocks.group[thread], column]
+
+    def waited_for(self, last: Ints, known: Ints, at: Footprint, clocks: Clocks) -> Ints:
+        """``known`` epochs, of copies on mbarriers those for which the issuer has waited, as the entries' groups know.
+        """
+        if self.copies is None or (handed := self.copies.handed) is None:
+            return known
+        record, thread, epoch = (take(x, at.unit, at.block) for x in (handed.record, handed.thread, handed.waited))
+        own = (thread == at.first[:, None]) & (at.first == at.second)[:, None]
+        found = (record == last) & (epoch > 0) & (own | (clocks.known(at.group, clocks.group[thread], at.block) >= epoch))
+        return np.where(found, np.maximum(known, epoch_of(last)), known)
 
 
 def renew(shadow: Shadow, at: Footprint) -> None:
