@@ -44,24 +44,26 @@ class Plan:
 
 
 class Clock:
-    """Up to which epoch of each thread, and which events; ``steps``: how far each thread has come at least."""
+    """Up to which epoch of each thread, and which copies; ``steps``: how far each thread has come at least, and
+    ``past``: the phases that are over."""
 
     def __init__(self, threads: int) -> None:
-        self.at, self.known, self.steps = [0] * threads, set[Any](), [0] * threads
+        self.at, self.known, self.steps, self.past = [0] * threads, set[int](), [0] * threads, set[Any]()
 
     def copy(self) -> Clock:
         made = Clock(0)
-        made.at, made.known, made.steps = list(self.at), set(self.known), list(self.steps)
+        made.at, made.known, made.steps, made.past = list(self.at), set(self.known), list(self.steps), set(self.past)
         return made
 
     def join(self, other: Clock) -> None:
         self.at = [max(pair) for pair in zip(self.at, other.at, strict=True)]
         self.known |= other.known
-        self.follow(other.steps)
+        self.follow(other)
 
-    def follow(self, steps: list[int]) -> None:
+    def follow(self, other: Clock) -> None:
         """It comes later, though it knows nothing of what memory holds."""
-        self.steps = [max(pair) for pair in zip(self.steps, steps, strict=True)]
+        self.steps = [max(pair) for pair in zip(self.steps, other.steps, strict=True)]
+        self.past |= other.past
 
 
 @dataclass
@@ -88,7 +90,7 @@ class Barrier:
 
     def ordered(self, thread: int, clock: Clock) -> None:
         """An arrival comes after the end of the phase before."""
-        if self.phase and (self.key, self.phase - 1) not in clock.known and (
+        if self.phase and (self.key, self.phase - 1) not in clock.past and (
                 self.copied or any(u != thread and clock.at[u] < epoch for u, epoch in self.before)):
             raise Violation("mixed phases")
 
@@ -107,7 +109,7 @@ class Barrier:
             if any(self.gathered.steps[thread] < step for thread, step in self.waits):
                 raise Violation("a wait that may come too late")
             self.waits = []
-            self.gathered.known.add((self.key, self.phase))
+            self.gathered.past.add((self.key, self.phase))
             self.done, self.phase, self.pending = self.gathered.copy(), self.phase + 1, self.count
             self.before, self.came, self.copied, self.copies = self.came, [], self.copies, False
 
@@ -129,7 +131,8 @@ class Event:
 
     barrier: tuple[int, int]
     copies: list[int]
-    steps: list[int]
+    clocks: dict[int, Clock]
+    """What its threads knew then."""
     bytes: int = 0
     arrivals: int = 0
 
@@ -207,7 +210,10 @@ class State:
         event = self.events.pop(i)
         barrier = self.barriers[event.barrier]
         barrier.gathered.known |= set(event.copies)
-        barrier.gathered.follow(event.steps)
+        for thread, clock in event.clocks.items():
+            if event.arrivals:
+                barrier.ordered(thread, clock)
+            barrier.gathered.follow(clock)
         barrier.copies, barrier.bytes = True, barrier.bytes - event.bytes
         barrier.arrive(event.arrivals, event.arrivals == sum(WEIGHTS))
         barrier.check()
@@ -242,7 +248,7 @@ class State:
     def vote(self, threads: list[int], _block: int, _op: Op) -> None:
         for thread in threads:
             for other in threads:
-                self.clock[thread].follow(self.clock[other].steps)
+                self.clock[thread].follow(self.clock[other])
 
     def name(self, threads: list[int], block: int, op: Op) -> None:
         key, warp = (block, op[1]), threads[0] // LANES
@@ -303,10 +309,8 @@ class State:
 
     def copy_arrive(self, threads: list[int], block: int, op: Op) -> None:
         copies = [x for t in threads for group in [*self.groups[t], self.open[t]] for x in group]
-        steps = Clock(self.threads)
-        for thread in threads:
-            steps.follow(self.clock[thread].steps)
-        self.events.append(Event((block, op[1]), copies, steps.steps, arrivals=sum(WEIGHTS[t % LANES] for t in threads)))
+        clocks = {t: self.clock[t].copy() for t in threads}
+        self.events.append(Event((block, op[1]), copies, clocks, arrivals=sum(WEIGHTS[t % LANES] for t in threads)))
 
     def expect(self, threads: list[int], block: int, op: Op) -> None:
         barrier = self.barriers[block, op[1]]
@@ -323,7 +327,7 @@ class State:
         number = self.number()
         self.access("async write", [(thread, (block, cell, lane), number) for lane in range(LANES)])
         self.to_complete.add(number)
-        self.events.append(Event((block, i), [number], list(self.clock[thread].steps), bytes=128))
+        self.events.append(Event((block, i), [number], {thread: self.clock[thread].copy()}, bytes=128))
 
     def send(self, threads: list[int], block: int, op: Op) -> None:
         _, i, cell, there = op

@@ -28,8 +28,8 @@ from fuzz import command
 from fuzz.order_model import Op, Plan, State, Violation, verdict
 
 KINDS = ("write", "read", "warp", "vote", "named", "named arrive", "arrive", "wait", "cp.async", "cp.async wait",
-         "cp.async arrive", "load", "fence", "store", "bulk wait", "cluster", "commit", "bulk commit", "send")
-ALWAYS = ("write", "read", "named", "wait", "arrive", "warp")
+         "cp.async arrive", "load", "fence", "store", "bulk wait", "cluster", "commit", "bulk commit", "send", "turns")
+ALWAYS = ("write", "read", "named", "wait", "arrive", "warp", "turns")
 ORDERS = {"warp", "vote", "named", "named arrive", "arrive", "wait", "commit", "cp.async wait", "cp.async arrive", "fence",
           "bulk commit", "bulk wait", "expect"}
 WHOLE = ("all", "all", "lane 0")
@@ -107,7 +107,37 @@ class Draft:
                 return [*written, *sent] if rng.random() < 0.7 else sent
             order = rng.sample(plan.everybody, len(plan.everybody))
             return [(w, (step,)) for step in ("cluster arrive", "cluster wait") for w in order]
+        if kind == "turns":
+            return self.turns(block, warp, i)
         return self.meeting(block, kind) if kind.startswith("named") else []
+
+    def turns(self, block: int, warp: int, i: int) -> list[tuple[int, Op]]:
+        """One or two phases of an mbarrier, each with a wait, and in between those who tell of the wait."""
+        rng, barrier, items = self.rng, self.state.barriers[block, i], list[tuple[int, Op]]()
+        for turn in range(rng.choice([1, 2, 2])):
+            items += self.arrivals(block, i, barrier.count if turn else barrier.pending)
+            items.append((warp, ("wait", i, (barrier.phase + turn) & 1, rng.choice(WHOLE))))
+            way = rng.choice(["nobody", "warp", "vote", "named", "named arrive", "cluster"])
+            if way in ("warp", "vote"):
+                items.append((warp, (way,)))
+            elif way == "cluster":
+                items += self.drawn("cluster", warp)
+            elif way != "nobody":
+                items += self.meeting(block, way)
+        return items
+
+    def arrivals(self, block: int, i: int, missing: int) -> list[tuple[int, Op]]:
+        """What completes a phase, if few operations can."""
+        rng, plan, items = self.rng, self.plan, list[tuple[int, Op]]()
+        while missing > 0 and len(items) < 4:
+            warp = rng.choice(plan.everybody)
+            away = int(warp // plan.warps != block)
+            ways: list[Op] = [("arrive", i, away, "all" if missing >= 32 else "lane 0")]
+            if not away:
+                ways.append(("cp.async arrive", i) if missing >= 32 else ("load", i, rng.randrange(plan.cells), 128))
+            items.append((warp, rng.choice(ways)))
+            missing -= 32 if missing >= 32 else 1
+        return items
 
     def meeting(self, block: int, kind: str) -> list[tuple[int, Op]]:
         """Some warps of a block at a named barrier."""

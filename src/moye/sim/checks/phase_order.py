@@ -51,10 +51,10 @@ class _Kept:
     phase: Ints             # (B,), the one under way
     engine: int
     """That of the mbarrier."""
+    far: Bools
+    """(B,): whether threads of other blocks arrive there: then it is not followed in which phase they do."""
     marks: dict[Mark, Ints] = field(default_factory=dict)
     """(B,): the epoch of an engine from which on whoever has heard of it knows that the phase before is over."""
-    far: bool = False
-    """Whether threads of other blocks arrive: then it is not followed in which phase they do."""
     expected: list[_Expected] = field(default_factory=list)
 
 
@@ -75,7 +75,7 @@ class PhaseOrder:
         if key not in self.kept:
             self.kept[key] = _Kept(np.zeros(shape, np.int64), np.full(shape, -1, np.int64),
                                    np.full((2, shape[2]), -1, np.int64), np.zeros(shape[2], np.int64),
-                                   self.engine(buffer, element))
+                                   self.engine(buffer, element), np.zeros(shape[2], np.bool_))
         return self.kept[key]
 
     # --- what happens ------------------------------------------------------------------------------------------------
@@ -116,8 +116,10 @@ class PhaseOrder:
             for rank in range(self.checker.cluster):
                 here = lanes & (np.arange(self.checker.blocks) % self.checker.cluster == rank)
                 self._issued(op.ref.buffer, element, here, phase + 1, rank)
-        kept.far |= to is not None
-        if kept.far or clocks.coarse:
+        if to is not None:
+            size, block = self.checker.cluster, np.nonzero(lanes)[1]
+            kept.far[block // size * size + to[lanes]] = True
+        if to is not None or clocks.coarse:
             return
         if (phase[lanes.any(axis=0)] > 0).any():
             self._ordered(op, element, kept, lanes, phase)
@@ -146,7 +148,7 @@ class PhaseOrder:
         ended = [x for x in kept.expected if where[x.block]]
         kept.expected = [x for x in kept.expected if not where[x.block]]
         for late in ended:
-            if late.before >= 0 and not kept.far:
+            if late.before >= 0 and not kept.far[late.block]:
                 self._doubt("D7", "late", late.op, (buffer, element), (late.thread, late.block), late.phase,
                             late.before)
         kept.phase = kept.phase + where
@@ -189,7 +191,7 @@ class PhaseOrder:
         actors = Actors.at_home(self.checker.clocks, lanes)
         for kept in self.kept.values():
             ended = np.zeros(self.checker.blocks, np.bool_)
-            for group, where in () if kept.far else actors:
+            for group, where in actors:
                 ended |= where & (kept.phase > 0) & self._after(kept, actors, group, kept.phase)[0]
             if ended.any():
                 since = kept.marks.get(mark, np.full(ended.shape, _NEVER))
@@ -202,7 +204,7 @@ class PhaseOrder:
         actors = Actors.at_home(self.checker.clocks, lanes)
         for group, where in actors:
             after, missed = self._after(kept, actors, group, phase)
-            bad = where & (phase > 0) & ~after
+            bad = where & (phase > 0) & ~after & ~kept.far
             if bad.any():
                 block = int(np.argmax(bad))
                 mine = lanes[:, block] & (self.checker.clocks.group == group)
@@ -219,7 +221,7 @@ class PhaseOrder:
         missed: Bools = there & (epoch > actors.epochs(group))
         mine = actors.lanes & (clocks.group == group)[:, None]
         missed &= ~(mine & (mine.sum(axis=0) == 1))                 # a thread knows what it has done itself
-        after: Bools = ~copied & ~missed.any(axis=0)
+        after: Bools = ~copied & ~kept.far & ~missed.any(axis=0)
         # Who has come as far as a lane of its warp may know it by an operation of the warp, which orders no memory.
         warp = np.array([int(np.argmax(clocks.group == g)) for g in range(clocks.groups)]) // clocks.warp
         for mate in np.flatnonzero(warp == warp[group]).tolist():
