@@ -54,17 +54,18 @@ class Actors:
         for group in np.unique(self.clocks.group[self.lanes.any(axis=1)]).tolist():
             yield group, self.lanes[self.clocks.group == group].any(axis=0)
 
-    def epochs(self, group: int) -> Ints:
-        """Up to which epochs a group knows the threads (T, B) of the mbarriers' blocks."""
-        clocks = self.clocks
-        if self.home:
-            return clocks.seen[group][clocks.group][:, self.column]
-        return clocks.far[group, self.owner[:, None], clocks.group, self.column[:, None]].T
+    def epochs(self, group: int, rank: Ints | None = None) -> Ints:
+        """Up to which epochs a group knows the threads (T, B) of the mbarriers' blocks, or of those of ``rank`` (B,)."""
+        clocks, rank = self.clocks, self.owner if rank is None else rank
+        own: Ints = clocks.seen[group][clocks.group][:, self.column]
+        if (rank == self.source).all():
+            return own
+        far = clocks.far[group, rank[:, None], clocks.group, self.column[:, None]].T
+        return np.where(rank == self.source, own, far)
 
-    def heard(self, group: int, mark: Mark) -> Ints:
+    def heard(self, group: int, engine: int, rank: Ints | int) -> Ints:
         """Up to which epochs (B,) a group has heard of an engine of the blocks of a rank of its cluster."""
-        engine, rank = mark
-        known = self.clocks.heard[group, engine, self.column]
+        known: Ints = self.clocks.heard[group, engine, self.column]
         if (self.source == rank).all():
             return known
         return np.where(self.source == rank, known, self.clocks.far_heard[group, rank, engine, self.column])

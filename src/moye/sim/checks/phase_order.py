@@ -45,14 +45,14 @@ class _Expected:
 class _Kept:
     """The arrivals of each thread in the phase under way and in the one before it, by the parity of their numbers."""
 
-    epoch: Ints             # (2, T, B)
-    number: Ints            # (2, T, B); -1: none
+    epoch: Ints             # (2, R, T, B), by the threads' rank in their cluster
+    number: Ints            # (2, R, T, B); -1: none
     copies: Ints            # (2, B), the phase in which copies complete
     phase: Ints             # (B,), the one under way
     engine: int
     """That of the mbarrier."""
     far: Bools
-    """(B,): whether threads of other blocks arrive there: then it is not followed in which phase they do."""
+    """(B,): whether threads of other blocks arrive there: then it is not followed which bytes they know of."""
     marks: dict[Mark, Ints] = field(default_factory=dict)
     """(B,): the epoch of an engine from which on whoever has heard of it knows that the phase before is over."""
     expected: list[_Expected] = field(default_factory=list)
@@ -71,11 +71,11 @@ class PhaseOrder:
         """What may be told at the end, once for each kind and tensor of mbarriers."""
 
     def _of(self, buffer: Buffer, element: int) -> _Kept:
-        key, shape = (buffer.id, element), (2, self.checker.threads, self.checker.blocks)
+        key, shape = (buffer.id, element), (2, self.checker.cluster, self.checker.threads, self.checker.blocks)
         if key not in self.kept:
             self.kept[key] = _Kept(np.zeros(shape, np.int64), np.full(shape, -1, np.int64),
-                                   np.full((2, shape[2]), -1, np.int64), np.zeros(shape[2], np.int64),
-                                   self.engine(buffer, element), np.zeros(shape[2], np.bool_))
+                                   np.full((2, shape[3]), -1, np.int64), np.zeros(shape[3], np.int64),
+                                   self.engine(buffer, element), np.zeros(shape[3], np.bool_))
         return self.kept[key]
 
     # --- what happens ------------------------------------------------------------------------------------------------
@@ -109,32 +109,34 @@ class PhaseOrder:
         """Threads (T, B) arrive, or expect bytes, in the ``phase`` (B,) under way at the mbarriers of their blocks, or
         of those of the ranks ``to`` (T, B); before they release anything."""
         kept, clocks = self._of(op.ref.buffer, element), self.checker.clocks
-        if op.arrives and not clocks.coarse:
-            for actors in self._actors(lanes, to):
+        if clocks.coarse:
+            return
+        for actors in self._actors(lanes, to):
+            if (phase[actors.lanes.any(axis=0)] > 0).any():
+                self._ordered(op, element, kept, actors, phase)
+            if op.arrives:
                 self.waits.arrive((op.ref.buffer.id, element), actors, phase)
-        if op.copies and not clocks.coarse:
+                self._note(kept, actors, phase)
+        if op.copies:
             for rank in range(self.checker.cluster):
                 here = lanes & (np.arange(self.checker.blocks) % self.checker.cluster == rank)
                 self._issued(op.ref.buffer, element, here, phase + 1, rank)
         if to is not None:
             size, block = self.checker.cluster, np.nonzero(lanes)[1]
             kept.far[block // size * size + to[lanes]] = True
-        if to is not None or clocks.coarse:
-            return
-        if (phase[lanes.any(axis=0)] > 0).any():
-            self._ordered(op, element, kept, lanes, phase)
-        if not op.arrives and not self.tells:
-            return
-        if not op.arrives:
+        elif op.arrives:
+            self._covered(kept, lanes)
+        elif self.tells:
             epoch = clocks.now[clocks.group]
             kept.expected += [_Expected(op, t, b, int(phase[b]), int(epoch[t, min(b, clocks.columns - 1)]))
                               for t, b in np.argwhere(lanes).tolist()]
-            return
-        self._covered(kept, lanes)
-        block = np.broadcast_to(np.arange(self.checker.blocks), lanes.shape)[lanes]
-        place = phase[block] % 2, np.nonzero(lanes)[0], block
+
+    def _note(self, kept: _Kept, actors: Actors, phase: Ints) -> None:
+        """These threads arrive in ``phase`` (B,)."""
+        clocks, (thread, block) = self.checker.clocks, np.nonzero(actors.lanes)
+        place = phase[block] % 2, actors.source[block], thread, block
         kept.number[place] = phase[block]
-        kept.epoch[place] = np.broadcast_to(clocks.now[clocks.group], lanes.shape)[lanes]
+        kept.epoch[place] = clocks.now[clocks.group[thread], actors.column[block]]
 
     def wait(self, op: ops.AnyPhase, element: int, lanes: Bools, phase: Ints) -> None:
         """Threads (T, B) go on after a wait; ``phase`` (B,) is under way."""
@@ -199,35 +201,36 @@ class PhaseOrder:
 
     # --- order -------------------------------------------------------------------------------------------------------
 
-    def _ordered(self, op: ops.MbarrierArrive, element: int, kept: _Kept, lanes: Bools, phase: Ints) -> None:
+    def _ordered(self, op: ops.MbarrierArrive, element: int, kept: _Kept, actors: Actors, phase: Ints) -> None:
         """Doubt arrivals that are not ordered after the end of the phase before."""
-        actors = Actors.at_home(self.checker.clocks, lanes)
         for group, where in actors:
             after, missed = self._after(kept, actors, group, phase)
-            bad = where & (phase > 0) & ~after & ~kept.far
+            bad = where & (phase > 0) & ~after
             if bad.any():
                 block = int(np.argmax(bad))
-                mine = lanes[:, block] & (self.checker.clocks.group == group)
-                rival = int(np.argmax(missed[:, block])) if missed[:, block].any() else -1
-                self._doubt("D8", "mixed", op, (op.ref.buffer, element), (int(np.argmax(mine)), block),
+                mine = actors.lanes[:, block] & (self.checker.clocks.group == group)
+                rank, home = int(actors.source[block]), block - block % self.checker.cluster
+                rival = int(np.argmax(missed[rank][:, block])) if missed[rank][:, block].any() else -1
+                self._doubt("D8", "mixed", op, (op.ref.buffer, element), (int(np.argmax(mine)), home + rank),
                             int(phase[block]), rival)
 
-    def _after(self, kept: _Kept, actors: Actors, group: int, phase: Ints) -> tuple[Bools, Bools]:
-        """The blocks (B,) in which a group knows that the phase before this one is over, and the threads (T, B) of
-        whose arrivals in it the group does not know."""
+    def _after(self, kept: _Kept, actors: Actors, group: int, phase: Ints) -> tuple[Bools, list[Bools]]:
+        """The blocks (B,) in which a group knows that the phase before this one is over, and by their rank the threads
+        (T, B) of whose arrivals in it the group does not know."""
         clocks, blocks, before = self.checker.clocks, np.arange(self.checker.blocks), (phase - 1) % 2
-        there, epoch = phase - 1 == kept.number[before, :, blocks].T, kept.epoch[before, :, blocks].T
-        copied = kept.copies[before, blocks] == phase - 1
-        missed: Bools = there & (epoch > actors.epochs(group))
         mine = actors.lanes & (clocks.group == group)[:, None]
-        missed &= ~(mine & (mine.sum(axis=0) == 1))                 # a thread knows what it has done itself
-        after: Bools = ~copied & ~kept.far & ~missed.any(axis=0)
+        itself, missed = mine & (mine.sum(axis=0) == 1), list[Bools]()      # a thread knows what it has done itself
+        for rank in range(self.checker.cluster):
+            there, epoch = kept.number[before, rank, :, blocks].T, kept.epoch[before, rank, :, blocks].T
+            unknown = epoch > actors.epochs(group, np.full(len(blocks), rank))
+            missed.append((there == phase - 1) & unknown & ~(itself & (actors.source == rank)))
+        after: Bools = (kept.copies[before, blocks] != phase - 1) & ~np.logical_or.reduce(missed).any(axis=0)
         # Who has come as far as a lane of its warp may know it by an operation of the warp, which orders no memory.
         warp = np.array([int(np.argmax(clocks.group == g)) for g in range(clocks.groups)]) // clocks.warp
         for mate in np.flatnonzero(warp == warp[group]).tolist():
-            after |= clocks.heard[mate, kept.engine, actors.column] >= phase
+            after |= actors.heard(mate, kept.engine, actors.owner) >= phase
             for mark, since in kept.marks.items():
-                after |= since <= actors.heard(mate, mark)
+                after |= since <= actors.heard(mate, *mark)
         return after, missed
 
     def _covered(self, kept: _Kept, lanes: Bools) -> None:

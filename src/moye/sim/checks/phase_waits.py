@@ -191,7 +191,7 @@ class PhaseWaits:
             for size, (joined, met) in meetings.items():
                 found |= left & joined & of_units(met <= known, size)
             for mark, since in kept.marks.items():
-                found |= left & (kept.rows(since, phase) <= actors.heard(group, mark))
+                found |= left & (kept.rows(since, phase) <= actors.heard(group, *mark))
         return found
 
     def _now(self, shape: tuple[int, ...]) -> Ints:
