@@ -221,15 +221,18 @@ def test_arrivals_of_the_next_phase_come_after_the_last(fault, found):
     assert codes(two_arrive, (np.zeros(64, np.float32), numbers(64), fault), 64) == found
 
 
+MORE = ("arrives", "votes", "apart")
+
+
 @mo.kernel
 def follows(out, how: mo.Constexpr):
     """Warp 1 completes phases; warp 0 waits for the first of them, or for the one before it."""
     tid, bar = mo.thread_idx().x, mo.mbarrier_array(1)
     if tid == 0:
-        mo.mbarrier_init(bar, 0, 33 if how == "arrives" else 32)
+        mo.mbarrier_init(bar, 0, 33 if how in MORE else 32)
     mo.sync_threads()
     if tid < 32:
-        if how == "arrives" and tid == 0:
+        if how in MORE and tid == 0:
             mo.mbarrier_arrive(bar, 0)
         if how == "asks":
             while not mo.mbarrier_try_wait(bar, 0, 0):
@@ -240,7 +243,11 @@ def follows(out, how: mo.Constexpr):
             mo.barrier_arrive(1, 64)
         elif how == "told late":
             mo.barrier_sync(2, 64)
-        elif how == "arrives" and tid == 0:
+        elif how == "arrives":
+            mo.sync_warp()
+        elif how == "votes":
+            mo.vote_any(tid == 0)
+        if how in MORE and tid == 0:
             mo.mbarrier_arrive(bar, 0)
     else:
         if how == "once":
@@ -250,7 +257,7 @@ def follows(out, how: mo.Constexpr):
                 if how == "told" and k == 1:
                     mo.barrier_sync(1, 64)
                 mo.mbarrier_arrive(bar, 0)
-                if how == "arrives":
+                if how in MORE:
                     mo.mbarrier_wait(bar, 0, k)
         if how == "told late":
             mo.barrier_sync(2, 64)
@@ -258,10 +265,58 @@ def follows(out, how: mo.Constexpr):
 
 
 @pytest.mark.parametrize(("how", "found"), [
-    ("once", set()), ("told", set()), ("arrives", set()), ("asks", {"F4"}), ("missed", {"D8"}), ("told late", {"D8"}),
-    ("first", {"D8"})])
+    ("once", set()), ("told", set()), ("arrives", set()), ("votes", set()), ("apart", {"D8"}), ("asks", {"F4"}),
+    ("missed", {"D8"}), ("told late", {"D8"}), ("first", {"D8"})])
 def test_a_wait_is_over_before_the_next_phase_is(how, found):
     assert codes(follows, (np.zeros(64, np.float32), how), 64) == found
+
+
+@mo.kernel
+def hands_on(out, x, way: mo.Constexpr, told: mo.Constexpr):
+    """Warp 0 waits for each phase of bars(0), which warp 1 of its block, or of the other one, completes.
+
+    bars(1) tells that warp of the wait by cp.async, which tells nothing of memory.
+    """
+    tid, rank = mo.thread_idx().x, mo.cluster_rank() if way == "remote" else 0
+    held, bars = mo.shared_array(mo.float32, (32, 2)), mo.mbarrier_array(2)
+    if tid == 0:
+        mo.mbarrier_init(bars, 0, 32)
+        mo.mbarrier_init(bars, 1, 32)
+        mo.fence_mbarrier_init()
+    if way == "remote":
+        mo.cluster_sync()
+    else:
+        mo.sync_threads()
+    for k in range(2):
+        if tid < 32:
+            mo.mbarrier_wait(bars, 0, k)
+            if way == "remote":
+                if told:
+                    mo.mbarrier_arrive(bars, 1, cta=1 - rank)
+            else:
+                mo.copyto(mo.CpAsync(mo.float32), mo.tile(held[:, k], (1,), (tid,)), mo.tile(x, (1,), (tid,)))
+                mo.cp_async_mbarrier_arrive(bars, 1)
+        else:
+            if way == "remote":
+                mo.mbarrier_arrive(bars, 0, cta=1 - rank)
+            else:
+                mo.mbarrier_arrive(bars, 0)
+            if told:
+                mo.mbarrier_wait(bars, 1, k)
+    if way == "remote":
+        mo.cluster_sync()
+    else:
+        mo.cp_async_wait()
+    out[tid] = tid
+
+
+@pytest.mark.parametrize("told", [True, False])
+@pytest.mark.parametrize("way", ["cp.async", "remote"])
+def test_waits_that_others_hear_of_by_copies_and_from_other_blocks(way, told):
+    blocks = {"grid": 2, "cluster": 2} if way == "remote" else {"grid": 1}
+    report = mo.check(hands_on, lints=False).launch(np.zeros(64, np.float32), np.zeros(32, np.float32), way, told,
+                                                    block=64, **blocks)
+    assert {x.code for x in report.findings} - {"G1"} == (set() if told else {"D8"})
 
 
 @mo.kernel
