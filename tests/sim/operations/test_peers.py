@@ -430,15 +430,23 @@ def tells_the_first(out, ends: mo.Constexpr):
         for i in range(100):
             out[tid, mo.block_idx().x] = i
         mo.mbarrier_arrive(bars, 0, cta=0)
-    if ends != "at once":
-        mo.cluster_arrive(relaxed=True)
+    if ends == "waits" and rank == 0:
+        mo.mbarrier_arrive(bars, 0)
+        mo.mbarrier_wait(bars, 0, 0)
+    elif ends != "at once" and ends != "waits":
+        mo.cluster_arrive(relaxed=ends == "relaxed")
         mo.cluster_wait()
 
 
-def test_an_arrival_at_a_block_that_has_ended():
-    """A relaxed barrier keeps the block alive for it."""
-    assert "D18" not in codes(check(tells_the_first, nans(1, 2), "after all", grid=2, block=1))
-    found = next(f for f in check(tells_the_first, nans(1, 2), "at once", grid=2, block=1).findings if f.code == "D18")
+@pytest.mark.parametrize("ends", ["after all", "waits"])
+def test_a_block_that_stays_until_others_have_arrived(ends):
+    assert "D18" not in codes(check(tells_the_first, nans(1, 2), ends, grid=2, block=1))
+
+
+@pytest.mark.parametrize("ends", ["at once", "relaxed"])
+def test_an_arrival_at_a_block_that_has_ended(ends):
+    """A relaxed arrival at the cluster's barrier does not wait for what is on its way."""
+    found = next(f for f in check(tells_the_first, nans(1, 2), ends, grid=2, block=1).findings if f.code == "D18")
     assert "block (0, 0, 0) may end before the arrival by thread 0 of block (1, 0, 0)" in found.message
     assert line_of(found) == "mo.mbarrier_arrive(bars, 0, cta=0)"
 

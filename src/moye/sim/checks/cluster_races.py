@@ -55,7 +55,6 @@ class Units(Protocol):
     def proxies(self) -> Fences: ...
     def combined(self, record: Ints) -> Bools: ...
     def has_read_there(self, engine: int, group: Ints, rank: Ints, block: Ints) -> Ints: ...
-    def passes(self) -> Ints: ...
 
 
 class Memory(Protocol):
@@ -82,14 +81,13 @@ class Memory(Protocol):
 
 @dataclass(slots=True)
 class Arrival:
-    """The last arrival by each block at an mbarrier of another, (rank of the one, column of the other): the thread, its
-    epoch (0: none) and how often it had come to the barrier of the cluster."""
+    """The last arrival by each block at an mbarrier of another, (rank of the one, column of the other): the thread and
+    its epoch (0: none)."""
 
     op: ops.Op
     name: str
     thread: Ints
     epoch: Ints
-    came: Ints
 
 
 class Peers:
@@ -427,8 +425,8 @@ class Peers:
             met = self._meeting(reach.pick(early), nothing[early], reach.owner[early])
             self.judge.absent(shadow, op, met, "early", verb)
 
-    def arrived(self, op: ops.Op, ref: Ref, element: int, to: Ints, came: Ints) -> None:
-        """Threads arrive at an mbarrier of the blocks of these ranks (T, B), -1 for none; ``came`` as in Arrival."""
+    def arrived(self, op: ops.Op, ref: Ref, element: int, to: Ints) -> None:
+        """Threads arrive at an mbarrier of the blocks of these ranks (T, B), -1 for none."""
         if self.checker.flags is not None:
             self.checker.flags.arrived((ref.buffer.id, element), to)
         clocks, key = self.checker.clocks, (ref.buffer.id, element)
@@ -436,22 +434,25 @@ class Peers:
         rank, owner = block % self.size, block // self.size * self.size + to[thread, block]
         if key not in self.arrivals:
             nothing = np.zeros((self.size, self.checker.blocks), np.int64)
-            self.arrivals[key] = Arrival(op, f"{ref.buffer.name}({element})", nothing, nothing.copy(), nothing.copy())
+            self.arrivals[key] = Arrival(op, f"{ref.buffer.name}({element})", nothing, nothing.copy())
         last = self.arrivals[key]
         last.op = op
-        last.thread[rank, owner], last.came[rank, owner] = thread, came[thread, block]
+        last.thread[rank, owner] = thread
         last.epoch[rank, owner] = clocks.now[clocks.group[thread], block if clocks.columns > 1 else 0]
 
     def _unmet(self, columns: Ints) -> None:
-        """Report D18 for arrivals at mbarriers of these blocks that none of their threads has heard of, or met
-        since."""
-        clocks, met = self.checker.clocks, self.checker.engines.passes()
+        """Report D18 for arrivals at mbarriers of these blocks that none of their threads has heard of.
+
+        A barrier of the cluster with a relaxed arrival says that the other thread has come so far, and not that what it
+        has sent on its way before has come (PTX ISA, barrier.cluster).
+        """
+        clocks = self.checker.clocks
         known = clocks.far.max(axis=0)
         for arrival in self.arrivals.values():
             for rank in range(self.size):
                 column = columns if clocks.columns > 1 else np.zeros_like(columns)
                 heard = known[rank, clocks.group[arrival.thread[rank, columns]], column]
-                bad = (arrival.epoch[rank, columns] > heard) & (arrival.came[rank, columns] >= met[columns])
+                bad = arrival.epoch[rank, columns] > heard
                 bad &= columns % self.size != rank
                 if bad.any():
                     owner = int(columns[np.argmax(bad)])

@@ -169,7 +169,7 @@ class Engines:
         ranks = np.unique(to[lanes]).tolist()
         for rank in ranks:
             self._visible_there(op, ref, element, lanes & (to == rank), rank)
-        self.checker.peers.arrived(op, ref, element, np.where(lanes, to, -1), self.came)
+        self.checker.peers.arrived(op, ref, element, np.where(lanes, to, -1))
         if self._alike(lanes, to):
             self.checker.clocks.arrive(channel, self.checker.groups(self.checker.everyone(lanes)), None)
             return
@@ -292,11 +292,6 @@ class Engines:
             self._turns[turn % 2, whole] = turn
             self.checker.clocks.close(channel, self._columned(stale[None])[0])
             self.checker.clocks.meet(channel, who)
-
-    def passes(self) -> Ints:
-        """The number of times that threads of each block have passed the barrier of their cluster."""
-        passed: Ints = self.left.max(axis=0)
-        return passed
 
     def cluster_leave(self, lanes: Bools) -> None:
         """Threads pass the barrier of their cluster (acquire)."""

@@ -369,7 +369,7 @@ D18  S     a block's shared memory used outside of its life, by asynchronous ope
   -          block {owner} may end before {now} of {element} in its shared memory: no barrier of the cluster between
         the two
   arrival    block {block} may end before the arrival by thread {thread} of block {by}{op} at its {mbarrier}: no
-        barrier of the cluster between the two
+        wait for that phase and no barrier of the cluster, whose arrival is not relaxed, between the two
   early      block {owner} may start after {now} of {element} in its shared memory: no barrier of the cluster before
         it
   sent       block {block} ends while the copy{op} may still read {tensor} in its shared memory
@@ -377,7 +377,7 @@ D18  S     a block's shared memory used outside of its life, by asynchronous ope
   store      block {block} ends while the copy{op} may not have read its source: thread {thread} does not wait for it
   products   block {block} ends while the wgmma{op} of warpgroup {group} is in flight
   > -          cluster_sync() before the kernel ends
-  > arrival    a barrier of the cluster before the kernel ends; a relaxed one will do
+  > arrival    wait for the phase in block {block}, as producer_tail does, or cluster_sync() before the kernel ends
   > early      cluster_sync() before the first access to another block
   > sent       mbarrier_wait in the block that receives, and then a barrier of the cluster before the kernel ends
   > load       wait for the mbarrier before the block ends

@@ -75,9 +75,6 @@ def gemm_sm90_kernel(A, B, B_up, C_tma, C, residual, bias, bias_up, rows, column
     else:
         share_registers(plan, loads=False)
         consume(plan, out, sA, sB, sC, memory, pipe, sched, k_tiles, (scale_A, sS, scale_B))
-    if config.peers > 1:                                # no block leaves while another may still load into it
-        mo.cluster_arrive(relaxed=True)
-        mo.cluster_wait()
 
 
 @mo.jit
@@ -216,6 +213,8 @@ def produce(plan, A, Bs, sA, sB, pipe, sched, first, k_tiles, scales):
             state = fill(plan, A, Bs, sA, sB, pipe, state, here, ks, scales, masks)
             if place is not None and not plan.once:     # the next one's, while these arrive
                 place = coordinates(plan, sched, mo.min(tile + sched.step, sched.tiles - 1))
+    if plan.config.peers > 1:                           # a block that has left is no place to arrive at
+        pipe.producer_tail(state)
 
 
 @mo.jit
