@@ -269,7 +269,8 @@ class State:
                 for lane in range(LANES):
                     self.clock[one * LANES + lane].join(here.gathered)
             self.waiting -= set(here.waiting)
-            self.last[key] = here.who
+            # The checker does not follow an opening for which nobody waits (docs/checker.md).
+            self.last[key] = here.who if here.waiting else []
             del self.named[key]
 
     def gather(self, barrier: Barrier, threads: list[int]) -> None:
@@ -368,7 +369,8 @@ class State:
 
 
 STEPS: dict[str, Callable[[State, list[int], int, Op], None]] = {
-    "read": State.touch, "write": State.touch, "warp": State.warp, "vote": State.vote, "named": State.name, "named arrive": State.name,
+    "read": State.touch, "write": State.touch, "warp": State.warp, "vote": State.vote,
+    "named": State.name, "named arrive": State.name,
     "arrive": State.arrive, "wait": State.wait, "cp.async": State.copy, "commit": State.commit,
     "cp.async wait": State.copy_wait, "cp.async arrive": State.copy_arrive, "expect": State.expect, "load": State.load,
     "send": State.send, "fence": State.fence, "store": State.store, "bulk commit": State.bulk_commit,

@@ -30,8 +30,8 @@ from fuzz.order_model import Op, Plan, State, Violation, verdict
 KINDS = ("write", "read", "warp", "vote", "named", "named arrive", "arrive", "wait", "cp.async", "cp.async wait",
          "cp.async arrive", "load", "fence", "store", "bulk wait", "cluster", "commit", "bulk commit", "send", "turns")
 ALWAYS = ("write", "read", "named", "wait", "arrive", "warp", "turns")
-ORDERS = {"warp", "vote", "named", "named arrive", "arrive", "wait", "commit", "cp.async wait", "cp.async arrive", "fence",
-          "bulk commit", "bulk wait", "expect"}
+ORDERS = {"warp", "vote", "named", "named arrive", "arrive", "wait", "commit", "cp.async wait", "cp.async arrive",
+          "fence", "bulk commit", "bulk wait", "expect"}
 WHOLE = ("all", "all", "lane 0")
 
 
@@ -83,7 +83,8 @@ class Draft:
         owner = int(plan.blocks == 2 and rng.random() < 0.35)
         single: dict[str, Op] = {
             "write": ("write", owner, cell, rng.choice([0, 0, 1]), rng.choice(WHOLE)),
-            "read": ("read", owner, cell, rng.choice([0, 1, 1]), "all"), "warp": ("warp",), "vote": ("vote",), "commit": ("commit",),
+            "read": ("read", owner, cell, rng.choice([0, 1, 1]), "all"), "warp": ("warp",), "vote": ("vote",),
+            "commit": ("commit",),
             "arrive": ("arrive", i, owner, rng.choice(["all", "lane 0"])),
             "cp.async": ("cp.async", cell, rng.choice([0, 1])),
             "cp.async wait": ("cp.async wait", rng.choice([None, 0, 1, 2])), "cp.async arrive": ("cp.async arrive", i),
@@ -225,7 +226,9 @@ def line(op: Op, number: int) -> list[str]:
     expected = f"mo.mbarrier_arrive_expect_tx(bars, {x}, {op[-1]})"
     return {
         "read": [f"total += {of}[{lane}, {y}]"], "write": [f"{of}[{lane}, {y}] = tid + {number}"],
-        "warp": ["mo.sync_warp()"], "vote": ["total += mo.where(mo.vote_any(lane == 0), 1.0, 0.0)"], "fence": ["mo.fence_proxy_async()"], "commit": ["mo.cp_async_commit()"],
+        "warp": ["mo.sync_warp()"],
+        "vote": ["total += mo.where(mo.vote_any(lane == 0), 1.0, 0.0)"], "fence": ["mo.fence_proxy_async()"],
+        "commit": ["mo.cp_async_commit()"],
         "named": [f"mo.barrier_sync({x}, 32 * {y})"], "named arrive": [f"mo.barrier_arrive({x}, 32 * {y})"],
         "arrive": [f"mo.mbarrier_arrive(bars, {x}{', cta=rank ^ 1' if y else ''})"],
         "wait": [f"mo.mbarrier_wait(bars, {x}, {y})"],

@@ -1,7 +1,7 @@
 """Threads of the blocks of one rank that do something at mbarriers of the blocks of another, or of their own.
 
-In: lanes by their own blocks, and the two ranks.  Out: ``Actors``: those lanes by the blocks that own the mbarriers, and
-what they know of these blocks' threads and of what is complete there.
+In: lanes by their own blocks, and the two ranks.  Out: ``Actors``: those lanes by the blocks that own the mbarriers,
+and what they know of these blocks' threads and of what is complete there.
 
     Actors.at_home(clocks, lanes)           # everyone at mbarriers of the own block
     Actors.between(clocks, lanes, 1, 0)     # threads of rank 1 at mbarriers of rank 0
@@ -55,7 +55,7 @@ class Actors:
             yield group, self.lanes[self.clocks.group == group].any(axis=0)
 
     def epochs(self, group: int, rank: Ints | None = None) -> Ints:
-        """Up to which epochs a group knows the threads (T, B) of the mbarriers' blocks, or of those of ``rank`` (B,)."""
+        """Up to which epochs a group knows the threads (T, B) of the mbarriers' blocks, or of ``rank`` (B,)."""
         clocks, rank = self.clocks, self.owner if rank is None else rank
         own: Ints = clocks.seen[group][clocks.group][:, self.column]
         if (rank == self.source).all():

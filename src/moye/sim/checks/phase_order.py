@@ -66,7 +66,7 @@ class PhaseOrder:
         # Arrivals of copies by cp.async tell nothing of the bytes that their threads know to be expected.
         self.tells = not any(isinstance(op, ops.MbarrierArrive) and op.copies for op in func.body.walk())
         self.kept: dict[Key, _Kept] = {}
-        self.waits = PhaseWaits(checker)
+        self.waits = PhaseWaits(checker, func)
         self.doubts: dict[tuple[str, int], Callable[[], None]] = {}
         """What may be told at the end, once for each kind and tensor of mbarriers."""
 

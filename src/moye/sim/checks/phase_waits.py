@@ -1,7 +1,6 @@
 """Whether a wait for a phase of an mbarrier is over, in any order of threads, before the next phase is.
 
-In: waits, arrivals, copies and ends of phases; where lanes meet.  Out: threads whose wait nothing orders before the end
-of the next phase.
+In: waits, arrivals, copies, ends of phases, meetings.  Out: threads whose wait may come after the next phase.
 
 A wait tells a phase from the next one alone.  Who asks after phase n + 1 is over takes phase n for one that is still
 to come, and waits for ever, or for a phase too many (PTX ISA, mbarrier.test_wait.parity).  So one of the arrivals of
@@ -9,17 +8,21 @@ phase n + 1, or of the copies that complete in it, must know that the wait for p
 first counts as one.
 
 It is about time, not memory.  So who knows a phase to be over knows, too, what those knew who have issued its copies;
-and lanes that meet at an instruction of their warp know that the others have come as far.
+and lanes that meet at an instruction of their warp know that the others have come as far.  Warpgroups of kernels with
+products are taken to go on together.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from moye.hardware import WARP, WARPGROUP
 from moye.ir import ops
+from moye.ir.nodes import Func
 from moye.sim.checks.clocks import Bools, Ints
 from moye.sim.checks.engine_records import Memory
 from moye.sim.checks.phase_actors import Actors, Mark
@@ -27,6 +30,7 @@ from moye.sim.checks.phase_actors import Actors, Mark
 Key = tuple[int, int]
 _NONE = -2
 """No phase: -1 is the one before the first."""
+_T = TypeVar("_T", bound=np.generic)
 _NEVER = np.iinfo(np.int64).max
 
 
@@ -54,20 +58,23 @@ class _Waits:
     @classmethod
     def none(cls, threads: int, blocks: int) -> _Waits:
         shape = 2, threads, blocks
-        return cls(np.full(shape, _NONE), *np.zeros((2, *shape), np.int64), np.zeros(blocks, np.int64),
+        by, epoch = np.zeros((2, *shape), np.int64)
+        return cls(np.full(shape, _NONE), by, epoch, np.zeros(blocks, np.int64),
                    {size: _Meeting(np.zeros(shape, np.bool_), np.full(shape, _NEVER)) for size in (WARP, WARPGROUP)})
 
-    def rows(self, table: Ints, phase: Ints) -> Ints:
+    def rows(self, table: npt.NDArray[_T], phase: Ints) -> npt.NDArray[_T]:
         """The part (T, B) of a table that is about the phase before this one (B,)."""
-        found: Ints = table[(phase - 1) % 2, :, np.arange(len(phase))].T
-        return found
+        return table[(phase - 1) % 2, :, np.arange(len(phase))].T
 
 
 class PhaseWaits:
     """The waits at the mbarriers of one batch."""
 
-    def __init__(self, checker: Memory) -> None:
+    def __init__(self, checker: Memory, func: Func) -> None:
         self.checker = checker
+        # All warps of a warpgroup have come as far as a product that one of them has waited for.  Where there is none
+        # between a wait and the arrival, it is not known here which waits the kernel means to be together.
+        self.together = any(isinstance(op, ops.Wgmma) for op in func.body.walk())
         self.kept: dict[Key, _Waits] = {}
         self.statements: list[ops.MbarrierWait] = []
         self.fresh: dict[int, set[Key]] = {WARP: set(), WARPGROUP: set()}
@@ -106,6 +113,8 @@ class PhaseWaits:
             for row in np.unique(place[0]).tolist():
                 alone = of_units(lanes & ((phase - 1) % 2 == row), size) & ~of_units(waited[row], size)
                 meeting.epoch[row, alone] = _NEVER
+        if self.together:
+            self.meet(of_units(lanes, WARPGROUP), WARPGROUP)
 
     def meet(self, lanes: Bools | None, size: int) -> None:
         """Lanes (T, B), or all, of each unit of this size have come to one instruction."""
@@ -180,7 +189,8 @@ class PhaseWaits:
         """Those of the ``pending`` waits (T, B), for the phase before ``phase``, that one of the actors knows of."""
         meetings = {size: (kept.rows(meeting.joined, phase), kept.rows(meeting.epoch, phase))
                     for size, meeting in kept.meetings.items()}
-        epoch, found = kept.rows(kept.epoch, phase), pending & actors.home & actors.lanes
+        epoch = kept.rows(kept.epoch, phase)
+        found: Bools = pending & actors.home & actors.lanes
         for size, (joined, met) in meetings.items() if actors.home else ():
             found |= pending & joined & of_units(actors.lanes & (met < _NEVER), size)
         for group, where in actors:

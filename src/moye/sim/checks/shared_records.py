@@ -256,8 +256,8 @@ class InFlight:
 
 
 class Handed:
-    """Copies that complete on an mbarrier: the record of each unit, its issuer, and the issuer's epoch when it had waited
-    for them itself, too."""
+    """Copies that complete on an mbarrier: the record of each unit, its issuer, and the issuer's epoch when it had
+    waited for them itself, too."""
 
     def __init__(self, units: int, columns: int) -> None:
         self.record, self.thread, self.waited = np.zeros((3, units, columns), np.int64)
@@ -466,7 +466,8 @@ class Shadow:
             return known
         record, thread, epoch = (take(x, at.unit, at.block) for x in (handed.record, handed.thread, handed.waited))
         own = (thread == at.first[:, None]) & (at.first == at.second)[:, None]
-        found = (record == last) & (epoch > 0) & (own | (clocks.known(at.group, clocks.group[thread], at.block) >= epoch))
+        told = clocks.known(at.group, clocks.group[thread], at.block) >= epoch
+        found = (record == last) & (epoch > 0) & (own | told)
         return np.where(found, np.maximum(known, epoch_of(last)), known)
 
 
