@@ -509,6 +509,7 @@ def leave_out(pipe, state, count):
     """The warpgroup does without the next ``count`` stages."""
     for _ in range(count):
         pipe.consumer_wait(state)                       # a release counts for the load before, if it comes too early
+        mo.barrier_sync(OWN + mo.warpgroup_idx(), GROUP)        # and a wait that comes after the next load is too late
         release(pipe, state)
         state = state.next()
     return state
