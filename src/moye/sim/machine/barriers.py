@@ -191,6 +191,7 @@ class Barriers:
                     # An arrival that does not wait counts at once: what its thread does after it is not ordered by the
                     # barrier.
                     self.batch.watch.checker.named_barrier(op, number, part, np.zeros_like(part))
+                    self.batch.watch.checker.engines.met(part)          # bar.arrive is an instruction of whole warps
                 self.batch.ready.append(Group(group.pc, list(group.env), self.batch.normal(part)))
             self._complete(op, number)
 
