@@ -13,6 +13,7 @@ import attention_order  # benchmarks/attention_order.py
 import moye as mo
 from moye.kernels import attention, attention_backward
 from moye.kernels.attention.sm90 import host
+from moye.kernels.attention.sm90.forward import leave_out
 from moye.kernels.attention.sm90.sections import _L2, in_sections, section_of
 from random_attention import pinned
 
@@ -128,3 +129,24 @@ def test_warpgroups_leave_out_what_they_alone_do_not_need(monkeypatch, seed):
     np.testing.assert_allclose(out.astype(np.float64), expected, atol=4e-3)
     with np.errstate(divide="ignore"):
         np.testing.assert_allclose(lse, np.log(total), atol=1e-4)
+
+
+def test_warps_meet_before_a_stage_that_they_leave_out_is_free():
+    """Else one of them may wait for it after the next load: outside of kernels with wgmma, warps are told apart."""
+    @mo.kernel
+    def left_out(out):
+        tid, pipe = mo.thread_idx().x, mo.PipelineTma(2, 16, consumers=1)
+        pipe.init()
+        mo.sync_threads()
+        if mo.warpgroup_idx() == 1:
+            if tid == 128:
+                state = pipe.producer_start()
+                for _ in range(6):
+                    pipe.producer_acquire(state, bytes=0)
+                    state = state.next()
+        else:
+            leave_out(pipe, pipe.consumer_start(), 6)
+            out[tid] = tid
+
+    report = mo.check(left_out)[1, 256](np.zeros(128, np.int32))
+    assert report.ok, str(report)
