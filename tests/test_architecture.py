@@ -78,7 +78,7 @@ ALONE = {
         "tensor.operators", "tensor.retile"),
     "what another library asks for, which no one else reads": ("kernels.gemm.operator",),
     "what a launch is, and what a kernel is compiled for": (
-        "kernels.attention.sm80.forward",),
+        "kernels.attention.sm80.forward", "kernels.upload"),
     "the home of public names": (
         "pipelines.tensor_maps", "runtime.addresses", "schedulers.quantisation",
         "tensor.async_stores", "tensor.smem_atoms", "torch.operators.gated",

@@ -119,6 +119,7 @@ _HOME: dict[str, tuple[str, str]] = {
     **{name: ("moye.tensor.device_maps", name) for name in (
         "tensormap_array", "copy_tensormap", "update_tensormap", "release_tensormap", "acquire_tensormap")},
     "addresses": ("moye.runtime.addresses", "addresses"),
+    "write_by_address": ("moye.runtime.addresses", "write_by_address"),
     "prefetch_tensormap": ("moye.tensor.tma_copy", "prefetch_tensormap"),
     "draw": ("moye.pictures", "draw"), "Picture": ("moye.pictures", "Picture"),
     "autotune": ("moye.runtime.tuning.tune", "autotune"), "Config": ("moye.runtime.tuning.tune", "Config"),

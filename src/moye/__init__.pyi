@@ -323,6 +323,7 @@ from moye.pipelines.tma import (
 )
 from moye.runtime.addresses import (
     addresses as addresses,
+    write_by_address as write_by_address,
 )
 from moye.runtime.arrays import (
     TensorLike as TensorLike,
@@ -819,6 +820,7 @@ __all__ = [
     "where",
     "with_lead",
     "with_shape",
+    "write_by_address",
     "zipped_divide",
     "zipped_product",
     "env",

@@ -10,7 +10,8 @@ import pytest
 
 import moye as mo
 from moye.kernels import WarpgroupConfig, grouped_gemm_sm90
-from moye.kernels.gemm.sm90.separate import TOGETHER
+from moye.kernels.gemm.sm90.lists import EXTENTS, described
+from moye.kernels.upload import host_numbers, tensor_maps, written_numbers
 from moye.runtime.prepare import compile_only
 from scaled_products import blocks, exact, factors
 from warpgroup_products import ACTIVATIONS, DTYPES, check_error, expected_of, filled, tile
@@ -45,7 +46,7 @@ def agree(As, Bs, Cs, alpha=1.0, activation="none", **options):
 def test_extents_of_their_own():
     """Matrices without elements, and one without anything to sum, for which zeros are made and multiplied alone."""
     names = [report.kernel for report in agree(*matrices(SHAPES), config=SMALL)]
-    assert names == ["transpose_kernel", "gemm_sm90_kernel", "separate_gemm_sm90_kernel"]
+    assert names == ["transpose_kernel", "gemm_sm90_kernel", "describe_matrices_kernel", "separate_gemm_sm90_kernel"]
 
 
 @pytest.mark.slow
@@ -56,7 +57,7 @@ def test_dtypes(kind, out):
 
 @pytest.mark.parametrize("orders", ["FC", "CF", "FF"])
 def test_orders(orders):
-    assert len(agree(*matrices(SHAPES[:3], orders=orders), config=SMALL)) == 1
+    assert len(agree(*matrices(SHAPES[:3], orders=orders), config=SMALL)) == 2
 
 
 @pytest.mark.parametrize("odd", ["C", "AB"])
@@ -66,7 +67,7 @@ def test_what_tma_cannot_take_is_alone(odd):
 
 
 def test_float32_results():
-    assert len(agree(*matrices(SHAPES[1:3], out="f32"), config=SMALL)) == 1
+    assert len(agree(*matrices(SHAPES[1:3], out="f32"), config=SMALL)) == 2
 
 
 def test_integers():
@@ -79,11 +80,19 @@ def test_mixed_strides():
     """Products that lie alike share a launch."""
     rows, columns = matrices(SHAPES[:3], orders="CC"), matrices(SHAPES[:3], orders="FC")
     lists = [[*first, *second] for first, second in zip(rows, columns, strict=True)]
-    assert len(agree(*lists, config=SMALL)) == 2
+    assert len(agree(*lists, config=SMALL)) == 4
 
 
-def test_more_than_one_launch_takes():
-    assert len(agree(*matrices([(20 + i, 64, 64) for i in range(TOGETHER + 3)]), config=SMALL)) == 2
+def test_many():
+    """Tables have room for 8, 16, 32 ... products, and the tile of a product is found by halves."""
+    assert len(agree(*matrices([(20 + 3 * i, 64, 8 * i) for i in range(1, 20)]), config=SMALL)) == 2
+
+
+def test_the_deepest_products_come_first():
+    lists = described("f", *matrices([(8, 8, K) for K in (16, 64, 0, 40)]))
+    kinds, alone = lists.kinds(apart=False)
+    assert alone == [2] and list(kinds) == [("k", "k")]
+    assert [row[EXTENTS] for row in kinds["k", "k"]] == [(8, 8, 64), (8, 8, 40), (8, 8, 16)]
 
 
 def test_matrices_of_one_array():
@@ -93,6 +102,19 @@ def test_matrices_of_one_array():
     out = filled(rng, (96, 216), DTYPES["bf16"]).x
     agree([X[:, 64 * i:64 * i + 64] for i in range(3)], [W] * 3, [out[:, 72 * i:72 * i + 72] for i in range(3)],
           config=SMALL)
+
+
+@pytest.mark.parametrize("like", [np.zeros(1), mo.TensorLike(mo.float32, (1,))])
+def test_numbers_of_the_host(like):
+    """As they are, or as launches write them where a graph is captured."""
+    numbers = np.random.default_rng(2).integers(-1 << 62, 1 << 62, (10, 9))
+    if isinstance(like, np.ndarray):
+        assert np.array_equal(host_numbers(like, numbers), numbers)
+        with mo.checking() as reports:
+            assert np.array_equal(written_numbers(like, numbers), numbers)
+        assert [report.ok for report in reports] == [True, True]
+    else:
+        assert host_numbers(like, numbers).shape == (*tensor_maps(like, 10).shape[:1], 9)
 
 
 def test_fused():
@@ -153,13 +175,13 @@ def test_a_result_has_memory_of_its_own(shared):
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", [mo.bfloat16, mo.float8_e4m3fn])
 def test_compiled(dtype):
-    """As many as one launch takes: no spills, nothing serialised, parameters below 32 kB."""
-    array, shapes = mo.TensorLike, [(1000 + 24 * i, 1024 + 128 * i, 512 * i + 64) for i in range(TOGETHER)]
+    """No spills, nothing serialised, one load of A and of B for however many products there are."""
+    array, shapes = mo.TensorLike, [(1000 + 24 * i, 1024 + 128 * i, 512 * i + 64) for i in range(16)]
     with compile_only("sm_90a") as compiled:
         grouped_gemm_sm90([array(dtype, (M, K), (K, 1)) for M, _, K in shapes],
                           [array(dtype, (N, K), (K, 1)) for _, N, K in shapes],
                           [array(mo.bfloat16, (M, N), (N, 1)) for M, N, _ in shapes], activation="silu")
-    program, = compiled.programs
-    assert program.spills == program.stack == 0
+    maps, program = compiled.programs
+    assert maps.spills == maps.stack == program.spills == program.stack == 0
     assert not re.findall(r"\(C\d+\).*", program.compiled.log)
-    assert program.sass.count("UTMALDG") == 2 * TOGETHER
+    assert program.sass.count("UTMALDG") == 2

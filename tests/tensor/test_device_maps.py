@@ -286,6 +286,18 @@ def test_arrays_of_torch_whose_addresses_are_asked_for():
         mo.addresses([np.zeros(1), x])
 
 
+def test_autograd_is_told_what_is_written_by_address():
+    torch = pytest.importorskip("torch")
+    x, y = torch.zeros(3), torch.zeros(3, requires_grad=True)
+    mo.write_by_address("f", [x, np.zeros(3)])
+    assert x._version == 1
+    with pytest.raises(mo.ArgumentError, match="f writes argument 'number 1', a leaf that requires grad"):
+        mo.write_by_address("f", [x, y])
+    with torch.no_grad():
+        mo.write_by_address("f", [y])
+    assert (x._version, y._version) == (1, 1)
+
+
 # --- as it is printed ------------------------------------------------------------------------------------------------
 
 

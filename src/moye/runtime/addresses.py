@@ -19,6 +19,7 @@ import numpy as np
 
 from moye.errors import ArgumentError
 from moye.runtime.arrays import ArrayInfo, describe, span_bytes
+from moye.runtime.autograd import mark, require_untracked
 from moye.sim.values.tensor_maps import Span, forget, remember
 
 _numbers = itertools.count()
@@ -45,6 +46,17 @@ def addresses(arrays: Sequence[Any]) -> Any:
     _held[number] = tuple(arrays)
     weakref.finalize(made, _let_go, number)
     return made
+
+
+def write_by_address(name: str, arrays: Sequence[Any]) -> None:
+    """Tell torch's autograd that the kernel ``name``, launched next, writes these arrays by their addresses.
+
+    A launch does so for arrays that are its arguments, and cannot know of others.  ArgumentError for a tensor that
+    requires grad, where gradients are recorded.
+    """
+    tensors = tuple((f"number {i}", x) for i, x in enumerate(arrays) if hasattr(x, "requires_grad"))
+    require_untracked(name, tensors)
+    mark(tensors)
 
 
 def _info(i: int, x: Any) -> ArrayInfo:
