@@ -1,9 +1,10 @@
 """Fit the costs of ``moye.kernels.gemm.simt.config`` to what ``gemm_simt_measure.py`` measured.
 
-    python benchmarks/gemm_simt_fit.py benchmarks/data/gemm_simt.csv.gz [--keep 0.2] [--write]    # needs SciPy; no GPU
+    cd benchmarks/data; python ../gemm_simt_fit.py gemm_simt.csv.gz gemm_simt_copied.csv.gz [--keep 0.2] [--write]
 
-In: CSVs of measured products and configurations.  Out: the fitted ``Costs``, the error of the model, and the regret of
-its choice: the time of what it chooses, among what was measured, over the best, on products kept back from the fit.
+It needs SciPy, and no GPU.  In: CSVs of measured products and configurations.  Out: the fitted ``Costs``, the error of
+the model, and the regret of its choice: the time of what it chooses, among what was measured, over the best, on
+products kept back from the fit.
 """
 
 import argparse
@@ -16,14 +17,14 @@ import statistics
 
 from gemm_fitting import fitted, write
 from gemm_rows import Row
-from gemm_simt_model import FIELDS, problem_of, short
+from gemm_simt_model import COPIES, FIELDS, Way, problem_of, short
 from moye.kernels.gemm.simt import config as model
 
-MULTIPROCESSORS = 132
+MULTIPROCESSORS, TIMES = 132, 4
 
 
 def read(paths):
-    """{row: {(config, parts): microseconds}}, and cuBLAS's under None; configurations that are no more are left out."""
+    """{row: {way: microseconds}}, and cuBLAS's under None; configurations that are no more are left out."""
     found = {}
     for path in paths:
         with gzip.open(path, "rt", newline="") as file:
@@ -33,20 +34,21 @@ def read(paths):
                 M, N, K = (int(row[name]) for name in "MNK")
                 chosen = None
                 if row["bM"]:
-                    chosen = model.TileConfig(**{name: int(row[name]) for name in FIELDS}), int(row["parts"])
-                if chosen is None or chosen[0] in model.FLOAT:
+                    copied = tuple(bool(int(row.get(name, 0))) for name in COPIES)
+                    config = model.TileConfig(**{name: int(row[name]) for name in FIELDS})
+                    chosen = Way(config, int(row["parts"]), copied)
+                if chosen is None or chosen.config in model.FLOAT:
                     found.setdefault(Row("", "f32", M, N, K, row["orders"]), {})[chosen] = float(row["us"])
     return {row: times for row, times in found.items() if len(times) > 1}
 
 
 def fit(samples, start):
-    """The costs that fit (problem, configuration, parts, microseconds) best."""
-    turned = any(config.turns for _, config, *_ in samples)
+    """The costs that fit (problem, way, microseconds) best; ways that copy are few, and count several times."""
     room = {"sharp": 2.0, "one": 50.0}
-    wide = {f.name: room.get(f.name.partition("_")[0], 4.0) for f in dataclasses.fields(start)
-            if f.name not in ("copy", "copied") and (turned or not f.name.startswith("turned"))}
-    return fitted(samples, start, wide, lambda sample, costs: model.estimate(sample[1], sample[2], sample[0],
-                                                                             MULTIPROCESSORS, costs))
+    wide = {f.name: room.get(f.name.partition("_")[0], 4.0) for f in dataclasses.fields(start)}
+    mixed = {problem for problem, way, _ in samples if any(way.copied)}
+    return fitted([sample for sample in samples for _ in range(TIMES if sample[0] in mixed else 1)], start, wide,
+                  lambda sample, costs: sample[1].estimate(sample[0], MULTIPROCESSORS, costs))
 
 
 def regrets(products, costs):
@@ -54,7 +56,7 @@ def regrets(products, costs):
     found = []
     for row, times in products.items():
         ours = {key: us for key, us in times.items() if key is not None}
-        chosen = min(ours, key=lambda key: model.estimate(*key, problem_of(row), MULTIPROCESSORS, costs))
+        chosen = min(ours, key=lambda way: way.estimate(problem_of(row), MULTIPROCESSORS, costs))
         best = min(ours, key=ours.get)
         us, least, cublas = ours[chosen], ours[best], times[None]
         found.append((us / least, cublas / us, cublas / least, row, chosen, best, us, least, cublas))
@@ -80,14 +82,14 @@ def main():
     options = parser.parse_args()
     products = read(options.files)
     kept = {row: times for row, times in products.items() if random.Random(str(row)).random() < options.keep}
-    samples = [(problem_of(row), *key, us) for row, times in products.items() if row not in kept
+    samples = [(problem_of(row), key, us) for row, times in products.items() if row not in kept
                for key, us in times.items() if key is not None and us < 4 * min(times.values())]
     told("before", regrets(products, model.COSTS))
     costs = fit(samples, model.COSTS)
     print(*(f"    {f.name}: float = {getattr(costs, f.name):.4g}" for f in dataclasses.fields(costs)), sep="\n")
     if options.write:
         write(costs, model)
-    off = [abs(math.log(model.estimate(c, n, p, MULTIPROCESSORS, costs) / us)) for p, c, n, us in samples]
+    off = [abs(math.log(way.estimate(problem, MULTIPROCESSORS, costs) / us)) for problem, way, us in samples]
     print(f"error of the model: median {statistics.median(off):.3f}, of {len(off)} rows")
     told("fitted", regrets({row: times for row, times in products.items() if row not in kept}, costs))
     if kept:
@@ -97,7 +99,7 @@ def main():
             told(orders, regrets(some, costs))
     for regret, ratio, _, row, chosen, best, us, least, cublas in \
             sorted(regrets(products, costs), key=lambda x: -x[0])[:options.worst]:
-        predicted = [model.estimate(*key, problem_of(row), MULTIPROCESSORS, costs) for key in (chosen, best)]
+        predicted = [way.estimate(problem_of(row), MULTIPROCESSORS, costs) for way in (chosen, best)]
         print(f"{regret:.2f} {ratio:.2f} {row.M}x{row.N}x{row.K} {row.orders}: {short(chosen)} {us:.1f} of "
               f"{predicted[0]:.1f}; best {short(best)} {least:.1f} of {predicted[1]:.1f}; cuBLAS {cublas:.1f}")
 

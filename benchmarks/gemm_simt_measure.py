@@ -1,10 +1,12 @@
 """Microseconds of ``gemm_simt``'s configurations on drawn float32 products: what ``gemm_simt_fit.py`` learns from.
 
     for s in $(seq 12); do python benchmarks/gemm_simt_measure.py $s 40 --seconds 90 --out simt_$s.csv.gz & done; wait
+    for s in 84 85 86; do python benchmarks/gemm_simt_measure.py $s 60 --copied --out copied_$s.csv.gz & done; wait
 
 Several processes may run at a time: they trace and compile beside each other, and take turns on the GPU, product by
 product.  Each ends after so many seconds.  A CSV line for each product and configuration, and one for cuBLAS (TF32
-off).  Every result is compared with cuBLAS's, on a poisoned C.
+off).  Every result is compared with cuBLAS's, on a poisoned C.  With ``--copied`` each way to copy operands first has
+a line, with the configuration that the model of costs chooses for it.
 """
 
 import argparse
@@ -15,6 +17,7 @@ import random
 import sys
 import time
 from pathlib import Path
+from unittest import mock
 
 import torch
 
@@ -22,14 +25,15 @@ import moye as mo
 from gemm import Problem
 from gemm_draws import draw
 from gemm_measure import Pooled, turn
-from gemm_simt_model import FIELDS, problem_of
+from gemm_simt_model import COPIES, FIELDS, Way, choices, problem_of
 from moye.kernels import gemm_simt
 from moye.kernels.gemm.simt import config as model
+from moye.kernels.gemm.simt import kernel
 from moye.runtime.prepare import compile_only
 from moye.runtime.tuning.precompile import Compiling
 from moye.testing import interleave
 
-HEAD = ["orders", "M", "N", "K", *FIELDS, "parts", "us"]
+HEAD = ["orders", "M", "N", "K", *COPIES, *FIELDS, "parts", "us"]
 LARGEST = 1 << 37
 """Multiplications of a product at most: what is larger is no news, and long."""
 
@@ -37,7 +41,7 @@ LARGEST = 1 << 37
 def candidates(row, near, most, multiprocessors):
     """Configurations, with parts of K, whose predicted time is near the best; if these are many, some by chance."""
     problem = problem_of(row)
-    costs = {(config, parts): model.estimate(config, parts, problem, multiprocessors)
+    costs = {Way(config, parts): model.estimate(config, parts, problem, multiprocessors)
              for config in model.configs(4) for parts in model.parts_of(config, problem, multiprocessors)}
     best = min(costs.values())
     good = sorted((key for key, cost in costs.items() if cost <= near * best), key=costs.get)
@@ -46,10 +50,15 @@ def candidates(row, near, most, multiprocessors):
         good[:first] + random.Random(row.label).sample(good[first:], most - first)
 
 
-def call(problem, chosen):
-    """The product with this configuration."""
-    config, parts = chosen
-    return lambda: gemm_simt(problem.A, problem.B, problem.C, config=config, splits=parts)
+def call(problem, way):
+    """The product in this way."""
+    def copied():
+        with mock.patch.multiple(kernel, turned_first=lambda *_: way.copied, streams=lambda *_: "",
+                                 choose=lambda *_: (way.config, way.parts)):
+            gemm_simt(problem.A, problem.B, problem.C)
+
+    return copied if any(way.copied) else \
+        lambda: gemm_simt(problem.A, problem.B, problem.C, config=way.config, splits=way.parts)
 
 
 def compiled(chosen, pools):
@@ -89,8 +98,8 @@ def measure(row, configs, rounds, writer):
         if not float((problem.C - exact).norm()) <= 2e-5 * float(exact.norm()):
             print(f"{row.label}: WRONG {config}", file=sys.stderr, flush=True)
     for found, ms in times.items():
-        values = [""] * (len(FIELDS) + 1) if found == "cuBLAS" else \
-            [*(getattr(found[0], name) for name in FIELDS), found[1]]
+        values = [""] * (len(COPIES) + len(FIELDS) + 1) if found == "cuBLAS" else \
+            [*map(int, found.copied), *(getattr(found.config, name) for name in FIELDS), found.parts]
         writer.writerow([row.orders, row.M, row.N, row.K, *values, f"{1e3 * ms:.3f}"])
     return len(times)
 
@@ -104,6 +113,7 @@ def main():
     parser.add_argument("--batch", type=int, default=4, help="products that are compiled at a time")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=math.inf)
+    parser.add_argument("--copied", action="store_true", help="ways to copy operands first")
     parser.add_argument("--out", type=Path, default=Path("gemm_simt_measured.csv.gz"))
     options = parser.parse_args()
     start = time.perf_counter()
@@ -117,7 +127,8 @@ def main():
         for first in range(0, len(rows), options.batch):
             if time.perf_counter() - start > options.seconds:
                 break
-            chosen = {row: candidates(row, options.near, options.most, multiprocessors)
+            chosen = {row: list(choices(problem_of(row), multiprocessors, options.near)) if options.copied else
+                      candidates(row, options.near, options.most, multiprocessors)
                       for row in rows[first:first + options.batch]}
             ready = compiled(chosen, pools)
             for row, configs in chosen.items():

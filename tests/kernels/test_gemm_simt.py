@@ -84,24 +84,40 @@ def test_split_k(M, N, K, splits):
     agree(M, N, K, splits=splits, alpha=0.5, beta=-2.0, orders="FFC")
 
 
-@pytest.mark.parametrize("M, N, K", [(68, 36, 40), (67, 35, 41)])
+@pytest.mark.parametrize("M, N, K", [(68, 36, 40), (67, 35, 41), (30, 202, 9)])
 @pytest.mark.parametrize("which", [(True, True), (True, False), (False, True)])
-def test_turned_round_in_memory_first(M, N, K, which, monkeypatch):
-    """Long products are; these are too short for it, unless they are told to."""
+def test_copied_first(M, N, K, which, monkeypatch):
+    """Long products are; these are too short for it, unless they are told to.  Copies have rows that C does not."""
     monkeypatch.setattr(kernel, "turned_first", lambda *_: which)
-    for last in "FC":
-        agree(M, N, K, orders=f"CC{last}", beta=0.5)
+    for orders in ("CCF", "CCC", "FFF"):
+        with mo.checking() as reports:
+            agree(M, N, K, orders=orders, beta=0.5)
+        assert [report.ok for report in reports] == [True] * (1 + sum(which))
     agree(M, N, K, "i4", orders="CCF")
 
 
-def test_what_is_turned_round_first():
-    """Operands of 4 bytes along K, where arrays can be made and lines follow one another as they lie."""
+@pytest.mark.parametrize("lines", ["C", "F"])
+def test_a_single_row_has_any_stride(lines):
+    """That of the transpose of a column is 1: the row lies along K all the same, and is multiplied without tiles."""
+    rng = np.random.default_rng(3)
+    column, B = rng.standard_normal((4096, 1)).astype("f4"), rng.standard_normal((200, 4096)).astype("f4")
+    A, C = np.asarray(column.T, order=lines), np.full((1, 200), np.nan, "f4")
+    with mo.checking() as reports:
+        gemm_simt(A, B, C)
+    assert [report.kernel for report in reports] == ["gemm_few_kernel"] and reports[0].ok
+    expected = A.astype("f8") @ B.astype("f8").T
+    assert np.linalg.norm(C - expected) <= 1e-5 * np.linalg.norm(expected)
+
+
+def test_what_is_copied_first():
+    """Operands of 4 bytes along K, or whose lines begin anywhere, where arrays can be made and products are long."""
     lying = Problem(4096, 4096, 4096, 4, ("k vector", "k"))
     assert turned_first(lying, H200) == (True, True)
     assert turned(lying, (True, False)).majors == ("vector", "k")
     assert turned_first(replace(lying, majors=("vector", "k")), H200) == (False, True)
+    assert turned_first(replace(lying, majors=("vector", "element")), H200) == (False, True)
     for other in (replace(lying, K=16), replace(lying, workspace=False), replace(lying, bytes=8),
-                  replace(lying, majors=("vector", "element"))):
+                  replace(lying, majors=("vector", "vector"))):
         assert turned_first(other, H200) == (False, False)
 
 

@@ -330,6 +330,14 @@ def packed(X: Any) -> Any:
     return _launched(*_prepared(X))
 
 
+def packed_whole(X: Any) -> Any:
+    """The same of a matrix (rows, K), with K rounded up to whole 16 bytes; what lies beyond K is undefined."""
+    copy, K = _prepared(X)
+    _launched(copy, K)
+    per = 16 // mo.describe(copy.room).dtype.bytes      # type: ignore[union-attr]      # it is an array
+    return columns(copy.room, -(-K // per) * per, batched=False)
+
+
 def both_packed(A: Any, B: Any) -> tuple[Any, Any]:
     """``packed`` of both operands of a product, (M, K) and (N, K), by one launch where each has contiguous lines."""
     (a, K), (b, other) = _prepared(A), _prepared(B)

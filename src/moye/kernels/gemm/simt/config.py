@@ -1,6 +1,6 @@
 """Tile configurations of ``gemm_simt`` and the model of costs that picks one without search.
 
-In: a ``Problem``.  Out: a ``TileConfig`` and a number of parts of K, and which operands are turned round first.
+In: a ``Problem``.  Out: a ``TileConfig`` and a number of parts of K, and which operands are copied first.
 
 >>> problem = Problem(4096, 4096, 4096, 4, ("k vector", "k vector"))
 >>> turned_first(problem, 132)
@@ -9,7 +9,7 @@ In: a ``Problem``.  Out: a ``TileConfig`` and a number of parts of K, and which 
 >>> config.bM * config.bN >= 96 * 128, parts
 (True, 1)
 
-``benchmarks/gemm_simt_fit.py`` fits the model to what was measured on an H200 (``benchmarks/data/gemm_simt.csv.gz``).
+``benchmarks/gemm_simt_fit.py`` fits the model to what was measured on an H200 (``benchmarks/data/gemm_simt*.csv.gz``).
 """
 
 from __future__ import annotations
@@ -145,34 +145,34 @@ class Costs:
     their names say.
     """
 
-    launch: float = 4.42
-    share_large: float = 1.024  # of the peak, by threads with 128 sums and more, and so on
-    share_96: float = 1.011
-    share_64: float = 0.9561
-    share_32: float = 1.046
-    share_16: float = 1.142
-    along_one: float = 0.8117   # of the share, where one operand lies along K, or both
-    along_both: float = 0.7642
-    single: float = 0.9932      # of the share for each operand that is copied by single elements
-    turned: float = 0.9644      # of the share, where operands come through registers
-    turned_single: float = 1.048 # for each of them that does so by single elements
-    fill: float = 2.602         # warps of a multiprocessor that reach half of its share
-    one: float = 2.632e-05      # for each element of a k tile that is copied by itself
-    one_alone: float = 0.005762 # and for each that one thread copies
-    latency: float = 0.01228    # from asking for a stage to its arrival
-    turned_latency: float = 0.661 # to its arrival in registers
-    l2: float = 6.119e+04       # bytes per microsecond that one multiprocessor gets
-    dram: float = 5.655e+06
-    dram_one: float = 3.784e+04 # for each multiprocessor that asks
-    store: float = 3.48e-05     # for each element of a block
-    store_single: float = 0.0001174
-    meet: float = 2.497         # of blocks that share a tile
-    meet_each: float = 0.03203  # for each of them
-    meet_sum: float = 6.175e-05 # and each sum that a multiprocessor hands over
-    sharp: float = 2.051        # how sharply the slowest of several things rules
-    sharp_dram: float = 2.275
-    copy: float = 2.6           # turning an operand round in memory first
-    copied: float = 1.9e+06     # bytes of it a microsecond
+    launch: float = 4.471
+    share_large: float = 0.9944 # of the peak, by threads with 128 sums and more, and so on
+    share_96: float = 0.9712
+    share_64: float = 0.9241
+    share_32: float = 1.006
+    share_16: float = 1.1
+    along_one: float = 0.8659   # of the share, where one operand lies along K, or both
+    along_both: float = 0.7952
+    single: float = 0.9746      # of the share for each operand that is copied by single elements
+    turned: float = 1.049       # of the share, where operands come through registers
+    turned_single: float = 1.004 # for each of them that does so by single elements
+    fill: float = 2.645         # warps of a multiprocessor that reach half of its share
+    one: float = 3.238e-05      # for each element of a k tile that is copied by itself
+    one_alone: float = 0.005867 # and for each that one thread copies
+    latency: float = 0.00307    # from asking for a stage to its arrival
+    turned_latency: float = 0.793 # to its arrival in registers
+    l2: float = 5.936e+04       # bytes per microsecond that one multiprocessor gets
+    dram: float = 5.31e+06
+    dram_one: float = 3.756e+04 # for each multiprocessor that asks
+    store: float = 4.453e-05    # for each element of a block
+    store_single: float = 0.0001092
+    meet: float = 2.493         # of blocks that share a tile
+    meet_each: float = 0.03234  # for each of them
+    meet_sum: float = 6.204e-05 # and each sum that a multiprocessor hands over
+    sharp: float = 2.088        # how sharply the slowest of several things rules
+    sharp_dram: float = 2.319
+    copy: float = 1.951         # of an operand in memory first
+    copied: float = 2.003e+06   # bytes of it a microsecond
 
 
 COSTS = Costs()
@@ -254,9 +254,8 @@ def choose(problem: Problem, multiprocessors: int) -> tuple[TileConfig, int]:
 
 
 def turned(problem: Problem, which: tuple[bool, bool]) -> Problem:
-    """The same product of operands some of which lie along K no more, but along their rows."""
-    majors = ["vector" if rows % (16 // problem.bytes) == 0 else "element" for rows in (problem.M, problem.N)]
-    first, second = (new if turn else old for new, old, turn in zip(majors, problem.majors, which, strict=True))
+    """The same product of operands some of which have been copied: those lie along their rows, at 16 bytes."""
+    first, second = ("vector" if turn else major for major, turn in zip(problem.majors, which, strict=True))
     return replace(problem, majors=(first, second))
 
 
@@ -264,7 +263,7 @@ def soonest(problem: Problem, multiprocessors: int) -> float:
     """Microseconds of the choice: few rows beside what streams, or tiles, with operands that are turned round first."""
     which = turned_first(problem, multiprocessors)
     given = turned(problem, which)
-    tiled = _turning(problem, which) + estimate(*choose(given, multiprocessors), given, multiprocessors)
+    tiled = copying(problem, which) + estimate(*choose(given, multiprocessors), given, multiprocessors)
     sizes = [size for side in "AB" if (size := streaming(problem, side))]
     return min([tiled, *(few.estimate(size, multiprocessors) for size in sizes)])
 
@@ -288,24 +287,25 @@ def streams(problem: Problem, multiprocessors: int) -> str:
     return side if side and times[side] <= soonest(problem, multiprocessors) else ""
 
 
-def _turning(problem: Problem, which: tuple[bool, bool]) -> float:
-    """Microseconds of turning operands round in memory."""
-    return sum(COSTS.copy + rows * problem.K * problem.bytes / COSTS.copied
+def copying(problem: Problem, which: tuple[bool, bool], costs: Costs = COSTS) -> float:
+    """Microseconds of copying operands, which turns round those that lie along K."""
+    return sum(costs.copy + rows * problem.K * problem.bytes / costs.copied
                for rows, turn in zip((problem.M, problem.N), which, strict=True) if turn)
 
 
 @functools.lru_cache(maxsize=4096)
 def turned_first(problem: Problem, multiprocessors: int) -> tuple[bool, bool]:
-    """Which operands along K are turned round in memory first: a product that is long enough makes up for it.
+    """Which operands are copied in memory first, along their rows: a product that is long enough makes up for it.
 
-    Then nothing is turned on the way to shared memory, where it costs threads their time and registers.
+    Then nothing is turned on the way to shared memory, where it costs threads their time and registers, and nothing
+    comes in single elements.
     """
-    along = [major.startswith("k") for major in problem.majors]
+    other = [major != "vector" for major in problem.majors]
 
     def cost(which: tuple[bool, bool]) -> float:
         given = turned(problem, which)
-        return _turning(problem, which) + estimate(*choose(given, multiprocessors), given, multiprocessors)
+        return copying(problem, which) + estimate(*choose(given, multiprocessors), given, multiprocessors)
     no = False, False
-    if not any(along) or problem.bytes != 4 or not problem.workspace or cost(no) < _LONG * COSTS.copy:
+    if not any(other) or problem.bytes != 4 or not problem.workspace or cost(no) < _LONG * COSTS.copy:
         return no
-    return min(((a, b) for a in (False, along[0]) for b in (False, along[1])), key=cost)
+    return min(((a, b) for a in {False, other[0]} for b in {False, other[1]}), key=cost)

@@ -29,8 +29,8 @@ from moye.kernels.gemm.simt.config import (
 )
 from moye.kernels.gemm.simt.few_kernel import multiply
 from moye.kernels.gemm.simt.plan import make_plan
-from moye.kernels.pack import packed
-from moye.kernels.workspace import MAKES_ARRAYS, counters, empty, swapped
+from moye.kernels.pack import packed_whole
+from moye.kernels.workspace import MAKES_ARRAYS, counters, empty, one_row, swapped
 
 _AT_ONCE = 16
 """Sums of other blocks that a thread waits for together."""
@@ -338,18 +338,19 @@ def store_piece(plan, total, tCgC, tCcC, place, window, factors):
 
 
 @mo.jit
-def tile_of(extent, size, coordinate, edge, step):
+def tile_of(extent, inside, size, coordinate, edge, step):
     """Where a tile of a mode begins, and which part of it, from there, is this block's.
 
     Where the tiles do not divide the extent, the last begins earlier, as a multiple of ``step``, and has some rows of
-    its neighbour.  So only an extent that is shorter than a tile needs predicates.
+    its neighbour.  So only an extent that is shorter than a tile needs predicates.  ``inside``: C's extent, if it is
+    less.
     """
     if edge == "whole":
         return coordinate * size, (0, size)
     if edge == "short":
-        return 0, (0, extent)
+        return 0, (0, extent if inside is None else inside)
     first = mo.min(coordinate * size, (extent - size) // step * step)
-    return first, (coordinate * size - first, size)
+    return first, (coordinate * size - first, size if inside is None else mo.min(inside - first, size))
 
 
 @mo.jit
@@ -379,8 +380,9 @@ def gemm_kernel(A, B, C, alpha, beta, parts, arrived, splits, plan: mo.Constexpr
     edge_M, edge_N = plan.edges
     tile, rank = share(splits) if plan.split else (mo.block_idx().x, 0)
     bx, by = raster(tile, mo.ceil_div(M, bM), mo.ceil_div(N, bN))
-    m, rows = tile_of(M, bM, bx, edge_M, plan.steps[0])
-    n, columns = tile_of(N, bN, by, edge_N, plan.steps[1])
+    rows_C, columns_C = (mo.size(C, i) if plan.padded[i] else None for i in range(2))
+    m, rows = tile_of(M, rows_C, bM, bx, edge_M, plan.steps[0])
+    n, columns = tile_of(N, columns_C, bN, by, edge_N, plan.steps[1])
     thr_mma = plan.mma.get_slice(mo.thread_idx().x)
     mo.min_blocks(plan.config.blocks)
 
@@ -407,7 +409,7 @@ def gemm_kernel(A, B, C, alpha, beta, parts, arrived, splits, plan: mo.Constexpr
     else:
         if plan.scaled:
             acc[...] = acc * factor(alpha, C.dtype)
-        if plan.edges == ("whole", "whole") or ((bx + 1) * bM <= M and (by + 1) * bN <= N):
+        if plan.edges == ("whole", "whole") or ((bx + 1) * bM <= mo.size(C, 0) and (by + 1) * bN <= mo.size(C, 1)):
             store(tCgC, acc, None, plan, beta)
         else:
             store(tCgC, acc, edge_predicate(acc, tCcC, (rows, columns), plan.vector), plan, beta)
@@ -423,8 +425,8 @@ def gemm_simt(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, conf
     A is (M, K), B (N, K) and C (M, N), of one dtype (float32, float64, int32), of any strides, on one device.
     ``config`` and ``splits`` override the choice; no more blocks share a tile than k tiles it has, and than the device
     has multiprocessors.  Without them, up to eight rows of float32 are multiplied without tiles, while an operand along
-    K streams from memory, where that is sooner; and operands of a long product that lie along K are turned round first,
-    into memory of their own size.  ArgumentError for other shapes and dtypes.
+    K streams from memory, where that is sooner; and operands of a long product that lie along K, or whose lines begin
+    anywhere, are copied first, into memory of their own size.  ArgumentError for other shapes and dtypes.
     """
     a, b, c = matrices("gemm_simt", A, B, C)
     _check(a, b, c)
@@ -435,6 +437,7 @@ def gemm_simt(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, conf
         return result
     problem = problem_of(a, b, c)
     M, N, K = problem.M, problem.N, problem.K
+    A, B = one_row(A, a), one_row(B, b)
     if _exchanged(c):
         A, B, C = B, A, swapped(C)
     free = config is None and splits is None and c.dtype == mo.float32
@@ -444,7 +447,7 @@ def gemm_simt(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, conf
     which = (False, False)
     if config is None:
         which = turned_first(problem, mo.multiprocessors(c)) if splits is None else which
-        A, B = (swapped(packed(swapped(X))) if turn else X for X, turn in zip((A, B), which, strict=True))
+        A, B = (swapped(packed_whole(swapped(X))) if turn else X for X, turn in zip((A, B), which, strict=True))
         problem = turned(problem, which)
         config, chosen = choose(problem, mo.multiprocessors(c))
         splits = chosen if splits is None else splits
@@ -454,7 +457,8 @@ def gemm_simt(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, conf
     early = any(which) and tiles * splits <= config.blocks * mo.multiprocessors(c)
     plan = make_plan(config, c.dtype, problem.majors, (_edge(M, config.bM), _edge(N, config.bN)), K % config.bK != 0,
                      problem.vector, split=splits > 1, scaled=bool(alpha != 1), accumulate=bool(beta != 0),
-                     wide=problem.vector > 1 or (problem.majors[0][0] != "k" and K > 1024), follows=early)
+                     wide=problem.vector > 1 or (problem.majors[0][0] != "k" and K > 1024), follows=early,
+                     padded=(which[0] and M % 4 != 0, which[1] and N % 4 != 0))
     parts, arrived = None, None
     if splits > 1:
         parts, arrived = empty(C, c.dtype, (config.bM * config.bN, tiles * splits)), counters(C, tiles)
@@ -499,6 +503,8 @@ def _check(a: Any, b: Any, c: Any) -> None:
 def _major(info: Any) -> str:
     """How an operand is copied: along its rows 16 bytes ("vector") or one "element", along K "k vector" or "k"."""
     quad = 16 // info.dtype.bytes
+    if info.shape[0] == 1 and info.strides[1] == 1:     # however far the next row would be: see ``one_row``
+        return "k vector" if info.shape[1] % quad == 0 and info.ptr % 16 == 0 else "k"
     for mode, name in ((0, "vector"), (1, "k vector")):
         if info.strides[mode] == 1 and info.shape[mode] % quad == 0 and info.strides[1 - mode] % quad == 0 \
                 and info.ptr % 16 == 0:

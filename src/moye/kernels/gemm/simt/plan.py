@@ -41,7 +41,9 @@ class Plan:
     scaled: bool = False
     accumulate: bool = False
     follows: bool = False
-    """Whether the launch before turns an operand round for this one, which begins before that ends."""
+    """Whether the launch before copies an operand for this one, which begins before that ends."""
+    padded: tuple[bool, bool] = (False, False)
+    """Whether A and B have rows up to the next 16 bytes, of which C has none."""
 
     @property
     def quad(self) -> int:
@@ -77,7 +79,7 @@ class Plan:
 @functools.lru_cache(maxsize=1024)
 def make_plan(config: TileConfig, dtype: Any, majors: tuple[str, str], edges: tuple[str, str], ragged_K: bool,
               vector: int, *, split: bool = False, scaled: bool = False, accumulate: bool = False,
-              wide: bool = True, follows: bool = False) -> Plan:
+              wide: bool = True, follows: bool = False, padded: tuple[bool, bool] = (False, False)) -> Plan:
     """Layouts and tiled operations of one kind of problem; the same object for the same kind.
 
     ``majors`` says how operands are copied: 16 bytes along their rows ("vector") or along K ("k vector"), or element by
@@ -94,7 +96,7 @@ def make_plan(config: TileConfig, dtype: Any, majors: tuple[str, str], edges: tu
     along_k = [major.startswith("k") and not config.turns for major in majors]
     steps = quad if majors[0] == "vector" else vector, quad if majors[1] == "vector" else 1
     return Plan(config, sA, sB, copy_A, copy_B, mma, (along_k[0], along_k[1]), edges, steps, ragged_K, vector, split,
-                scaled, accumulate, follows)
+                scaled, accumulate, follows, padded)
 
 
 def _rows(lanes: int, warps: int, group: int, values: int) -> mo.Layout:
