@@ -221,3 +221,24 @@ def test_accesses_are_wide_and_rows_are_read_once(columns, dtype, gradient):
     lines = program.sass.splitlines()
     assert sum("LDG.E.128" in line for line in lines) == plan.rounds
     assert sum("STG.E.128" in line for line in lines) == (plan.rounds if gradient else 0)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16, np.float64])
+@pytest.mark.parametrize("level", [0.0, 1e4, -3e5, 4e6, -5e6, 1e9, 2e38, -3e38])
+def test_logits_of_any_size_that_pass(dtype, level):
+    """A rounded product with the base-2 factor would shift every exponential of large logits."""
+    rng = np.random.default_rng(4)
+    x = (level + rng.standard_normal((40, 1030)) * max(3.0, abs(level) * 2.0 ** -22)).astype(dtype)
+    x[3, ::2], x[5, 1:] = -np.inf, -np.inf
+    labels = rng.integers(0, 515, 40) * 2 + 1
+    labels[5] = 0
+    plan = RowPlan(2, 64, rounds=9, full=0, edges=0, streamed=True, resident=8)
+    loss, lse = (np.full(40, np.nan, np.float64 if dtype == np.float64 else np.float32) for _ in range(2))
+    cross_entropy(loss, x, labels, lse=lse, reduction="none", plan=plan)
+    wide = x.astype(np.float64)
+    top = wide.max(axis=1)
+    rest = np.log(np.exp(wide - top[:, None]).sum(axis=1))
+    want = top - wide[np.arange(40), labels] + rest
+    near = np.isfinite(want)
+    assert np.allclose(loss[near], want[near], rtol=3e-6, atol=3e-6) and np.array_equal(loss[~near], want[~near])
+    assert np.allclose(lse, top + rest, rtol=1e-6)

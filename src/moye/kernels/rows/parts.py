@@ -17,14 +17,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import moye as mo
-from moye.kernels.rows.plan import power
+from moye.kernels.rows.plan import TURN, power
 
 _KEPT = 16
 """Registers of a thread for what was computed of a row, until it is used again."""
 MEETINGS = 16
 """Folds of a cluster between two of its barriers."""
-AT_ONCE = 4
-"""Vectors of a thread that are on their way together where a row is streamed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -400,8 +398,8 @@ def swept(plan, where, fetch, visit, state):
 
     A loop over several pieces, which are on their way together, and the edges behind it.
     """
-    for j in mo.range(0, plan.rounds, AT_ONCE):
-        pieces = [vector(plan, where, j + k) for k in range(min(AT_ONCE, plan.rounds))]
+    for j in mo.range(0, plan.rounds, TURN):
+        pieces = [vector(plan, where, j + k) for k in range(min(TURN, plan.rounds))]
         state = visit(pieces, [fetch(piece) for piece in pieces], state)
     for piece in edges(plan, where):
         state = visit([piece], [fetch(piece)], state)

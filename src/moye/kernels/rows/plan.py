@@ -36,6 +36,8 @@ _STREAMS = 2048
 """Threads on a multiprocessor through which rows pass: with 32 registers each."""
 _ON_THE_WAY = 64
 """Bytes that a thread asks for at once, if rows are short."""
+TURN = 4
+"""Vectors of a thread that are on their way together where a row is streamed."""
 _AHEAD = 200 << 10
 """Bytes of rows that a multiprocessor has on their way to shared memory."""
 _MOST_STAGES = 8
@@ -250,10 +252,21 @@ def _staged(shape: Shape, plan: RowPlan, vectors: int, multiprocessors: int) -> 
 
 
 def _passing(shape: Shape) -> RowPlan:
-    """Many long rows that pass through: small blocks, of which a multiprocessor has many, in a loop over each row."""
+    """Many long rows that pass through: small blocks, of which a multiprocessor has many, in a loop over each row.
+
+    Of so many threads that a turn of the loop, ``TURN`` vectors each, leaves few without any, which compute all the
+    same.
+    """
     plan = row_plan(replace(shape, passed=False), clusters=False)
     vectors = max(1, -(-shape.columns // plan.width))
-    lanes = 128 if vectors <= 32 * 128 else 512
+
+    def computed(lanes: int) -> int:
+        rounds = -(-vectors // lanes)
+        return lanes * (rounds if rounds < TURN else -(-rounds // TURN) * TURN)
+
+    usual = 128 if vectors <= 32 * 128 else 512
+    choices = range(usual * 3 // 4, usual * 3 // 2 + 1, _WARP)
+    lanes = min(choices, key=lambda n: (computed(n) * 32 // vectors, abs(n - usual)))       # the nearest of as good
     return replace(plan, lanes=lanes, rounds=-(-vectors // lanes), full=0, at_once=1, streamed=True,
                    resident=_STREAMS // lanes)
 

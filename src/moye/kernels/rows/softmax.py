@@ -38,6 +38,7 @@ from moye.kernels.rows.views import dtype_of, last, launched, plan_of, repeated,
 from moye.kernels.views import FLOATS
 
 LOG2E, LN2 = 1.4426950408889634, 0.6931471805599453
+FITS = 1 << 22                          # times LOG2E it is rounded by no more than a half
 LOWEST = -float("inf")
 
 
@@ -115,15 +116,54 @@ def base_of(top):
 def absorbed(plan, top, total, held, factor):
     """The largest score so far and the sum of exponentials below it, with those of some pieces."""
     above = top
-    for r in held:
-        above = mo.max(above, r.to(top.dtype).reduce("max"))
+    if plan.streamed:
+        above = mo.max(above, largest(held).to(top.dtype))
+    else:
+        for r in held:
+            above = mo.max(above, r.to(top.dtype).reduce("max"))
     base = base_of(above)
     total = total * mo.exp2((top - base) * factor, fast=True)
+    if plan.streamed:
+        return above, total + below(plan, base, held, factor)
     for r in held:
         if len(held) > 1:
             anew(plan, r, factor.dtype)
         total += shares(r, factor, base).reduce("add")
     return above, total
+
+
+@mo.jit
+def below(plan, base, held, factor):
+    """The sum of exponentials below ``base``, by one multiplication and addition each: rows that pass are work for all.
+
+    base * factor is rounded; by how much is known exactly, and the sum is made good for it.  Of scores so large that
+    this would be much, the difference is taken first.
+    """
+    lift, total = base * factor, base.dtype(0)
+    if mo.abs(base) < FITS:
+        for r in held:
+            anew(plan, r, factor.dtype)
+            total += mo.exp2(mo.fma(r.to(factor.dtype), factor, -lift), fast=True).reduce("add")
+        total = total * mo.exp2(-mo.fma(base, factor, -lift), fast=True)
+    else:
+        for r in held:
+            total += shares(r, factor, base).reduce("add")
+    return total
+
+
+@mo.jit
+def largest(held):
+    """The largest of some pieces, which lie in registers as they were read: two of 16 bits by one instruction."""
+    found, beside = held[0], []
+    for r in held[1:]:
+        if mo.size(r) == mo.size(found):
+            found = mo.max(found, r)
+        else:
+            beside.append(r)
+    found = found.reduce("max")
+    for r in beside:
+        found = mo.max(found, r.reduce("max"))
+    return found
 
 
 @mo.jit
