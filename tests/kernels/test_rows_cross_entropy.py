@@ -242,3 +242,15 @@ def test_logits_of_any_size_that_pass(dtype, level):
     near = np.isfinite(want)
     assert np.allclose(loss[near], want[near], rtol=3e-6, atol=3e-6) and np.array_equal(loss[~near], want[~near])
     assert np.allclose(lse, top + rest, rtol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [mo.bfloat16, mo.float16, mo.float32, mo.float64], ids=str)
+@pytest.mark.parametrize("columns", [4992, 9001, 128256])
+def test_rows_that_pass_spill_nothing(columns, dtype):
+    rows, wide = 4000, mo.float64 if dtype == mo.float64 else mo.float32
+    numbers, array = mo.TensorLike(wide, (rows,)), mo.TensorLike(dtype, (rows, columns), strides=(columns, 1))
+    with compile_only("sm_90a") as compiled:
+        cross_entropy(numbers, array, mo.TensorLike(mo.int64, (rows,)), lse=numbers, reduction="none")
+    program, = compiled.programs
+    assert program.spills == program.stack == 0

@@ -32,6 +32,8 @@ from moye.kernels.workspace import empty
 IGNORED = -100
 REDUCTIONS = ("none", "mean", "sum")
 LABELS = (mo.int32, mo.int64)
+_SINGLES = 4
+"""Elements of float32 in 16 bytes."""
 
 
 class Options(NamedTuple):
@@ -132,10 +134,14 @@ def launch_rows(losses: Any, lse: Any, dlogits: Any, dloss: Any, logits: Any, la
 
 
 def _roomy(plan: RowPlan, gradient: bool, smoothed: bool, wide: Any) -> RowPlan:
-    """Other than 64 registers a thread for gradients: 128 of float64, 80 with smoothing, 48 of simple ones."""
+    """Other than 64 registers a thread for gradients: 128 of float64, 80 with smoothing, 48 of simple ones; than 32 of
+    rows that pass: 64 of float64, and 40 of float32 whose rows begin anywhere."""
     if gradient and not smoothed and wide != mo.float64:
         return plan.crowded
-    quarters = 4 if not gradient else 2 if wide == mo.float64 else 3
+    passing = plan.streamed and not gradient
+    quarters = 4 if not (gradient or passing) else 2 if wide == mo.float64 else 3
+    if passing and wide != mo.float64 and not (plan.shifted and plan.width == _SINGLES):
+        return plan
     return replace(plan, resident=max(1, plan.resident * quarters // 4))
 
 
