@@ -50,6 +50,7 @@ def roles(Y, X, down: mo.Constexpr, up: mo.Constexpr, how: mo.Constexpr):
                 mo.warpgroup_reg_alloc(up)
     elif how == "twice":
         mo.warpgroup_reg_dealloc(24)
+        mo.sync_threads()
         if not first:
             mo.warpgroup_reg_alloc(up)
     elif how == "half":
@@ -205,3 +206,118 @@ def test_registers_that_are_given_back_too_late(how, codes):
     if codes:
         assert "warp group 0 of block (0, 0, 0) waits for 240 registers" in found[0].message
         assert "and can have 168" in found[0].message
+
+
+@mo.jit
+def change(count):
+    """More than 0 asks for registers, less than 0 gives some back."""
+    if count > 0:
+        mo.warpgroup_reg_alloc(count)
+    elif count < 0:
+        mo.warpgroup_reg_dealloc(-count)
+
+
+@mo.kernel
+def twice(out, flag, first: mo.Constexpr, between: mo.Constexpr, second: mo.Constexpr):
+    """Warp group 0 changes its budget twice, if the flag says so; the others give 128 back, 128 are left to them."""
+    tid = mo.thread_idx().x
+    bars = mo.mbarrier_array(2)
+    if tid == 0:
+        mo.mbarrier_init(bars, 0, 128)
+        mo.mbarrier_init(bars, 1, 1)
+    mo.sync_threads()
+    if mo.warpgroup_idx() != 0:
+        mo.warpgroup_reg_dealloc(40)
+    elif flag[0] == 0:
+        change(first)
+        if between == "named":
+            mo.barrier_sync(1, 128)
+        elif between == "warp":
+            mo.sync_warp()
+        elif between == "mbarrier":
+            mo.mbarrier_arrive(bars, 0)
+            mo.mbarrier_wait(bars, 0, 0)
+        elif between == "one arrives":
+            if tid == 0:
+                mo.mbarrier_arrive(bars, 1)
+            mo.mbarrier_wait(bars, 1, 0)
+        change(second)
+    out[tid] = tid
+
+
+def report_of(first, between, second, flag):
+    """While tracing nobody knows what a flag in memory says; a static one is what the trace says."""
+    out = np.zeros(384, np.int32)
+    return mo.check(twice, lints=False)[1, 384](out, flag, first, between, second)
+
+
+@pytest.mark.parametrize(("first", "second", "text", "mend"), [
+    (-40, -80, "has 40 registers for each thread, and warpgroup_reg_dealloc(80) at line {} asks for more: it can only "
+               "give registers back", "warpgroup_reg_alloc(80)"),
+    (-176, 0, "has 168 registers for each thread, and warpgroup_reg_dealloc(176) at line {} asks for more",
+     "warpgroup_reg_alloc(176)"),
+    (232, 160, "has 232 registers for each thread, and warpgroup_reg_alloc(160) at line {} asks for fewer: it can only "
+               "add registers", "warpgroup_reg_dealloc(160)"),
+    (232, -168, None, None), (-40, 168, None, None), (-40, -40, None, None), (168, 0, None, None)])
+def test_changes_that_go_the_wrong_way(first, second, text, mend):
+    report = report_of(first, "named", second, np.zeros(1, np.int32))
+    assert [finding.code for finding in report.findings] == ["F6"] * (text is not None), str(report)
+    if text is not None:
+        (finding,) = report.findings
+        before, after = text.split(" at line {}")
+        assert finding.message.startswith(f"warp group 0 of block (0, 0, 0) {before} at line ")
+        assert after in finding.message and finding.hint == mend
+    assert report_of(first, "named", second, np.ones(1, np.int32)).ok
+
+
+@pytest.mark.parametrize(("between", "codes"), [("named", []), ("mbarrier", []), ("", ["F6"]), ("warp", ["F6"]),
+                                                ("one arrives", ["F6"])])
+def test_changes_of_warps_that_have_not_met(between, codes):
+    """All of them must know of all of them: one arrival that the others wait for does not tell of these."""
+    report = report_of(-40, between, 168, np.zeros(1, np.int32))
+    assert [finding.code for finding in report.findings] == codes, str(report)
+    if codes:
+        (finding,) = report.findings
+        assert finding.message.startswith("warp group 0 of block (0, 0, 0) executes warpgroup_reg_alloc(168) at line ")
+        assert "after warpgroup_reg_dealloc(40), and its warps do not meet in between" in finding.message
+        assert finding.hint is not None and "barrier_sync(id, 128)" in finding.hint
+
+
+@mo.kernel
+def static(out, first: mo.Constexpr, between: mo.Constexpr, second: mo.Constexpr):
+    """The same of all warp groups, and without a flag."""
+    change(first)
+    if between == "block":
+        mo.sync_threads()
+    elif between == "warp":
+        mo.sync_warp()
+        out[mo.thread_idx().x] = out[384 - mo.thread_idx().x]
+    change(second)
+
+
+@pytest.mark.parametrize(("first", "between", "second", "text"), [
+    (-40, "block", -80, "warp group 0 has 40 registers for a thread after warpgroup_reg_dealloc(40), and "
+                        "warpgroup_reg_dealloc(80) asks for more: it can only give registers back"),
+    (-176, "", 0, "warp group 0 has 168 registers for a thread, and warpgroup_reg_dealloc(176) asks for more"),
+    (160, "block", 120, "has 160 registers for a thread after warpgroup_reg_alloc(160), and warpgroup_reg_alloc(120) "
+                        "asks for fewer: it can only add registers"),
+    (-40, "", 160, "warp group 0 executes warpgroup_reg_alloc(160) after warpgroup_reg_dealloc(40), and its warps do "
+                   "not meet in between"),
+    (-40, "warp", 160, "its warps do not meet in between"),
+    (-40, "block", 160, None), (120, "", 0, None)])
+def test_changes_that_are_known_before_anything_runs(first, between, second, text):
+    if text is None:
+        static.trace(X, first, between, second, block=384)
+        return
+    with pytest.raises(mo.TraceError) as caught:
+        static.trace(X, first, between, second, block=384)
+    assert caught.value.code == "F6" and text in caught.value.message and caught.value.hint is not None
+    assert len(caught.value.locs) == 1 + (second != 0)
+
+
+@pytest.mark.parametrize(("up", "registers"), [(160, 160), (216, 216), (256, 256)])
+def test_registers_at_launch_are_no_more_than_anybody_asks_for(up, registers):
+    """ptxas starts the kernel with what its bounds allow, up to the largest budget."""
+    func = roles.trace(X, X, 40, up, "", block=256)
+    assert at_launch(func) == registers
+    assert at_launch(func, roles.compile(X, X, 40, up, "", block=256, arch="sm_90a").registers) == registers

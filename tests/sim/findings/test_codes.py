@@ -15,7 +15,7 @@ from moye.sim.findings.groups import GROUPS
 from moye.sim.findings.wording import Clause, Crowd, say
 
 SIM = Path(mo.__file__).parent / "sim"
-SOURCE = "\n".join(path.read_text() for path in SIM.rglob("*.py") if path.name != "codes.py")
+SOURCE = "\n".join(path.read_text() for path in SIM.rglob("*.py") if path.name not in ("codes.py", "shared_words.py"))
 WORDS = codes._WORDS
 
 

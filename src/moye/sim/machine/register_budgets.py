@@ -1,5 +1,5 @@
-"""Register budgets of the warp groups of one batch: F6 where a block's are more than it starts with, or are given back
-only after they are needed; C6 by a part.
+"""Register budgets of the warp groups of one batch: F6 where a block's are more than it starts with, go the wrong way,
+change again before the warps have met, or are given back only after they are needed; C6 by a part.
 
 In: each setmaxnreg that is executed.  Out: findings when the blocks are through, or stuck.
 
@@ -14,7 +14,15 @@ import numpy as np
 
 from moye.hardware import WARP, WARPGROUP
 from moye.ir import ops
-from moye.passes.register_budgets import advice, at_launch, exceeded
+from moye.passes.register_budgets import (
+    MEET,
+    WRONG_WAY,
+    advice,
+    at_launch,
+    exceeded,
+    name_of,
+    other_way,
+)
 from moye.sim.findings.wording import Crowd
 from moye.sim.operations.batch_state import BatchState
 from moye.sim.values.masks import Mask, lanes_of
@@ -34,6 +42,18 @@ class _Wait:
     """The least that each warp group keeps before it knows that these have them, (groups, C)."""
 
 
+@dataclass(slots=True)
+class _Fault:
+    """A change that PTX does not allow in the case ``case``, and the words for it."""
+
+    case: str
+    op: ops.SetMaxRegisters
+    where: tuple[int, int]
+    """A thread, and the block of the batch."""
+    count: int
+    facts: dict[str, str | int]
+
+
 class Budgets:
     """The last budget of each warp group, (groups, B): an index into ``ops``, -1 for none."""
 
@@ -47,6 +67,11 @@ class Budgets:
         self.times: list[Array] = []
         """The number of times that each thread (T, B) has executed an op, by op."""
         self.waits: list[_Wait] = []
+        shape = self.batch.threads // WARP, self.batch.blocks
+        self.changes: Array = np.zeros(shape, np.int64)
+        """How often each warp has changed its budget, and the epoch of the last time."""
+        self.epochs: Array = np.zeros(shape, np.int64)
+        self.faults: list[_Fault] = []
 
     def change(self, op: ops.SetMaxRegisters, mask: Mask) -> None:
         """The warp groups of the mask change their budget."""
@@ -60,19 +85,69 @@ class Budgets:
         self.times[number] += lanes
         groups = lanes.reshape(-1, WARPGROUP, self.batch.blocks)
         whole: Array = np.logical_and.reduce(groups, axis=1)
+        if self.batch.watch is not None:
+            self._judge(op, lanes, np.logical_or.reduce(groups, axis=1))
         self.last = np.where(groups.any(axis=1), number, self.last)
         if self.batch.watch is not None:
             for group in np.flatnonzero(whole.any(axis=1)).tolist():
                 (self._take if op.kind == "inc" else self._give_back)(op, group, whole[group])
 
+    def _judge(self, op: ops.SetMaxRegisters, lanes: Array, groups: Array) -> None:
+        """Whether the change goes the right way, and comes after all warps of the group know of the last one."""
+        each = self._each()[self.last]
+        wrong = np.argwhere(groups & (op.count > each if op.kind == "dec" else op.count < each))
+        if len(wrong):
+            group, block = (int(i) for i in wrong[0])
+            self._fault("turned", op, group, block, len(wrong), has=int(each[group, block]), ask=WRONG_WAY[op.kind],
+                        advice=other_way(op))
+        warps = lanes.reshape(-1, WARP, self.batch.blocks).any(axis=1)
+        apart = np.argwhere(warps & self._apart())
+        if len(apart):
+            warp, block = (int(i) for i in apart[0])
+            group = warp // (WARPGROUP // WARP)
+            self._fault("again", op, group, block, len(apart), before=name_of(self.ops[self.last[group, block]]),
+                        advice=MEET)
+        self.changes += warps
+        self.epochs = np.where(warps, self._now(), self.epochs)
+
+    def _fault(self, case: str, op: ops.SetMaxRegisters, group: int, block: int, count: int,
+               **facts: str | int) -> None:
+        facts |= {"group": group, "name": name_of(op)}
+        self.faults.append(_Fault(case, op, (group * WARPGROUP, block), count, facts))
+
+    def _each(self) -> Array:
+        """The registers of each op, and at launch."""
+        return np.array([*(known.count for known in self.ops), at_launch(self.batch.launch.func)])
+
+    def _apart(self) -> Array:
+        """The warps (W, B) that do not know that all of their group have changed the budget as often as they have."""
+        assert self.batch.watch is not None, "the run is checked"
+        clocks, size = self.batch.watch.checker.clocks, WARPGROUP // WARP
+        found: Array = np.zeros(self.changes.shape, np.bool_)
+        group = clocks.group[::WARP]
+        for warp in np.flatnonzero(self.changes.any(axis=1)).tolist():
+            for other in range(warp // size * size, warp // size * size + size):
+                # One that is ahead has been judged by what it knew of this one.
+                behind = self.changes[other] < self.changes[warp]
+                unheard = clocks.seen[group[warp], group[other]] < self.epochs[other]
+                level = self.changes[other] == self.changes[warp]
+                found[warp] |= (self.changes[warp] > 0) & (behind | (level & unheard)) & (other != warp)
+        return found
+
+    def _now(self) -> Array:
+        """The epoch of each warp (W, C)."""
+        assert self.batch.watch is not None, "the run is checked"
+        clocks = self.batch.watch.checker.clocks
+        now: Array = clocks.now[clocks.group[::WARP]]
+        return now
+
     def _take(self, op: ops.SetMaxRegisters, group: int, blocks: Array) -> None:
         """A warp group waits until there are as many registers."""
         assert self.batch.watch is not None, "the run is checked"
         clocks = self.batch.watch.checker.clocks
-        counts = np.array([*(known.count for known in self.ops), at_launch(self.batch.launch.func)])
         self.waits.append(_Wait(op, group, blocks, np.broadcast_to(clocks.now[self._warps(group)],
                                                                    (WARPGROUP // WARP, len(blocks))),
-                                counts[self.last]))
+                                self._each()[self.last]))
 
     def _give_back(self, op: ops.SetMaxRegisters, group: int, blocks: Array) -> None:
         """A warp group gives registers back: to those of which it does not know yet that they have them."""
@@ -107,6 +182,10 @@ class Budgets:
         if watch is None or not self.ops:
             return
         if self._by_parts():
+            return
+        for fault in self.faults[:1]:                   # others may follow from it
+            watch.tell("F6", fault.case, fault.op, fault.where, fault.count, **fault.facts)
+        if self.faults:
             return
         each, told = at_launch(func), False
         for column in np.unique(self.last, axis=1).T:
