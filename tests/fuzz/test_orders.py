@@ -41,3 +41,16 @@ def test_the_model_knows_a_wait_that_comes_too_late(told, found):
                                [("arrive", 0, 0, "lane 0"), *begins, ("arrive", 0, 0, "lane 0")]], [[], []])
     assert verdict(plan)[0] == found
     assert orders.report_of(plan).ok is told
+
+
+@pytest.mark.parametrize(("way", "found"), [("named arrive", set()), (None, {"a wait that may come too late"})])
+def test_lanes_of_a_warp_pass_an_arrival_together(way, found):
+    # lane 0 of warp 0 waits for phase 1, and the others wait for phase 2: for phase 0 where they do not meet first
+    meet = [(way, 3, 2)] if way else []
+    plan = Plan(1, 2, 2, [1], [
+        [("arrive", 0, 0, "lane 0"), ("wait", 0, 1, "lane 0"), *meet,
+         ("arrive", 0, 0, "lane 0"), ("wait", 0, 0, "all")],
+        [("wait", 0, 0, "all"), ("warp",), ("arrive", 0, 0, "lane 0"), *([("named", 3, 2)] if way else [])]], [[], []])
+    wrong = verdict(plan)[0]
+    assert found <= wrong and (found or not wrong)
+    assert orders.report_of(plan).ok is (way is not None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 
 import numpy as np
 import pytest
@@ -284,3 +285,33 @@ def test_no_cycle_without_a_way_back():
 def test_many_groups_are_counted():
     dead = Deadlock((0, 0, 0), 1024, tuple(waiter([t], [], t + 1, kind="warp") for t in range(9)))
     assert "; 3 more groups wait" in str(dead) and dead.code == "C6"
+
+
+@mo.kernel
+def a_lane_of_an_arriving_warp_waits(out, how: mo.Constexpr):
+    """bar.arrive is an instruction of whole warps: nobody of warp 0 goes past it before thread 0 comes."""
+    tid = mo.thread_idx().x
+    bars = mo.mbarrier_array(1)
+    if tid == 0:
+        mo.mbarrier_init(bars, 0, 1)
+    mo.sync_threads()
+    if tid < 32:
+        if tid == 0:
+            mo.mbarrier_wait(bars, 0, 0)
+        mo.barrier_arrive(1, 64)
+        if tid == 1 and how == "behind":
+            mo.mbarrier_arrive(bars, 0)
+    else:
+        if tid == 32 and how == "other warp":
+            mo.mbarrier_arrive(bars, 0)
+        mo.barrier_sync(1, 64)
+    out[tid] = tid
+
+
+def test_a_warp_arrives_as_a_whole():
+    assert mo.check(a_lane_of_an_arriving_warp_waits, lints=False)[1, 64](np.zeros(64, np.int32), "other warp").ok
+    report = mo.check(a_lane_of_an_arriving_warp_waits, lints=False)[1, 64](np.zeros(64, np.int32), "behind")
+    (finding,) = report.findings
+    assert finding.code == "F4"
+    assert "thread 0 waits for phase 0 of bars(0)" in finding.message
+    assert re.search(r"threads 1-31 wait at barrier_arrive \(line \d+\) for thread 0", finding.message)

@@ -8,7 +8,7 @@ The common case, all threads of all blocks at once, never gets here: see Batch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,12 +16,13 @@ import numpy as np
 
 from moye.ir import ops
 from moye.ir.traits import Trait
-from moye.sim.findings.deadlock import Deadlock
+from moye.sim.findings.deadlock import Deadlock, Waiter
 from moye.sim.findings.finding import Finding
 from moye.sim.findings.wording import Crowd
 from moye.sim.flow.groups import Group
 from moye.sim.machine.meetings import Meetings, named_by
 from moye.sim.machine.waiters import numbers, span_of, waiters
+from moye.sim.machine.warp_arrivals import Arrived, WarpArrivals, on_their_way
 from moye.sim.operations.batch_state import BatchState
 from moye.sim.values.masks import lanes_of
 from moye.sim.values.memory import Array
@@ -48,6 +49,7 @@ class Barriers:
     def __init__(self, batch: BatchState) -> None:
         self.batch = batch
         self.meetings = Meetings(batch)
+        self.arrivals = WarpArrivals(batch)
         self.reset()
 
     def reset(self) -> None:
@@ -57,6 +59,12 @@ class Barriers:
         self.came: dict[int, Array] = {}
         self.last: dict[int, ops.NamedBarrier] = {}     # the op of the last arrival
         self.meetings.reset()
+        self.arrivals.reset()
+
+    @property
+    def holds(self) -> bool:
+        """Whether somebody waits."""
+        return bool(self.waiting or self.arrivals.coming)
 
     # --- arrival -----------------------------------------------------------------------------------------------------
 
@@ -79,6 +87,7 @@ class Barriers:
 
     def resolve(self) -> None:
         """Let go whoever need not wait any longer: after an arrival, and after threads have exited."""
+        self._arrive(lambda _, missing: missing)
         self._block_barrier()
         for entry in list(self.waiting):
             if Trait.MEETS_WARP in entry.op.traits:
@@ -181,19 +190,45 @@ class Barriers:
         numbers = np.broadcast_to(np.asarray(payload), lanes.shape)
         for number in np.unique(numbers[lanes]).tolist():
             part = lanes & (numbers == number)
+            if op.kind == "arrive":
+                self.arrivals.come(op, group, part, number)
+                continue
             self._count(op, number, part)
             self.meetings.arrives(op, number, part)
-            if op.kind == "sync":
-                mine = Group(group.pc, list(group.env), part)
-                self.waiting.append(Waiting(op, mine, part, number))
-            else:
-                if self.batch.watch is not None:
-                    # An arrival that does not wait counts at once: what its thread does after it is not ordered by the
-                    # barrier.
-                    self.batch.watch.checker.named_barrier(op, number, part, np.zeros_like(part))
-                    self.batch.watch.checker.engines.met(part)          # bar.arrive is an instruction of whole warps
-                self.batch.ready.append(Group(group.pc, list(group.env), self.batch.normal(part)))
+            mine = Group(group.pc, list(group.env), part)
+            self.waiting.append(Waiting(op, mine, part, number))
             self._complete(op, number)
+        if op.kind == "arrive":
+            self._arrive(lambda _, missing: missing)
+
+    def _arrive(self, missing: Callable[[ops.Op, Array], Array]) -> bool:
+        """Whole warps arrive, but for those of whom ``missing`` says that nobody waits for them; whether any do."""
+        arrived = list(self.arrivals.go(missing))
+        for one in arrived:
+            self._arrived(one)
+        return bool(arrived)
+
+    def _arrived(self, one: Arrived) -> None:
+        self._count(one.op, one.number, one.lanes)
+        self.meetings.arrives(one.op, one.number, one.lanes)
+        if self.batch.watch is not None:
+            # An arrival that does not wait counts at once: what its thread does after it is not ordered by the barrier.
+            self.batch.watch.checker.named_barrier(one.op, one.number, one.lanes, np.zeros_like(one.lanes))
+            self.batch.watch.checker.engines.met(one.lanes)
+        self.batch.ready += one.groups
+        self._complete(one.op, one.number)
+
+    def arrive_in_parts(self) -> bool:
+        """Nobody else moves: lanes that others of their warp have gone past arrive without these; whether any do."""
+        if not self.arrivals.coming:
+            return False
+        shape = self.batch.threads, self.batch.blocks
+        parked: list[tuple[ops.Op, Array]] = [(entry.op, entry.lanes) for entry in self.waiting]
+        parked += [(entry.op, entry.lanes) for entry in self.arrivals.coming]
+        looking = [lanes_of(group.mask, *shape) for group in self.batch.spinning]
+        polling: Array = np.logical_or.reduce([np.zeros(shape, np.bool_), *looking])
+        return self._arrive(lambda op, missing: missing & (
+            polling | on_their_way(self.batch.launch.func, op, parked)))
 
     def _count(self, op: ops.NamedBarrier, number: int, part: Array) -> None:
         count = self.counts.setdefault(number, np.zeros(self.batch.blocks, np.int64))
@@ -291,10 +326,13 @@ class Barriers:
         self.batch.launch.reporter.add(Finding(dead.code, str(dead), dead.locs, dead.block, threads, "", None,
                                                dead.hint), fatal=True)
         self.waiting.clear()
+        self.arrivals.reset()
 
     def _dead(self, block: int) -> Deadlock:
         entries = [entry for entry in self.waiting if entry.lanes[:, block].any()]
         told = [waiter for entry in entries for waiter in waiters(self, entry, block)]
+        told += [Waiter("warp", "barrier_arrive", numbers(entry.lanes[:, block]), entry.op, numbers(lacking[:, block]))
+                 for entry, lacking in self.arrivals.lacking() if entry.lanes[:, block].any()]
         return Deadlock(self._block(block), self.batch.threads, tuple(told), self.batch.exits(block))
 
     def _follows(self) -> bool:

@@ -184,7 +184,7 @@ class Batch:
     def run(self) -> str:
         """Run until every block is done, or until somebody must wait for other blocks."""
         # Copies by TMA land only once nobody else can move: that is the latest time that the waits allow.
-        while self.ready or self.tensor_copies.land():
+        while self.ready or self.tensor_copies.land() or self.barriers.arrive_in_parts():
             while self.ready:
                 self._advance(self._next())
                 self._wake()
@@ -268,7 +268,7 @@ class Batch:
                 return
 
     def _exited(self) -> None:
-        if self.barriers.waiting:
+        if self.barriers.holds:
             self.barriers.resolve()
 
     def _branch(self, group: Group, result: tuple[Any, ...]) -> int | None:
