@@ -1,6 +1,7 @@
 """What may come out otherwise, and does in a run of its own: answers of mbarrier_try_wait, lanes that elect() chooses.
 
-In: a Func.  Out: ``chances``: those that it has, by the names of their cases in the table of codes; and
+In: a Func, and what its threads signal through.  Out: ``chances``: those that it has, by the names of their cases in
+the table of codes (``older``: loads that find older values, see signals.py); and
 ``Answers.denied``: the lanes that are told that a phase is not complete.
 
 An answer in a loop that has no other end is false the first time, and true when the lane asks again; any other is false
@@ -16,18 +17,18 @@ import numpy as np
 from moye.ir import ops
 from moye.ir.nodes import Func
 from moye.sim.checks.patience import patience
-from moye.sim.flow.once import once_per_func
+from moye.sim.checks.signal_memory import Traffic
 from moye.sim.values.memory import Array
 
-Case = OneOf["unheeded", "elected"]
+Case = OneOf["unheeded", "elected", "older"]
 _CASES: dict[Case, type[ops.Op]] = {"unheeded": ops.MbarrierTest, "elected": ops.Elect}
 
 
-@once_per_func
-def chances(func: Func) -> tuple[Case, ...]:
+def chances(func: Func, traffic: Traffic) -> tuple[Case, ...]:
     """What runs of their own are made for."""
     walked = list(func.body.walk())
-    return tuple(case for case, kind in _CASES.items() if any(isinstance(op, kind) for op in walked))
+    found = [case for case, kind in _CASES.items() if any(isinstance(op, kind) for op in walked)]
+    return (*found, "older") if traffic.glances(func) else tuple(found)
 
 
 class Answers:

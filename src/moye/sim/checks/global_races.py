@@ -107,6 +107,10 @@ class GlobalMemory:
         """Locks order nothing in this run: it is looked for what they guard."""
         self.held = Held(found, self.between, self.func.threads)
 
+    def look_back(self) -> None:
+        """Loads that do not wait for a value find the oldest one that they may, in this run."""
+        self.traffic = replace(self.traffic, older=True)
+
     def forget(self) -> None:
         """Give the memory back."""
         self.tracked.clear()

@@ -35,6 +35,8 @@ class Traffic:
     used: frozenset[int]
     """The ids of atomics whose result is used."""
     alias: Mapping[int, int]
+    older: bool = False
+    """Whether loads find the oldest values that they may: then all that anybody reads is followed."""
 
     def key(self, buffer: Buffer) -> int:
         """One number for all buffers that share memory."""
@@ -45,7 +47,12 @@ class Traffic:
         if not isinstance(op, (ops.Load, ops.Store, ops.Atomic)):
             return False
         key = self.key(op.ref.buffer)
-        return key in self.read and (self.ordered or key in self.mixed)
+        return key in self.read and (self.ordered or key in self.mixed or self.older)
+
+    def glances(self, func: Func) -> bool:
+        """Whether the kernel has a strong load that does not wait for a value: it may find an old one."""
+        return any(isinstance(op, ops.Load) and strong(op) and id(op) not in self.polled
+                   and self.key(op.ref.buffer) in self.read for op in func.body.walk())
 
     def looks(self, op: ops.Op) -> bool:
         """Whether anybody learns the value that is read."""
@@ -53,7 +60,7 @@ class Traffic:
 
     def watched(self, buffer: Buffer) -> bool:
         """Whether it matters who has seen which value."""
-        return self.key(buffer) in self.mixed or bool(self.polled)
+        return self.key(buffer) in self.mixed or bool(self.polled) or self.older
 
 
 def strong(op: ops.Op) -> bool:

@@ -5,7 +5,9 @@ In: those operations with their addresses and masks, lane by lane in the order i
 value for a load that polls.
 
 A load may read any value that is not older than what its thread knows to have been written or seen (coherence).  Loads
-that poll get one value after the other, so that a wait ends at the first one that satisfies it.
+that poll get one value after the other, so that a wait ends at the first one that satisfies it.  In a run of its own
+(``traffic.older``) others get the oldest one: a thread that stores, and then loads what another one stores, may miss
+that, and be missed, unless both fence by fence.sc in between.
 """
 
 from __future__ import annotations
@@ -36,6 +38,8 @@ from moye.sim.checks.locks import Held
 from moye.sim.checks.signal_memory import ACQUIRES, RELEASES, Traffic
 from moye.sim.values.masks import lanes_of
 
+_TURNS: Place = ("fence.sc",)
+"""Stands for the order of all fence.sc."""
 PATIENCE = 32
 """So many values before the newest are given to loads that poll."""
 
@@ -111,6 +115,8 @@ class Flags:
             return
         shape = (self.shared.threads, self.blocks)
         address, lanes = np.broadcast_to(address, shape), lanes_of(mask, *shape)
+        if self.traffic.older and getattr(op, "order", None) == "seq_cst":
+            self._in_turn(op, scope_of(op), lanes)      # printed with a fence.sc before it
         if isinstance(op, ops.Load):
             self._load(op, where, address, lanes)
         elif isinstance(op, ops.Store):
@@ -338,6 +344,24 @@ class Flags:
         for block in [block for block in self._awaited if lanes[:, block].any()]:
             for group in np.unique(clocks.group[lanes[:, block]]).tolist():
                 self._after(scope, block, np.flatnonzero(lanes[:, block] & (clocks.group == group)).tolist())
+        if op.order == "seq_cst" and self.traffic.older:
+            self._in_turn(op, scope, lanes)
+
+    def _in_turn(self, op: ops.Op, scope: int, lanes: Bools) -> None:
+        """Fences by fence.sc have one order, and synchronize in it (PTX ISA, Fence-SC order).
+
+        The order is that of this run: what lies before an earlier one is not missed after a later one.
+        """
+        for block, thread in np.argwhere(lanes.T).tolist():
+            location = self.between.locations.get(_TURNS)
+            if location is not None:
+                self._acquire(location, location.latest, scope, block, [thread])
+            eye = self.eye(block, thread)
+            epochs = eye.row.copy()
+            epochs[thread] = self._epoch(block, thread)
+            release = self._published(eye, epochs, scope, ITSELF)
+            self.between.write(_TURNS, (self.first + block, thread, self._epoch(block, thread)), 0, [release], rmw=True)
+        self.shared.clocks.now = self.shared.clocks.now + self.shared.clocks.groups_of(self.shared.everyone(lanes))
 
     def _after(self, scope: int, block: int, members: list[int]) -> None:
         """Threads of a group have fenced: what they, or others before a barrier, have read is acquired."""
@@ -432,16 +456,25 @@ class Flags:
     def _choose(self, op: ops.Op, location: Location, block: int, threads: list[int]) -> int:
         """The value that threads of a block read: the next one that they may see if they poll, else the newest."""
         latest = location.latest
-        if id(op) not in self.traffic.polled or self.held is not None:
+        polls = id(op) in self.traffic.polled
+        # An atomic that an older value satisfied would have to write, and find the newest.
+        if self.held is not None or not (polls or (self.traffic.older and isinstance(op, ops.Load))):
             value = latest
         else:
-            turn = self._late if self.between.newest else self._after_last
+            turn = self._first if not polls else self._late if self.between.newest else self._after_last
             value = max(turn(op, location, block, thread) for thread in threads)
         for thread in threads:
             before, epoch = self._turns.get((block, thread, location)), self._epoch(block, thread)
             again = before is not None and before.op == id(op) and before.epoch != epoch and before.value == value
             self._turns[block, thread, location] = _Turn(id(op), epoch, value, again)
         return value
+
+    def _first(self, op: ops.Op, location: Location, block: int, thread: int) -> int:
+        """A first look finds the oldest value, and the same one again the newest: whoever looks again gets on."""
+        turn = self._turns.get((block, thread, location))
+        if turn is not None and turn.op == id(op):
+            return location.latest
+        return self._floor(location, block, thread, 0 if turn is None else turn.value)
 
     def _late(self, op: ops.Op, location: Location, block: int, thread: int) -> int:
         """A first look is too early for anything new, and every other one finds the newest value."""

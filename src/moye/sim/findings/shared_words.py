@@ -100,6 +100,9 @@ SHARED = """
   > elected    let the thread that elect() chooses do what belongs together: keep its answer
   = elected    {sentence}; elect() may choose another lane than the first, and does here
   = unheeded   {sentence}; mbarrier_try_wait() may be false, and does not wait then
+  > older      mo.fence("seq_cst") in both threads, between what each stores and the load that must find what the other
+        stores
+  = older      {sentence}; a load may miss a store that nothing orders before it, and does here
   > lucky      hold one lock at both
   > none
   = lucky      {sentence}; no lock is held at both, and who took one first is luck

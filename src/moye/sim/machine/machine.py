@@ -100,11 +100,15 @@ class _Others:
         if self.locks is not None and not fits:
             self.locks = None
             self._left_out()
-        self.chances = chances(launch.func)
+        self.chances = chances(launch.func, launch.globals.traffic)
         if self.chances and not fits:
+            left = launch.globals.plan.not_judged
+            if "older" in self.chances:
+                left.append("what happens where loads miss stores: it is too much to run the kernel again")
+            if self.chances != ("older",):
+                left.append("what happens where mbarrier_try_wait is false, or elect() chooses another lane: it is too "
+                            "much to run the kernel again")
             self.chances = ()
-            launch.globals.plan.not_judged.append("what happens where mbarrier_try_wait is false, or elect() chooses "
-                                                  "another lane: it is too much to run the kernel again")
         self.rewind = Rewind(outputs) if self.wanted > 1 or self.locks is not None or self.chances else None
 
     def run(self, program: Program, spent: int) -> None:
@@ -148,16 +152,22 @@ class _Others:
 
     def by_chance(self, program: Program, spent: int, case: Case) -> None:
         """Run once more, with mbarrier_try_wait false where it may be: whoever does not heed it has not waited.  Or
-        with elect() choosing another lane: whoever takes it for the first waits for what others have issued."""
+        with elect() choosing another lane: whoever takes it for the first waits for what others have issued.  Or with
+        loads that find the oldest values: whoever counts on a store that nothing orders before may miss it."""
         first = self.launch
         if self.rewind is None or first.reporter.findings:
             return
+        if case == "older" and (first.total > MOST_BLOCKS or first.globals.between.steps > DEAR):
+            return
         reporter = Reporter(first.func, False, first.hooks.codes)
         reporter.strict = first.hooks.strict
+        # Of fences by fence.sc the first one to run tells the others: once in each order.
+        turns = 2 if case == "older" and _in_turn(first.func) else 1
         self.rewind.keep()
         try:
-            self.rewind.back()
-            self._one(program, first.hooks.seed, spent, reporter, case=case)
+            for seed in range(first.hooks.seed, first.hooks.seed + turns):
+                self.rewind.back()
+                self._one(program, seed, spent, reporter, case=case)
         except StopSimulation:                          # it is among the findings
             pass
         finally:
@@ -175,10 +185,17 @@ class _Others:
         launch.watch(Stale(Func("", [], Block(), (1, 1, 1))), spent)
         if locks is not None:
             launch.globals.hold(locks)
+        if case == "older":
+            launch.globals.look_back()
         _run(program, launch)
         launch.globals.conflicts.tell()
         first.unsupported += [text for text in (*launch.unsupported, *launch.globals.unsupported)
                               if text not in (*first.unsupported, *first.globals.unsupported)]
+
+
+def _in_turn(func: Func) -> bool:
+    """Whether there is a fence.sc."""
+    return any(getattr(op, "order", None) == "seq_cst" for op in func.body.walk())
 
 
 def _of_lanes(finding: Finding) -> bool:
