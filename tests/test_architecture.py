@@ -55,8 +55,8 @@ ALONE = {
         "pictures.tikz", "pictures.typst", "sim.timeline.table"),
     "one pass each": ("passes.dce", "passes.wgmma_registers"),
     "one lint or one class of defects each": (
-        "runtime.check.needless_barriers", "sim.checks.barrier_reuse",
-        "sim.checks.unwritten_global", "sim.costs.mixed_swizzles", "sim.costs.wgmma_waits"),
+        "runtime.check.needless_barriers", "sim.checks.unwritten_global", "sim.costs.mixed_swizzles",
+        "sim.costs.wgmma_waits"),
     "one step of a kernel each": (
         "kernels.attention.sm90.turns", "kernels.gemm.shallow.leave", "kernels.gemm.shallow.multiply"),
     "one way to share the work of a kernel": (

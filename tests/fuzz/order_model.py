@@ -269,8 +269,7 @@ class State:
                 for lane in range(LANES):
                     self.clock[one * LANES + lane].join(here.gathered)
             self.waiting -= set(here.waiting)
-            # The checker does not follow an opening for which nobody waits (docs/checker.md).
-            self.last[key] = here.who if here.waiting else []
+            self.last[key] = here.who
             del self.named[key]
 
     def gather(self, barrier: Barrier, threads: list[int]) -> None:

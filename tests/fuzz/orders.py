@@ -144,7 +144,9 @@ class Draft:
         """Some warps of a block at a named barrier."""
         mine = range(block * self.plan.warps, (block + 1) * self.plan.warps)
         group = self.rng.sample(mine, self.rng.randint(min(2, len(mine)), len(mine)))
-        arriving = self.rng.randint(1, len(group) - 1) if kind == "named arrive" and len(group) > 1 else 0
+        # At times nobody waits where it opens.
+        most = max(1, len(group) - (self.rng.random() < 0.8))
+        arriving = self.rng.randint(1, most) if kind == "named arrive" else 0
         number = self.rng.choice([1, 2, 3])
         return [(w, ("named arrive" if k < arriving else "named", number, len(group))) for k, w in enumerate(group)]
 

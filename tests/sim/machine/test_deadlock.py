@@ -315,3 +315,36 @@ def test_a_warp_arrives_as_a_whole():
     assert finding.code == "F4"
     assert "thread 0 waits for phase 0 of bars(0)" in finding.message
     assert re.search(r"threads 1-31 wait at barrier_arrive \(line \d+\) for thread 0", finding.message)
+
+
+@mo.kernel
+def nobody_waits_where_it_opens(out, told: mo.Constexpr):
+    """Warps 0 and 1 open barrier 1 and go on; then warps 2 and 3 meet there."""
+    tid = mo.thread_idx().x
+    warp = tid // 32
+    if warp < 2:
+        mo.barrier_arrive(1, 64)
+        if told == "both" or (told == "one" and warp == 0):
+            mo.barrier_arrive(2, 128 if told == "both" else 96)
+    if told == "block":
+        mo.sync_threads()
+    if warp >= 2:
+        if told in ("both", "one"):
+            mo.barrier_sync(2, 128 if told == "both" else 96)
+        mo.barrier_sync(1, 64)
+    out[tid] = tid
+
+
+@pytest.mark.parametrize(("told", "strangers"), [
+    ("block", None), ("both", None), ("", "warps 0-1"), ("one", "warp 1")])
+def test_an_opening_that_nobody_waits_for(told, strangers):
+    """An arrival of the next use may count for the one before, unless it comes after all arrivals of that."""
+    report = mo.check(nobody_waits_where_it_opens, lints=False)[2, 128](np.zeros(128, np.int32), told)
+    found = [finding for finding in report.findings if finding.code != "G1"]
+    assert [finding.code for finding in found] == ["C5"] * (strangers is not None), str(report)
+    if strangers is not None:
+        assert re.match(
+            rf"warps 2-3 of block \(0, 0, 0\) and {strangers} use named barrier 1 in an order that nothing decides: "
+            rf"nobody waits where it opens at line \d+, and no barrier is between {strangers} arriving there and "
+            r"warps 2-3 arriving at line \d+", found[0].message)
+        assert found[0].hint is not None and found[0].hint.startswith("let somebody wait where it opens")

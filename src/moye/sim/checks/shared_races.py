@@ -345,6 +345,7 @@ class SharedChecker:
         for mask in (came, freed):
             self.groups(mask)                          # split by both before either is looked up
         self._ordered_use(op, barrier_id, came)
+        self.reuse.arrives(barrier_id, came, self.clocks)
         arriving, leaving = self.groups(came | freed), self.groups(freed)
         # barrier.arrive and barrier.sync both release, barrier.sync alone acquires (PTX ISA, bar{.cta}).
         self.clocks.send(("barrier", barrier_id), arriving)
@@ -354,12 +355,19 @@ class SharedChecker:
         if freed.any():
             self.reuse.opened(op, barrier_id, freed, self.clocks)
 
+    def named_alone(self, op: Op, barrier_id: int, came: Bools) -> None:
+        """A named barrier opens by these arrivals, and nobody waits for it: nobody learns anything."""
+        who = self.everyone(came)
+        self.reuse.opened_alone(op, barrier_id, who)
+        self.clocks.close(("barrier", barrier_id), np.logical_or.reduce(who, axis=0))
+
     def _ordered_use(self, op: Op, number: int, came: Bools) -> None:
         """Report C5 if threads arrive at a barrier that others have passed, and nothing orders the two."""
         if (lost := self.reuse.unordered(number, came, self.clocks)) is None:
             return
         late, first = (Crowd(np.flatnonzero(mask).tolist(), self.threads) for mask in (lost.arrives, lost.passed))
-        self.judge.tell("C5", "groups", [lost.before, op], lost.column, (first.threads[0], late.threads[0]),
+        self.judge.tell("C5", "alone" if lost.alone else "groups", [lost.before, op], lost.column,
+                        (first.threads[0], late.threads[0]),
                         {"late": late, "first": first, "before": lost.before, "number": number})
 
     def warp_sync(self, op: Op, lane_mask: int, active: Bools | None) -> None:

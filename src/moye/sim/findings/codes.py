@@ -209,6 +209,8 @@ C5   S     named barrier with a wrong count, or one id used by two groups
   groups     {late} of block {block} and {first} use {number:barrier 0, which is that of sync_threads,|named barrier
         1|named barrier {number}} in an order that nothing decides: no barrier between {first} passing it{before} and
         {late} arriving{op}
+  alone      {late} of block {block} and {first} use named barrier {number} in an order that nothing decides: nobody
+        waits where it opens{before}, and no barrier is between {first} arriving there and {late} arriving{op}
   part       only {here} of warp {warp} of block {block} {here:arrives|arrive} at named barrier {number}{op}, which
         counts whole warps
   number     {arrive_wrong}; barriers are 0 to {last}
@@ -216,6 +218,7 @@ C5   S     named barrier with a wrong count, or one id used by two groups
   many       {arrive_wrong} before it opens: {came} threads where {expected} are expected
   > -          count the threads that arrive and those that wait at the barrier, and no others
   > groups     give each group a named barrier of its own
+  > alone      let somebody wait where it opens, or give each group a named barrier of its own
   > part       let the condition around it be the same for the whole warp
   > wrong      a named barrier for each group, with the number of its threads as the count
 C6   T/S   a warp-collective operation reached by part of a warp

@@ -268,6 +268,8 @@ class Barriers:
             freed = np.logical_or.reduce([e.lanes & complete for e in entries]) if entries else np.zeros_like(came)
             # Those that did not wait have been told of when they arrived.
             self.batch.watch.checker.named_barrier(op, number, came & freed, freed)
+            if (alone := came & ~freed.any(axis=0)).any():
+                self.batch.watch.checker.named_alone(op, number, alone)
         count[complete] = 0
         self.came[number] &= ~complete
         for entry in entries:
