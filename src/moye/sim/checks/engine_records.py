@@ -45,10 +45,16 @@ class Made:
     ``came`` is the number of times that this thread had arrived at the barrier of its cluster before, per block.
     """
 
-    op: ops.MbarrierInit
+    at: list[ops.MbarrierInit]
+    by: Ints
+    """Which of the statements, per block."""
     thread: Ints
     epoch: Ints
     came: Ints
+
+    def op(self, block: int) -> ops.MbarrierInit:
+        """Where the mbarrier of a block is initialised."""
+        return self.at[int(self.by[block])]
 
 
 class Receivers(Protocol):

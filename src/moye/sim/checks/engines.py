@@ -49,8 +49,10 @@ class Engines:
         self.all, self.barriers = self.judge.engines, self.judge.barriers
         self._numbers: dict[tuple[str, int, int], int] = {}
         self.made: dict[tuple[int, int], Made] = {}
-        self.shown: set[tuple[int, int]] = set()
-        """The mbarriers whose initialisation was fenced."""
+        self.shown: dict[tuple[int, int], Bools] = {}
+        """The blocks (B,) in which the initialisation of an mbarrier was fenced."""
+        self.released: dict[tuple[int, int], Bools] = {}
+        """Those in which that was by fence_mbarrier_init(), which releases it to the cluster."""
         self.bulk = BulkWaits()
         self._combining: set[int] = set()
         """The numbers of the statements that combine by red.async."""
@@ -84,8 +86,18 @@ class Engines:
         self._initialised_again(op, element, thread, who)
         came = self.came[np.broadcast_to(thread, (self.checker.blocks,)), np.arange(self.checker.blocks)]
         self.barriers.setdefault(op.ref.buffer.id, {})[element] = op
-        self.made[key] = Made(op, thread, np.where(who.any(axis=0), epoch, 0), came)
-        self.shown.discard(key)
+        here, blocks, before = who.any(axis=0), lanes.any(axis=0), self.made.get(key)
+        if before is None:
+            by = np.zeros(self.checker.blocks, np.int64)
+            self.made[key] = Made([op], by, thread, np.where(here, epoch, 0), came)
+            self.shown[key], self.released[key] = np.zeros((2, self.checker.blocks), np.bool_)
+            return
+        # Blocks of a cluster may initialise theirs at several places.
+        at = before.at if any(other is op for other in before.at) else [*before.at, op]
+        self.made[key] = Made(at, np.where(blocks, [other is op for other in at].index(True), before.by),
+                              np.where(here, thread, before.thread), np.where(here, epoch, before.epoch),
+                              np.where(blocks, came, before.came))
+        self.shown[key], self.released[key] = self.shown[key] & ~blocks, self.released[key] & ~blocks
 
     def _initialised_again(self, op: ops.MbarrierInit, element: int, thread: Ints, who: Bools) -> None:
         """Report D11 if other warps may not have passed their waits, or not have arrived, yet."""
@@ -121,26 +133,38 @@ class Engines:
         if made is None:
             self.judge.mbarrier("D10", "unmade", op, (ref.buffer, element), _first(lanes))
             return
-        if proxy and key not in self.shown:
-            self.judge.mbarrier("D10", "unfenced", op, (ref.buffer, element), _first(lanes), (made.op, -1))
-            self.shown |= {key for key in self.made if key[0] == ref.buffer.id}
+        if proxy:
+            self._fenced(op, ref, element, lanes, np.arange(self.checker.blocks))
         who, clocks = self.checker.everyone(lanes), self.checker.clocks
         thread, epoch, column = self._columns(made.thread), self._columns(made.epoch), np.arange(clocks.columns)
         for group in np.flatnonzero(clocks.groups_of(who).any(axis=1)).tolist():
             here = who & (clocks.group == group)[:, None]
             known = clocks.seen[group, clocks.group[thread], column] >= epoch
             here[thread, column] = False
-            # fence.mbarrier_init releases the initialisation to the cluster.
-            if key in self.shown:                       # with a fence any barrier of the cluster will do
-                here &= self._columned(self.left <= made.came)
+            # With such a fence any barrier of the cluster will do.
+            here &= self._columned(~self.released[key] | (self.left <= made.came))
             if (bad := here & ~known).any():
                 lane = _first(bad)
-                self.judge.mbarrier("D10", "-", op, (ref.buffer, element), lane, (made.op, int(thread[lane[1]])),
-                                    int(bad.sum()))
+                self.judge.mbarrier("D10", "-", op, (ref.buffer, element), lane,
+                                    (made.op(lane[1]), int(thread[lane[1]])), int(bad.sum()))
                 for other, init in self.made.items():
                     if other[0] == ref.buffer.id:
                         init.epoch = np.zeros_like(init.epoch)
                 return
+
+    def _fenced(self, op: ops.Op, ref: Ref, element: int, lanes: Bools, owner: Ints) -> None:
+        """Report D10 if a copy of these threads (T, B) completes on a barrier of the blocks ``owner`` (B,) whose
+        initialisation no fence shows to other proxies; once for each tensor of barriers."""
+        key = (ref.buffer.id, element)
+        if not (bad := lanes & ~self.shown[key][owner]).any():
+            return
+        lane = _first(bad)
+        away = int(owner[lane[1]])
+        self.judge.mbarrier("D10", "unfenced", op, (ref.buffer, element), lane, (self.made[key].op(away), -1),
+                            owner=self.judge.block(away), away=away != lane[1])
+        for other, shown in self.shown.items():
+            if other[0] == ref.buffer.id:
+                shown[:] = True
 
     def _columned(self, mask: Bools) -> Bools:
         """A mask (T, blocks) as (T, columns)."""
@@ -207,7 +231,8 @@ class Engines:
         groups = np.stack([there[:, clocks.group == g].any(axis=1) for g in range(clocks.groups)])
         return bool((groups == groups[:, :1, :1]).all())
 
-    def _visible_there(self, op: ops.Op, ref: Ref, element: int, lanes: Bools, rank: int) -> None:
+    def _visible_there(self, op: ops.Op, ref: Ref, element: int, lanes: Bools, rank: int, *,
+                       proxy: bool = False) -> None:
         """Report D10 of the barrier of another block; once for each tensor of barriers."""
         key = (ref.buffer.id, element)
         made = self.made.get(key)
@@ -215,18 +240,21 @@ class Engines:
             self.judge.mbarrier("D10", "unmade", op, (ref.buffer, element), _first(lanes))
             return
         clocks, size = self.checker.clocks, self.checker.cluster
+        if proxy:
+            every = np.arange(self.checker.blocks)
+            self._fenced(op, ref, element, lanes, every // size * size + rank)
         thread, block = np.nonzero(lanes)
         owner = block // size * size + rank
         column = np.zeros_like(block) if clocks.columns == 1 else block
         maker, epoch = (np.broadcast_to(x, (self.checker.blocks,))[owner] for x in (made.thread, made.epoch))
         known = clocks.known_far(clocks.group[thread], np.full_like(block, rank), clocks.group[maker], column)
         bad = (known < epoch) & ((owner != block) | (thread != maker))
-        if key in self.shown:
-            bad &= self.left[thread, block] <= made.came[owner]
+        bad &= ~self.released[key][owner] | (self.left[thread, block] <= made.came[owner])
         if bad.any():
             at = int(np.argmax(bad))
             self.judge.mbarrier("D10", "cluster", op, (ref.buffer, element), (int(thread[at]), int(block[at])),
-                                (made.op, int(maker[at])), int(bad.sum()), owner=self.judge.block(owner[at]))
+                                (made.op(int(owner[at])), int(maker[at])), int(bad.sum()),
+                                owner=self.judge.block(owner[at]))
             for other, init in self.made.items():
                 if other[0] == ref.buffer.id:
                     init.epoch = np.zeros_like(init.epoch)
@@ -238,7 +266,7 @@ class Engines:
             lanes = np.zeros((self.checker.threads, self.checker.blocks), np.bool_)
             here = far & (rank == there)
             lanes[boxes.thread[here], boxes.issuer[here]] = True
-            self._visible_there(op, ref, element, lanes, there)
+            self._visible_there(op, ref, element, lanes, there, proxy=not isinstance(op, ops.AsyncStore))
 
     def phase(self, buffer: Buffer, element: int, where: Bools) -> None:
         """A phase is complete in the blocks ``where``."""
@@ -273,8 +301,9 @@ class Engines:
         """Each thread makes its writes visible to the asynchronous proxy, or its mbarriers to everybody."""
         who, clocks = self.checker.everyone(lanes), self.checker.clocks
         for key, made in self.made.items():
-            if who[self._columns(made.thread), np.arange(clocks.columns)].any():
-                self.shown.add(key)
+            here = np.broadcast_to(who[self._columns(made.thread), np.arange(clocks.columns)], self.shown[key].shape)
+            self.shown[key] |= here
+            self.released[key] |= here & (op.kind == "mbarrier_init")
         if op.kind == "async":
             self.proxies.fence(who)
 
@@ -440,7 +469,7 @@ class Engines:
         self.checker.expand()
         for element, rank in np.unique(np.stack([boxes.element, to]), axis=1).T.tolist():
             mine = (boxes.element == element) & (to == rank)
-            self._visible_there(op, barrier, element, self._lanes(boxes, mine), rank)
+            self._visible_there(op, barrier, element, self._lanes(boxes, mine), rank, proxy=True)
             there = self.barrier(barrier.buffer, element)
             engine = self.engine("send", there, rank, f"{barrier.buffer.name}({element}) of the block of rank {rank}")
             self._read(op, op.src, chunks, boxes, mine, engine)

@@ -312,7 +312,8 @@ D9   S     wrong arrival count of an mbarrier
   > many       initialise it with as many arrivals as threads arrive, or let one thread arrive
 D10  S     mbarrier initialisation not made visible before use
   unmade     {who} uses {mbarrier}{op} before it is initialised
-  unfenced   the copy{op} of block {block} completes on {mbarrier}, whose initialisation{before} is not fenced
+  unfenced   the copy{op} of block {block} completes on {mbarrier}{away:| of block {owner}}, whose
+        initialisation{before} is not fenced{away:| there}
   -          {who} uses {mbarrier}{op} with no barrier since thread {rival} initialised it{before}
   cluster    {who} uses {mbarrier} of block {owner}{op} with no barrier of the cluster since thread {rival} of that
         block initialised it{before}
