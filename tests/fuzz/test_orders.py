@@ -54,3 +54,13 @@ def test_lanes_of_a_warp_pass_an_arrival_together(way, found):
     wrong = verdict(plan)[0]
     assert found <= wrong and (found or not wrong)
     assert orders.report_of(plan).ok is (way is not None)
+
+
+@pytest.mark.parametrize("meet", [None, "vote", "warp"])
+def test_lanes_that_arrive_after_one_of_them_has_waited(meet):
+    # copies complete phase 0, and lane 0 waits for it; all lanes arrive in phase 1, the others perhaps before
+    between = [(meet,)] if meet else []
+    plan = Plan(1, 1, 2, [32], [
+        [("cp.async arrive", 0), ("wait", 0, 0, "lane 0"), *between, ("arrive", 0, 0, "all")]], [[]])
+    assert bool(verdict(plan)[0]) is (meet is None)
+    assert [finding.code for finding in orders.report_of(plan).findings] == ["D8"] * (meet is None)

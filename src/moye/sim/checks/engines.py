@@ -296,6 +296,7 @@ class Engines:
     def met(self, lanes: Bools | None, size: int = WARP) -> None:
         """The lanes of each warp, or of each warpgroup, that are among these have come to one instruction."""
         self.order.waits.meet(lanes, size)
+        self.order.met(lanes)
 
     def fence(self, op: ops.ProxyFence, lanes: Bools | None) -> None:
         """Each thread makes its writes visible to the asynchronous proxy, or its mbarriers to everybody."""

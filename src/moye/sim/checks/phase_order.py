@@ -17,12 +17,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from moye.hardware import WARP
 from moye.ir import ops
 from moye.ir.nodes import Buffer, Func
-from moye.sim.checks.clocks import Bools, Ints
+from moye.sim.checks.clocks import Bools, Clocks, Ints
 from moye.sim.checks.engine_records import Boxes, Memory
 from moye.sim.checks.phase_actors import Actors, Mark
-from moye.sim.checks.phase_waits import PhaseWaits
+from moye.sim.checks.phase_waits import PhaseWaits, of_units
 
 Key = tuple[int, int]
 _NEVER = np.iinfo(np.int64).max
@@ -58,6 +59,24 @@ class _Kept:
     expected: list[_Expected] = field(default_factory=list)
 
 
+@dataclass(slots=True)
+class _Together:
+    """What one of its lanes had heard of engines when a warp met last: (W, E, columns), of other ranks (W, R, E, C)."""
+
+    heard: Ints
+    far: Ints
+
+    def of(self, warp: int, engine: int, rank: Ints | int, actors: Actors) -> Ints:
+        """Up to which epochs (B,) a warp has heard of an engine of the blocks of a rank of its cluster."""
+        if engine >= self.heard.shape[1]:               # it is younger
+            return np.zeros(len(actors.column), np.int64)
+        column = np.minimum(actors.column, self.heard.shape[2] - 1)
+        known: Ints = self.heard[warp, engine, column]
+        if (actors.source == rank).all():
+            return known
+        return np.where(actors.source == rank, known, self.far[warp, rank, engine, column])
+
+
 class PhaseOrder:
     """The mbarriers of one batch."""
 
@@ -67,6 +86,9 @@ class PhaseOrder:
         self.tells = not any(isinstance(op, ops.MbarrierArrive) and op.copies for op in func.body.walk())
         self.kept: dict[Key, _Kept] = {}
         self.waits = PhaseWaits(checker, func)
+        self.together: _Together | None = None
+        self.apart = False
+        """Whether a part of a warp has waited since."""
         self.doubts: dict[tuple[str, int], Callable[[], None]] = {}
         """What may be told at the end, once for each kind and tensor of mbarriers."""
 
@@ -140,9 +162,32 @@ class PhaseOrder:
 
     def wait(self, op: ops.AnyPhase, element: int, lanes: Bools, phase: Ints) -> None:
         """Threads (T, B) go on after a wait; ``phase`` (B,) is under way."""
+        warps = np.logical_and.reduceat(lanes, np.arange(0, len(lanes), WARP), axis=0)
+        self.apart = self.apart or bool((lanes & ~np.repeat(warps, WARP, axis=0)[:len(lanes)]).any())
+        if self.waits.together:
+            self.met(of_units(lanes, WARP))
         # Who only asks may have something else to do.
         if isinstance(op, ops.MbarrierWait):
             self.waits.wait(op, (op.ref.buffer.id, element), lanes, phase)
+
+    def met(self, lanes: Bools | None) -> None:
+        """The lanes (T, B) of each warp have come to one instruction: what one of them knows to be over all do."""
+        if not self.apart:
+            return
+        clocks, before = self.checker.clocks, self.together
+        who = np.ones((clocks.groups, 1), np.bool_) if lanes is None else clocks.groups_of(self.checker.everyone(lanes))
+        self.apart = lanes is not None and not lanes.all()
+        warp = _warps_of(clocks)
+        heard = np.zeros((int(warp.max()) + 1, *clocks.heard.shape[1:]), np.int64)
+        np.maximum.at(heard, warp, np.where(who[:, None, :], clocks.heard, 0))
+        far = np.zeros((len(heard), *clocks.far_heard.shape[1:]), np.int64)
+        if clocks.cluster > 1:
+            np.maximum.at(far, warp, np.where(who[:, None, None, :], clocks.far_heard, 0))
+        if before is not None:
+            known = before.heard.shape[1]
+            heard[:, :known] = np.maximum(heard[:, :known], before.heard)
+            far[:, :, :known] = np.maximum(far[:, :, :known], before.far)
+        self.together = _Together(heard, far)
 
     def over(self, buffer: Buffer, element: int, where: Bools) -> None:
         """A phase is complete in the blocks ``where``."""
@@ -225,12 +270,15 @@ class PhaseOrder:
             unknown = epoch > actors.epochs(group, np.full(len(blocks), rank))
             missed.append((there == phase - 1) & unknown & ~(itself & (actors.source == rank)))
         after: Bools = (kept.copies[before, blocks] != phase - 1) & ~np.logical_or.reduce(missed).any(axis=0)
-        # Who has come as far as a lane of its warp may know it by an operation of the warp, which orders no memory.
-        warp = np.array([int(np.argmax(clocks.group == g)) for g in range(clocks.groups)]) // clocks.warp
-        for mate in np.flatnonzero(warp == warp[group]).tolist():
-            after |= actors.heard(mate, kept.engine, actors.owner) >= phase
+        after |= actors.heard(group, kept.engine, actors.owner) >= phase
+        for mark, since in kept.marks.items():
+            after |= since <= actors.heard(group, *mark)
+        # Who has met a lane of its warp since that one knew of it, at an instruction that orders no memory, knows, too.
+        if (met := self.together) is not None:
+            warp = int(_warps_of(clocks)[group])
+            after |= met.of(warp, kept.engine, actors.owner, actors) >= phase
             for mark, since in kept.marks.items():
-                after |= since <= actors.heard(mate, *mark)
+                after |= since <= met.of(warp, *mark, actors)
         return after, missed
 
     def _covered(self, kept: _Kept, lanes: Bools) -> None:
@@ -251,3 +299,9 @@ class PhaseOrder:
         self.doubts.setdefault((code, of[0].id), lambda: judge.mbarrier(
             code, case, op, of, lane, (None, rival) if rival >= 0 else None, phase=phase, last=phase - 1,
             value=(phase - 1) % 2, alone=rival < 0))
+
+
+def _warps_of(clocks: Clocks) -> Ints:
+    """The warp of each group."""
+    first = np.array([int(np.argmax(clocks.group == group)) for group in range(clocks.groups)])
+    return first // clocks.warp
