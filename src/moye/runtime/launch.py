@@ -18,7 +18,7 @@ from moye.dtypes import DType, bits_of
 from moye.errors import ArgumentError, LaunchError
 from moye.ir.nodes import Func, TensorParam
 from moye.runtime.arguments import Call
-from moye.runtime.arrays import ArrayInfo, same_memory_overlap
+from moye.runtime.arrays import ArrayInfo, same_memory_overlap, span_bytes
 from moye.runtime.autograd import require_untracked, written, written_tensors
 from moye.runtime.compile import Dim3, Program
 
@@ -70,11 +70,22 @@ def check_written(func: Func, call: Call, name: str) -> None:
 
 
 def overlaps(func: Func, call: Call) -> bool:
-    """Whether a written argument shares memory with another one; arrays without memory (specs) share none."""
-    tensors = [(p.buffer.written, leaf) for p, leaf in zip(func.params, call.leaves, strict=True)
-               if isinstance(p, TensorParam) and isinstance(leaf, ArrayInfo) and leaf.kind != "spec"]
-    return any((wa or wb) and same_memory_overlap(a, b)
-               for i, (wa, a) in enumerate(tensors) for wb, b in tensors[i + 1:])
+    """Whether a written argument shares memory with another one; arrays without memory (specs) share none.
+
+    By address, so that each is compared only with those that have not ended where it begins.
+    """
+    spans = sorted([(*span_bytes(leaf), p.buffer.written, i, leaf)
+                    for i, (p, leaf) in enumerate(zip(func.params, call.leaves, strict=True))
+                    if isinstance(p, TensorParam) and isinstance(leaf, ArrayInfo) and leaf.kind != "spec"])
+    here: list[tuple[int, bool, ArrayInfo]] = []
+    for first, end, dirty, _, info in spans:
+        if first == end:
+            continue
+        here = [other for other in here if other[0] > first]
+        if any((dirty or other) and same_memory_overlap(before, info) for _, other, before in here):
+            return True
+        here.append((end, dirty, info))
+    return False
 
 
 def as_bits(slot: Any) -> DType | None:
