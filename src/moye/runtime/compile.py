@@ -36,12 +36,12 @@ from moye.errors import (
     UnsupportedError,
 )
 from moye.hardware import MOST_SHARED
-from moye.ir.nodes import Func
+from moye.ir.nodes import Func, Op
 from moye.ir.text import to_text
 from moye.ir.verify import verify
 from moye.lang.rewrite import rewritten_source
 from moye.lang.subscripts import subscripted
-from moye.lang.trace import Capture, trace
+from moye.lang.trace import Capture, changed, trace
 from moye.passes.advance import advance
 from moye.passes.contract import contract
 from moye.passes.convert import isolate
@@ -52,8 +52,9 @@ from moye.passes.shared_memory import plan, require_spans
 from moye.passes.wgmma_registers import settle
 from moye.runtime.arguments import Call
 from moye.runtime.arrays import ArrayInfo, describe
-from moye.runtime.guards import Check, compile_guards, leaves_32_bits
+from moye.runtime.guards import Check, block_arithmetic, compile_guards, leaves_32_bits
 from moye.runtime.shown import program_html
+from moye.runtime.watched import Watch, apart
 
 if TYPE_CHECKING:
     from moye.cuda.compiler.nvrtc import Compiled
@@ -74,16 +75,29 @@ class Specialised:
     shared_bytes: int
     programs: dict[tuple[Any, ...], Program] = field(default_factory=dict)
     simulation: Any = None
-    wide: dict[Dim3, bool] = field(default_factory=dict)
-    """For a grid, whether indices of 32 bits wrap there."""
+    _of_blocks: list[Op] | None = None
+    _watched: tuple[list[Capture], Watch | None] | None = None
 
     def wraps(self, grid: Dim3) -> bool:
         """Whether its indices may leave 32 bits in a launch of this grid, which then needs those of 64."""
         if self.func.index_bits == 64:
             return False
-        if grid not in self.wide:
-            self.wide[grid] = leaves_32_bits(self.func, grid)
-        return self.wide[grid]
+        if self._of_blocks is None:                     # to look for them in the whole kernel takes a millisecond
+            self._of_blocks = block_arithmetic(self.func)
+        return leaves_32_bits(self._of_blocks, grid)
+
+    def watched(self) -> tuple[list[Capture], Watch | None]:
+        """The names that it read: those to be looked at in each launch, and the watch of the others."""
+        if self._watched is None:
+            self._watched = apart(self.captures)
+        return self._watched
+
+    def stale(self) -> bool:
+        """Whether a name that it read holds something else now."""
+        if not self.captures:
+            return False
+        others, watch = self.watched()
+        return changed(others) or (watch is not None and not watch.sure() and changed(self.captures))
 
 
 @dataclass(slots=True, repr=False)

@@ -34,7 +34,7 @@ from moye.runtime.arrays import ArrayInfo, span_bytes
 from moye.runtime.compile import Dim3, Program, Specialised
 from moye.runtime.launch import array_kind, as_bits, encoded_map, slot_value
 from moye.runtime.tma_arguments import TmaCopy
-from moye.runtime.watched import apart, edits
+from moye.runtime.watched import Watch, edits
 
 held: list[object] = []
 """Not empty while some thread only compiles (``prepare.compile_only``): then all go the long way."""
@@ -228,7 +228,7 @@ def _body(writer: Writer, spec: Specialised, ready: Ready, call: Call, args: tup
     before, after = _autograd(writer, spec, leaf_args, args, kinds)
     lines = []
     if spec.captures:
-        lines += ["try:", f"    if held or not ({' and '.join(captured(writer, spec.captures))}): OTHERWISE",
+        lines += ["try:", f"    if held or not ({' and '.join(captured(writer, *spec.watched()))}): OTHERWISE",
                   "except (KeyError, ValueError): OTHERWISE"]
     else:
         lines += ["if held: OTHERWISE"]
@@ -330,9 +330,8 @@ def _same(writer: Writer, args: tuple[Any, ...], kinds: tuple[str, ...]) -> list
     return found
 
 
-def captured(writer: Writer, captures: Sequence[Capture]) -> list[str]:
+def captured(writer: Writer, captures: Sequence[Capture], watch: Watch | None) -> list[str]:
     """Conditions that the names that the kernel reads still hold what they hold now."""
-    captures, watch = apart(captures)
     found = []
     if watch is not None:
         found.append(f"({writer.name(edits)}[0] == {writer.name(watch.seen)}[0] or {writer.name(watch.holds)}())")

@@ -16,7 +16,7 @@ from moye.dtypes import Kind, int32
 from moye.errors import IRError, PreconditionError
 from moye.ir import fold, ops
 from moye.ir.constants import fits
-from moye.ir.nodes import Func, Guard, Literal, Operand, ScalarParam, TensorParam, Value
+from moye.ir.nodes import Func, Guard, Literal, Op, Operand, ScalarParam, TensorParam, Value
 
 Check = Callable[[Sequence[Any], tuple[int, int, int]], None]
 
@@ -61,7 +61,21 @@ def compile_guards(func: Func) -> Check:
     return check
 
 
-def leaves_32_bits(func: Func, grid: tuple[int, int, int]) -> bool:
+def block_arithmetic(func: Func) -> list[Op]:
+    """The operations of a kernel that block indices go into, and arithmetic of 32 bits on what comes out of these."""
+    known: set[int] = set()
+    found: list[Op] = []
+    for op in func.body.walk():
+        if not isinstance(op, (ops.Special, ops.Binary)):
+            continue
+        if op.kind.startswith("block_") if isinstance(op, ops.Special) else op.result.dtype is int32 and any(
+                isinstance(x, Value) and x.id in known for x in (op.a, op.b)):
+            found.append(op)
+            known.add(op.result.id)
+    return found
+
+
+def leaves_32_bits(arithmetic: Sequence[Op], grid: tuple[int, int, int]) -> bool:
     """Whether arithmetic on block indices and constants may leave 32 bits in a launch of this grid.
 
     It says nothing of values that are known when the kernel runs, arguments among them.
@@ -71,11 +85,10 @@ def leaves_32_bits(func: Func, grid: tuple[int, int, int]) -> bool:
     def of(x: Operand) -> fold.Facts:
         return known[x.id] if isinstance(x, Value) and x.id in known else fold.facts_of(x)
 
-    for op in func.body.walk():
-        if isinstance(op, ops.Special) and op.kind.startswith("block_"):
+    for op in arithmetic:
+        if isinstance(op, ops.Special):
             known[op.result.id] = 0, grid["xyz".index(op.kind[-1])] - 1, 1
-        elif isinstance(op, ops.Binary) and op.result.dtype is int32 and any(
-                isinstance(x, Value) and x.id in known for x in (op.a, op.b)):
+        elif isinstance(op, ops.Binary) and any(isinstance(x, Value) and x.id in known for x in (op.a, op.b)):
             lower, upper, divisor = fold.combined(op.kind, of(op.a), of(op.b))
             if lower is None or upper is None:
                 continue

@@ -24,7 +24,6 @@ from moye.cuda.device import driver
 from moye.errors import ArgumentError, LaunchError, TraceError
 from moye.ir.nodes import Func
 from moye.lang.pickling import reduced
-from moye.lang.trace import changed
 from moye.runtime import prepare, recording, respecialised, sessions
 from moye.runtime.arguments import Call, Signature, classify, in_a_kernel, same_device
 from moye.runtime.arrays import TensorLike
@@ -217,11 +216,11 @@ class Kernel:
         """The specialisation for a call; it is traced on first use, and again if a name that it read has changed."""
         key = (call.key, block, cluster)
         found = self._specialised.get(key)
-        if found is not None and not (found.captures and changed(found.captures)):
+        if found is not None and not found.stale():
             return found
         with _tracing:
             found = self._specialised.get(key)
-            if found is None or (found.captures and changed(found.captures)):
+            if found is None or found.stale():
                 driver.check_block(self.__name__, block, cluster)
                 shape = Shape(call.specs, call.index_bits, block, cluster)
                 earlier = islice(reversed(self._shapes.values()), _MOST_COMPARED)

@@ -18,7 +18,7 @@ from moye.lang.signature import Spec, TensorSpec, TmaSpec
 from moye.runtime.arguments import Call
 from moye.runtime.arrays import ArrayInfo
 from moye.runtime.compile import Dim3, Specialised
-from moye.runtime.guards import leaves_32_bits
+from moye.runtime.guards import block_arithmetic, leaves_32_bits
 
 _MOST_GRID: Dim3 = (2**31 - 1, 65535, 65535)
 
@@ -123,8 +123,8 @@ def _launch(func: Func) -> Iterator[Condition]:
     blocks = "moye_mul(moye_mul(grid[0], grid[1], &bad), grid[2], &bad)"
     yield Condition(f"{blocks} <= {(1 << 31) // (x * y * z)}", "the grid has more threads than 32 bits count; "
                     "index_bits=64 makes a specialisation for it", fallible=True)
-    if leaves_32_bits(func, _MOST_GRID):
-        most = largest_grid(lambda grid: leaves_32_bits(func, grid))
+    if leaves_32_bits(arithmetic := block_arithmetic(func), _MOST_GRID):
+        most = largest_grid(lambda grid: leaves_32_bits(arithmetic, grid))
         if most is None:
             raise UnsupportedError(f"export: indices of {func.name} leave 32 bits in every grid",
                                    hint="mo.Specialisation(..., index_bits=64)")

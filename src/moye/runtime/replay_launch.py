@@ -30,7 +30,6 @@ from moye.runtime.host_copies import simulated
 from moye.runtime.launch import check_written, encoded_map, load, overlaps, slot_value
 from moye.runtime.recording import Place, Recording, Scratch, Step
 from moye.runtime.rooms import Rooms
-from moye.runtime.watched import apart
 
 _RECENT = 1024
 """Launches whose packed parameters are kept, for each kind of call."""
@@ -47,7 +46,7 @@ class Replay:
     def __init__(self, told: Recording, arrays: Sequence[Any], result: Result, *, keep: bool = False) -> None:
         self.steps, self.scratch, self.infos, self.result = told.steps, told.scratch, told.arrays, result
         self.relations = relations(self.infos)
-        self._captures = [apart(step.spec.captures) for step in self.steps]
+        self._captures = [step.spec.watched() for step in self.steps]
         self._devices = isinstance(env.check(), bool) and all(step.device is not None for step in self.steps)
         self._keep, self._calls = keep, _Calls(self) if self._devices and self._known() else None
         self._bound: _Functions | None = None
@@ -247,9 +246,10 @@ def _bound(replay: Replay, calls: _Calls, arrays: Sequence[Any], *, keep: bool) 
     names, pointers = ([f"{letter}{i}" for i in range(count)] for letter in "ap")
     unlike = ["held", f"not check({', '.join(names)})"]
     if not keep:                                        # a plan is a snapshot
-        captures = [capture for step in replay.steps for capture in step.spec.captures]
+        read = [text for spec in {id(step.spec): step.spec for step in replay.steps}.values()
+                for text in captured(writer, *spec.watched())]
         unlike += [f"settings() != {writer.name(env.settings())}"]
-        unlike += [f"not ({' and '.join(dict.fromkeys(captured(writer, captures)))})"] if captures else []
+        unlike += [f"not ({' and '.join(read)})"] if read else []
     unlike += [f"{writer.name(autograd.grad_enabled)}()"] if replay.tracked else []
     makers = [_maker(x, arrays[x.like]) for x in replay.scratch]
     body = _body(writer, replay, calls, makers, Rooms(replay.scratch, own=keep))
