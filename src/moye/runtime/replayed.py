@@ -42,6 +42,13 @@ _PLAIN = (type(None), bool, int, str, bytes)
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, JitFunction, type)
 
 
+class _Never:
+    """In the place of a replay: calls of this kind cannot be repeated."""
+
+
+_NEVER = _Never()
+
+
 class _Arguments(NamedTuple):
     """The arguments of a call: ``key`` is all that it may depend on, ``where`` the places of the arrays among them."""
 
@@ -58,7 +65,7 @@ class Replayed(Generic[_P, _R]):
         self.function, self._name = function, getattr(function, "__name__", "it")
         self.traced: Callable[_P, _R] | None = None
         """What torch traces in its place, inside of ``torch.compile``."""
-        self._known: dict[Any, Replay | None] = {}
+        self._known: dict[Any, Replay | _Never | None] = {}
         self._ways: dict[Any, _Way] = {}
         update_wrapper(self, function)
 
@@ -97,6 +104,8 @@ class Replayed(Generic[_P, _R]):
             self._keep(found.key, None)
             return self.function(*args, **kwargs)
         replay = self._known[found.key]
+        if isinstance(replay, _Never):                  # to record it again would send its launches the long way
+            return self.function(*args, **kwargs)
         if replay is None:
             return self._record(found, args, kwargs)
         done = replay.run(found.arrays, found.infos)
@@ -111,11 +120,11 @@ class Replayed(Generic[_P, _R]):
         """Call the function, and remember what it did if that can be repeated."""
         with recorded(found.infos) as told:
             result = self.function(*args, **kwargs)
-        if (which := _result(result, found, told)) is not missing:
-            self._keep(found.key, Replay(told, found.arrays, which))
+        which = _result(result, found, told)
+        self._keep(found.key, _NEVER if which is missing else Replay(told, found.arrays, which))
         return result
 
-    def _keep(self, key: Any, replay: Replay | None) -> None:
+    def _keep(self, key: Any, replay: Replay | _Never | None) -> None:
         if len(self._known) >= _LIMIT:
             self._known.clear()
             self._ways.clear()
@@ -217,6 +226,8 @@ def _stays(x: Any) -> bool:
     """Whether an argument that is no array is a value, or a function: its key tells whether it means another thing."""
     if isinstance(x, (*_PLAIN, float, DType, Layout, ComposedLayout, *_FUNCTIONS)):
         return True
+    if type(x) is tuple:                                # of functions the key would say too little
+        return all(isinstance(part, (*_PLAIN, float, DType, tuple)) and _stays(part) for part in x)
     return is_record(x) and all(map(_stays, parts_of_record(x)))
 
 
@@ -254,6 +265,8 @@ def _short_key(name: str, x: Any) -> str:
         return f"repr({name})"
     if type(x) in _PLAIN:
         return name
+    if type(x) is tuple:                                # half the time of its static key, which tells as much of it
+        return f"({name}, told_apart({name}))"
     return f"static_key('it', {name})" if unstable(x) else f"({name}, told_apart({name}))"
 
 
