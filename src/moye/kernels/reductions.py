@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import moye as mo
@@ -177,7 +177,7 @@ def rows_kernel(outs, x, weights, count, plan: mo.Constexpr):
         vectors = vectors * n
     row = coordinate(mo.block_idx().x * (THREADS // lanes) + tid // lanes, kept)
     alive, state = row[-1] < kept[-1], begun(plan, plan.states)
-    share = mo.ceil_div(vectors, plan.splits)
+    share = mo.ceil_div(vectors, mo.grid_dim().y if plan.splits > 1 else 1)
     end = mo.min(share * (split + 1), vectors)
     for t in mo.range(split * share + tid % lanes, end, lanes * plan.each):
         places = []
@@ -212,7 +212,7 @@ def columns_kernel(outs, x, weights, count, plan: mo.Constexpr):
         elements = elements * n
     column = coordinate(mo.block_idx().x * lanes + i, parts)
     alive, state = column[-1] < parts[-1], begun(plan, plan.states)
-    share = mo.ceil_div(elements, plan.splits)
+    share = mo.ceil_div(elements, mo.grid_dim().y if plan.splits > 1 else 1)
     end = mo.min(share * (split + 1), elements)
     for t in mo.range(split * share + j, end, below * plan.each):
         places = []
@@ -329,7 +329,8 @@ def _launch(fold: Fold, out: Any, x: Any, reduced: list[views.Mode], kept: list[
     if plan.splits > 1:
         rooms = tuple(empty(out, dtype, (*extents, plan.splits)) for dtype in fold.dtypes(plan.compute))
     kernel = rows_kernel if rows else columns_kernel
-    kernel[(blocks, plan.splits), THREADS](rooms, seen, weights, count, plan)
+    # Kernels are compiled for one split or several; how many, the grid tells.
+    kernel[(blocks, plan.splits), THREADS](rooms, seen, weights, count, replace(plan, splits=min(plan.splits, 2)))
     if plan.splits > 1:
         last = Plan(fold, 1, 1, True, 32, 1, plan.modes, plan.compute)
         join_kernel.launch((result,), rooms, count, last, grid=-(-math.prod(extents) // (THREADS // 32)), block=THREADS,

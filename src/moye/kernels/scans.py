@@ -82,6 +82,11 @@ def make_plan(n: int, modes: Sequence[views.Mode], infos: tuple[Any, Any], rows:
     return Plan(width, whole, each, threads, splits, False, mo.float64 if wide else mo.float32, shifted)
 
 
+def compiled(plan: Plan) -> Plan:
+    """What of a plan kernels are compiled for: whether there are several splits; how many, the grid tells."""
+    return replace(plan, splits=min(plan.splits, 2))
+
+
 @mo.jit
 def load(plan, line, i, there, lead):
     """Vector i of a line in the dtype that computes, zeros where it is not there; and what of it is."""
@@ -133,7 +138,7 @@ def rows_kernel(out, x, sums, plan: mo.Constexpr):
     if plan.shifted:
         lead = mo.misalignment(gX)
         gO = mo.with_lead(gO, lead)                                                         # (lead + n)
-    share = mo.ceil_div(mo.ceil_div(vectors, chunk), plan.splits) * chunk
+    share = mo.ceil_div(mo.ceil_div(vectors, chunk), mo.grid_dim().y if plan.splits > 1 else 1) * chunk
     if plan.sums:
         mo.griddepcontrol_launch_dependents()
     if plan.splits > 1 and not plan.sums:
@@ -270,7 +275,8 @@ def columns_kernel(out, x, sums, plan: mo.Constexpr):
     parts = (mo.ceil_div(mo.size(x, 0), w), *mo.shape(x)[1:-1])
     at = coordinate(mo.block_idx().x * plan.threads + mo.thread_idx().x, parts)
     i, others, alive = at[0], at[1:], at[-1] < parts[-1]
-    share, carry = mo.ceil_div(n, plan.splits), mo.fragment((w,), plan.compute)             # (width)
+    share = mo.ceil_div(n, mo.grid_dim().y if plan.splits > 1 else 1)
+    carry = mo.fragment((w,), plan.compute)                                                 # (width)
     carry.fill(0)
     if plan.sums:
         mo.griddepcontrol_launch_dependents()
@@ -325,15 +331,15 @@ def cumsum(out: Any, x: Any, *, axis: int = -1) -> None:
     if plan.chained:
         words, ticket = empty(out, mo.int64, (plan.splits, blocks)), empty(out, mo.int32, (1,))
         clear_kernel[-(-plan.splits * blocks // 256), 256](words, ticket)
-        chained_kernel.launch(views.view(out, modes, 0), views.view(x, modes, 1), words, ticket, plan,
+        chained_kernel.launch(views.view(out, modes, 0), views.view(x, modes, 1), words, ticket, compiled(plan),
                               grid=plan.splits * blocks, block=plan.threads, dependent=True)
         return
     if plan.splits > 1:
         room = (plan.splits, blocks) if rows else (*extents, plan.splits)
         sums = empty(out, plan.compute, room)
-    kernel, passes = rows_kernel if rows else columns_kernel, [plan]
+    kernel, passes = rows_kernel if rows else columns_kernel, [compiled(plan)]
     if plan.splits > 1:
-        passes = [replace(plan, sums=True), plan]
+        passes = [replace(passes[0], sums=True), passes[0]]
     for each in passes:
         kernel.launch(views.view(out, modes, 0), views.view(x, modes, 1), sums, each, grid=(blocks, plan.splits),
                       block=plan.threads, dependent=plan.splits > 1 and not each.sums)
