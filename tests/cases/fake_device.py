@@ -19,7 +19,7 @@ from types import SimpleNamespace
 from unittest import mock
 
 from moye.cuda.device import driver, events, tensor_maps
-from moye.runtime import arrays, compile, kernel, replay_launch
+from moye.runtime import arrays, compile, fast_launch, kernel, prepare, replay_launch
 from moye.runtime.fast_launch import Plans
 
 LIMITS = driver.DeviceLimits("a device that is not there", "sm_90a", 1024, 232448, 233472, 2048, 132)
@@ -32,6 +32,9 @@ class Launches:
         self.stream, self.capturing, self.fails = 7, False, 0
         self._noted, self._loaded = [], {}
         self.function = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 4)(self._short)
+
+    def reader(self, kind):
+        return lambda ordinal: self.stream
 
     def taken(self):
         noted, self._noted = self._noted, []
@@ -106,8 +109,29 @@ class Programs:
 
 
 @contextmanager
-def fake_device(*functions):
-    """torch's CPU tensors are on device 0 inside the block; these replayed functions forget what they knew."""
+def forgotten():
+    """Kernels that get short ways in the block, which lead to this device, have none after it."""
+    use, met = kernel.Launcher._use, {}
+
+    def noted(self, bound):
+        met[id(self.kernel)] = self.kernel
+        use(self, bound)
+
+    try:
+        with mock.patch.object(kernel.Launcher, "_use", noted):
+            yield
+    finally:
+        for owner in met.values():
+            owner._launchers.clear()
+            owner._plans.clear()
+
+
+@contextmanager
+def fake_device(*functions, short=False):
+    """torch's CPU tensors are on device 0 inside the block; these replayed functions forget what they knew.
+
+    ``short``: launches that are like earlier ones go the short way.
+    """
     import torch
 
     launches, programs = Launches(), Programs()
@@ -121,11 +145,13 @@ def fake_device(*functions):
     with ExitStack() as stack:
         for name, value in of_driver.items():
             stack.enter_context(mock.patch.object(driver, name, value))
+        stack.enter_context(forgotten() if short else mock.patch.object(Plans, "add", lambda *_: None))
         for place, name, value in ((events, "launch_function", lambda: launches.function),
-                                   (tensor_maps, "encode", encoded), (Plans, "add", lambda *_: None),
-                                   (kernel, "compile_program", programs.program),
+                                   (tensor_maps, "encode", encoded), (kernel, "compile_program", programs.program),
+                                   (prepare, "compile_program", programs.program),
                                    (replay_launch, "compile_program", programs.program),
-                                   (replay_launch, "stream_reader", lambda kind: lambda ordinal: launches.stream),
+                                   (replay_launch, "stream_reader", launches.reader),
+                                   (fast_launch, "stream_reader", launches.reader),
                                    (torch.cuda, "is_current_stream_capturing", lambda: launches.capturing)):
             stack.enter_context(mock.patch.object(place, name, value))
         stack.enter_context(mock.patch.dict(arrays._READERS, readers))

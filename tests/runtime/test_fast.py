@@ -216,11 +216,17 @@ def test_each_part_of_the_key_goes_the_long_way(stub, change):
 def test_other_grids_blocks_and_keywords(stub):
     kernel, x, y = make_kernel(), Tensor(256), Tensor(256)
     kernel[4, TILE](x, y, LAYOUT, 2.0)
-    kernel[3, TILE](x, y, LAYOUT, 2.0)
+    kernel[3, TILE](x, y, LAYOUT, 2.0)                  # only the grid differs
     kernel[4, 32](x, y, LAYOUT, 2.0)
     kernel[4, TILE](x, y, LAYOUT, a=2.0)
+    kernel[4, TILE](a=2.0, y=y, layout=LAYOUT, x=x)
     kernel[(4,), [TILE]](x, y, LAYOUT, 2.0)
-    assert ways(stub) == (4, 1)
+    assert ways(stub) == (2, 4)
+    assert stub.short == [stub.long[0]] * 4 and [config[0][0] for config in stub.configs] == [4, 3, 4, 4]
+    with pytest.raises(ArgumentError, match="has no parameter 'b'"):
+        kernel[4, TILE](x, y, LAYOUT, b=2.0)
+    with pytest.raises(ArgumentError, match="multiple values"):
+        kernel[4, TILE](x, y, LAYOUT, 2.0, a=2.0)
     with pytest.raises(ArgumentError, match="missing a required argument"):
         kernel[4, TILE](x, y, LAYOUT)
     with pytest.raises(ArgumentError, match="too many"):
@@ -239,7 +245,7 @@ def test_every_option_takes_the_short_way(stub, options, expected):
     cluster, smem, dependent = expected
     assert stub.configs == [((4, 1, 1), (TILE, 1, 1), cluster, smem, 7, dependent)] * 2
     kernel.launch(x, y, LAYOUT, 2.0, grid=4, block=TILE, stream=9, **options)
-    assert ways(stub) == (2, 3)
+    assert ways(stub) == (1, 4)
     assert stub.configs[2:] == [((4, 1, 1), (TILE, 1, 1), cluster, smem, 9, dependent)]
 
 
@@ -249,7 +255,7 @@ def test_launches_with_other_options_are_told_apart(stub):
         for options in ({}, {"dependent": True}, {"smem": 16}, {"smem": 16, "dependent": True}):
             kernel.launch(x, y, LAYOUT, 2.0, grid=4, block=TILE, **options)
         kernel[4, TILE](x, y, LAYOUT, 2.0)
-    assert ways(stub) == (5, 10)
+    assert ways(stub) == (4, 11)                        # without options both spellings have one plan
     assert {config[3:] for config in stub.configs} == {(0, 7, False), (0, 7, True), (16, 7, False), (16, 7, True)}
 
 
@@ -523,9 +529,9 @@ def test_torchs_guards_tell_apart_what_they_must():
 
 def test_a_key_that_an_array_does_not_have_goes_the_long_way():
     """A TMA copy holds an array of any library, and looks like every other TMA copy."""
-    plans = fast_launch.Plans((1, 1, 1))
-    plans._keys[int,] = lambda args: args[0].stride()
-    assert plans.find((3,)) is None
+    plans = fast_launch.Plans()
+    plans._keys[int,], plans._trees[int,] = lambda args: args[0].stride(), ()
+    assert plans.find((3,)) == ((), (3,))
 
 
 # --- autograd --------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 
 import moye as mo
 from moye.cuda.device import driver
-from moye.runtime import fast_launch
+from moye.runtime import fast_launch, leaves
 from moye.runtime.arrays import ArrayInfo, Memory
 
 
@@ -69,10 +69,10 @@ def test_launches_go_to_the_stream_that_was_handed_over():
 def test_the_short_way_knows_all_that_matters():
     """What a plan reads of memory: the pointer, and everything that tells two of them apart besides."""
     a = Memory(0x1000, (4, 8), mo.float32, 0)
-    kind = fast_launch._array_kind(a)
-    pointer = fast_launch._ARRAYS[kind][0]
+    kind = leaves.array_kind(a)
+    pointer = leaves.ARRAYS[kind][0]
     assert kind == "memory" and eval(pointer.format(a="a"), {"a": a}) == 0x1000
-    key = fast_launch._key_function((kind,))
+    key = fast_launch._key_function(["a"], [kind])
     others = [Memory(0x1008, (4, 8), mo.float32, 0), Memory(0x1000, (8, 4), mo.float32, 0),
               Memory(0x1000, (4, 8), mo.int32, 0), Memory(0x1000, (4, 8), mo.float32, 1),
               Memory(0x1000, (4, 8), mo.float32, 0, False), Memory(0x1000, (4, 8), mo.float32, 0, True, (1, 4))]
@@ -83,7 +83,7 @@ def test_the_short_way_knows_all_that_matters():
 def test_memory_whose_call_has_ended_is_refused():
     """Also views that were kept, and on the short way: their memory is another's by then."""
     a = Memory(0x1000, (4, 8), mo.float32, 0)
-    view, key = a.T, fast_launch._key_function((fast_launch._array_kind(a),))
+    view, key = a.T, fast_launch._key_function(["a"], [leaves.array_kind(a)])
     before = key((view,))
     a.life.ended = True
     assert key((view,)) != before

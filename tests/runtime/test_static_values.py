@@ -10,7 +10,8 @@ import pytest
 
 import moye as mo
 from moye.lang.signature import StaticSpec, same_value
-from moye.runtime.fast_launch import _key_function, _kind
+from moye.runtime.fast_launch import _key_function
+from moye.runtime.leaves import kind_of
 
 GLOBAL: object = 0
 PAIRS = [(0.0, -0.0), (1, 1.0), (1, True), (np.float32(0.0), np.float32(-0.0))]
@@ -77,7 +78,7 @@ def test_the_short_way_of_a_launch_tells_them_apart(pair):
     """What a GPU's second launch looks up."""
     for wrapped in (lambda x: x, Record):
         a, b = map(wrapped, pair)
-        key = _key_function((_kind(StaticSpec(a, a), a),))
+        key = _key_function(["a0"], [kind_of(StaticSpec(a, a), a)])
         assert type(a) is not type(b) or key((a,)) != key((b,))
         assert key((a,)) == key((wrapped(pair[0]),))
 

@@ -153,6 +153,11 @@ def _reader(cls: type) -> Describe:
     return _by_instance if hasattr(cls, "__getattr__") else _nothing
 
 
+def never_an_array(cls: type) -> bool:
+    """Whether instances of a class are no arrays, whatever they hold."""
+    return _reader(cls) is _nothing
+
+
 def _nothing(obj: Any) -> ArrayInfo | None:
     return None
 

@@ -2,17 +2,19 @@
 
 In: the arguments of a call like an earlier one.  Out: one driver call, or False if the long way must be taken.
 
-    plan = plans.add(spec, program, call, device, args, long); plan.launch(*args)
+    plan = plans.add(spec, program, call, device, args, grid); plan.at(grid, long).launch(*args)
 
-A plan holds for arrays of the same class, dtype, shape, strides, device and 16-byte alignment that do not overlap, for
-equal static arguments (identical ones are recognised sooner), and for unchanged captured names.  Any other call goes
-the long way through ``kernel.py``.  ``kernel[grid, block]`` has one ``Plans``.
+A plan holds for arrays of the same class, dtype, shape, strides, device and 16-byte alignment that overlap as its own
+do, also in nested arguments, for equal static arguments (identical ones are recognised sooner), and for unchanged
+captured names.  Any other call goes the long way through ``kernel.py``.  ``Plans`` are of one kernel and block.
 """
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import functools
+import math
 import struct
 import sys
 import types
@@ -22,17 +24,18 @@ from typing import Any, NamedTuple
 
 from moye.cuda.device import driver, events
 from moye.dtypes import bits_of
-from moye.errors import DriverError
+from moye.errors import DriverError, MoyeError
 from moye.ir import ops
 from moye.ir.nodes import Func, Literal, ScalarParam, TensorParam, Value
 from moye.lang.contents import Contents
-from moye.lang.signature import ScalarSpec, StaticSpec, TensorSpec, TmaSpec, told_apart
+from moye.lang.signature import told_apart
 from moye.lang.trace import Capture, holds_now
 from moye.runtime import autograd
-from moye.runtime.arguments import Call, static_key, unstable
+from moye.runtime.arguments import Call, static_key
 from moye.runtime.arrays import ArrayInfo, span_bytes
 from moye.runtime.compile import Dim3, Program, Specialised
 from moye.runtime.launch import array_kind, as_bits, encoded_map, slot_value
+from moye.runtime.leaves import ARRAYS, BY_VALUE, NUMBERS, Opened, conversion, opened, taken
 from moye.runtime.tma_arguments import TmaCopy
 from moye.runtime.watched import Watch, edits
 
@@ -44,129 +47,140 @@ LongWay = Callable[[tuple[Any, ...], tuple[Any, ...], dict[str, Any]], None]
 
 missing = object()
 _LIMIT = 1024
+_ALIKE = 4                                              # plans for arguments that differ in how arrays overlap
 _RECENT = 16                                            # parameters kept packed per plan; whole launches, if no numbers
 _MOST_STREAMS = 64
-_BY_VALUE = (int, bool, str, bytes)
-_OWN = {"int": ("int32", "int64"), "float": ("float32",), "bool": ("bool",)}
-_ARRAYS = {                                             # kind -> (pointer, what else must not change)
-    "torch": ("{a}.data_ptr()", ("{a}.dtype", "{a}.shape", "{a}.stride()", "{a}.get_device()", "{a}.is_neg()",
-                                 "{a}.requires_grad")),
-    "cupy": ("{a}.data.ptr", ("{a}.dtype", "{a}.shape", "{a}.strides", "{a}.device.id")),
-    "memory": ("{a}.ptr", ("{a}.dtype", "{a}.shape", "{a}.strides", "{a}.device", "{a}.writable",
-                        "{a}.life.ended")),
-}
-_ARRAYS |= {f"tma-{kind}": (pointer.format(a="{a}.array"),
-                            ("{a}.key", "{a}.array.__class__", *(text.format(a="{a}.array") for text in fixed)))
-            for kind, (pointer, fixed) in _ARRAYS.items()}
-_ARRAY_CLASSES = {("torch", "Tensor"): "torch", ("torch.nn.parameter", "Parameter"): "torch",
-                  ("cupy", "ndarray"): "cupy", ("moye.runtime.arrays", "Memory"): "memory"}
-_NUMBERS = {int: "int", float: "float", bool: "bool"}
+_MOST_PAIRS = 16                                        # of arrays that are compared one by one; more, by a sort
 
 
-class Plan(NamedTuple):
-    """One ready launch.
+class Bound(NamedTuple):
+    """A plan for one grid.
 
-    ``launch(*args, **kwargs)`` checks everything, and goes the long way if the plan does not hold. ``again(*args)`` is
-    for arguments that are known to have the plan's key; it returns False if the plan does not hold.
+    ``launch(*args, **kwargs)`` checks everything, and goes the long way if the plan does not hold. ``again(*leaves)``
+    is for leaves of arguments that are known to have the plan's key; it returns False if the plan does not hold.
     """
 
     launch: Callable[..., None]
     again: Callable[..., bool]
 
 
-class Plans:
-    """The plans of one kernel for one grid and block."""
+class Plan:
+    """One kind of launch; ``at`` makes it ready for a grid."""
 
-    __slots__ = ("_keys", "_plans", "dependent", "grid", "smem")
+    def __init__(self, spec: Specialised, ready: Ready, slots: Sequence[Any] | None, only: Dim3 | None,
+                 bind: Callable[..., tuple[Callable[..., None], Callable[..., bool]]]) -> None:
+        self._spec, self._ready, self._slots, self._only, self._bind = spec, ready, slots, only, bind
 
-    def __init__(self, grid: Dim3, smem: int = 0, dependent: bool = False) -> None:
-        self.grid, self.smem, self.dependent = grid, smem, dependent
-        self._plans: dict[Any, Plan] = {}
-        self._keys: dict[tuple[type, ...], Callable[[tuple[Any, ...]], Any]] = {}
+    def at(self, grid: Dim3, long: LongWay, stream: Callable[[int], int] | None) -> Bound:
+        """The functions for a grid; ``stream`` says which to launch on, else the current one is meant."""
+        ready = self._ready.of(grid)
+        return Bound(*self._bind(grid, {}, ready.configs, ready.configure, ready.retry, long,
+                                 stream or self._ready.stream))
 
-    def find(self, args: tuple[Any, ...]) -> Plan | None:
-        """The plan for arguments that equal those of an earlier launch."""
-        classes = tuple(map(type, args))
-        key = self._keys.get(classes)
-        if key is None:
-            return None
+    def fits(self, grid: Dim3) -> bool:
+        """Whether the long way would launch this kernel with a grid, and have nothing to say of it."""
+        func = self._spec.func
         try:
-            return self._plans.get((classes, key(args)))
-        except (TypeError, RuntimeError, AttributeError):
-            return None                                 # no hash, no memory; a TMA copy of another library's array
+            driver.check_grid(func.name, grid)
+            driver.check_cluster(func.name, grid, func.cluster_dim)
+            if self._slots is not None:
+                self._spec.check(self._slots, grid)
+        except MoyeError:
+            return False
+        return 0 not in grid and self._only in (None, grid) and math.prod(grid) * math.prod(func.block_dim) <= 1 << 31 \
+            and not self._spec.wraps(grid)
 
-    def add(self, spec: Specialised, program: Program, call: Call, device: int, args: tuple[Any, ...],
-            long: LongWay) -> Plan | None:
-        """Remember a launch that succeeded, if the short way can tell when it may be used again."""
-        kinds = _kinds(call, args)
-        if kinds is None:
+
+class Plans:
+    """The plans of one kernel for one block, cluster and other options, and any grid."""
+
+    __slots__ = ("_keys", "_met", "_plans", "_trees", "annotated", "dependent", "smem")
+
+    def __init__(self, smem: int = 0, dependent: bool = False, annotated: Sequence[bool] = ()) -> None:
+        self.smem, self.dependent, self.annotated = smem, dependent, annotated
+        self._plans: dict[Any, tuple[Plan, ...]] = {}
+        self._met: set[Any] = set()
+        self._keys: dict[tuple[object, ...], Callable[[tuple[Any, ...]], Any]] = {}
+        self._trees: dict[tuple[object, ...], Sequence[int]] = {}
+
+    def find(self, args: tuple[Any, ...]) -> tuple[tuple[Plan, ...], tuple[Any, ...]]:
+        """The plans for arguments that equal those of an earlier launch, and the leaves of the arguments."""
+        key, leaves = self._key(args)
+        return self._plans.get(key, ()), leaves
+
+    def seen(self, args: tuple[Any, ...]) -> bool:
+        """Whether this is asked for the second time of arguments like these, or the first of any of these classes."""
+        key, _ = self._key(args)
+        if key is None or key in self._met:
+            self._met.discard(key)
+            return True
+        if len(self._met) >= _LIMIT:
+            self._met.clear()
+        self._met.add(key)
+        return False
+
+    def _key(self, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+        """What a plan for arguments is found by, None where none can be; and the leaves."""
+        structure: tuple[object, ...] = tuple(map(type, args))
+        places = self._trees.get(structure)
+        if places is None:
+            return None, args
+        if places:
+            structure, args = taken(args, places)
+        make = self._keys.get(structure)
+        try:
+            key = None if make is None else (structure, make(args))
+            hash(key)
+        except (TypeError, RuntimeError, AttributeError):
+            return None, args                           # no hash, no memory; a TMA copy of another library's array
+        return key, args
+
+    def add(self, spec: Specialised, program: Program, call: Call, device: int, args: tuple[Any, ...], grid: Dim3,
+            only: Dim3 | None = None) -> Plan | None:
+        """Remember a launch that succeeded, if the short way can tell when it may be used again; with ``only`` one
+        grid.
+        """
+        writer = Writer()
+        found = opened(tuple(call.specs.values()), args, self.annotated, writer)
+        if found is None:
             return None
-        classes = tuple(map(type, args))
-        key = self._keys.setdefault(classes, _key_function(kinds))
+        structure: tuple[object, ...] = tuple(map(type, args))
+        self._trees[structure] = found.places
+        if found.places:
+            structure, _ = taken(args, found.places)
+        leaves = tuple(found.values)
+        make_key = self._keys.setdefault(structure, _key_function(found.names, found.kinds))
+        try:
+            key = structure, make_key(leaves)
+        except AttributeError:                          # the first TMA copies were of another library's arrays
+            return None
+        ready = Ready(program, call, device, grid, spec.func, self.smem, self.dependent)
+        plan = _plan(spec, ready, call, found, only)
         # Plans are cheap to make again; keeping track of which are old would cost every launch.
         if len(self._plans) >= _LIMIT:
             self._plans.clear()
-        try:
-            found = classes, key(args)
-        except AttributeError:                          # the first TMA copies were of another library's arrays
-            return None
-        ready = Ready(program, call, device, self.grid, spec.func, self.smem, self.dependent)
-        plan = self._plans[found] = _plan(spec, ready, call, args, kinds, long)
+        self._plans[key] = (plan, *self._plans.get(key, ()))[:_ALIKE]
         return plan
 
 
-# --- what kind of argument -------------------------------------------------------------------------------------------
-
-
-def _kinds(call: Call, args: tuple[Any, ...]) -> tuple[str, ...] | None:
-    """The kind of each argument; None if one has a kind that only the long way takes."""
-    if len(args) != len(call.specs) or not call.arrays:
-        return None
-    kinds = tuple(_kind(spec, x) for spec, x in zip(call.specs.values(), args, strict=True))
-    return None if "" in kinds else kinds
-
-
-def _kind(spec: Any, x: Any) -> str:
-    if isinstance(spec, TensorSpec):
-        return _array_kind(x)
-    if isinstance(spec, TmaSpec):
-        kind = _array_kind(x.array)
-        return f"tma-{kind}" if kind else ""
-    if isinstance(spec, ScalarSpec):
-        kind = _NUMBERS.get(type(x), "")
-        return kind if spec.dtype.name in _OWN.get(kind, ()) else ""    # an annotation's dtype: values are checked
-    if isinstance(spec, StaticSpec):
-        # 0.0 == -0.0 but they print differently, and nan equals nothing: floats are told apart by their text.
-        return "unstable" if unstable(x) else "repr" if isinstance(x, float) else \
-            "record" if type(x) not in _BY_VALUE and told_apart(x) else "static"
-    return ""
-
-
-def _array_kind(x: Any) -> str:
-    return _ARRAY_CLASSES.get((type(x).__module__.partition("._")[0], type(x).__name__), "")
-
-
-def _key_function(kinds: tuple[str, ...]) -> Callable[[tuple[Any, ...]], Any]:
-    """Make ``key(args)``: all that a plan depends on, by value."""
+def _key_function(names: Sequence[str], kinds: Sequence[str]) -> Callable[[tuple[Any, ...]], Any]:
+    """Make ``key(leaves)``: all that a plan depends on, by value."""
     parts: list[str] = []
-    for i, kind in enumerate(kinds):
-        a = f"a{i}"
-        if kind in _ARRAYS:
-            pointer, fixed = _ARRAYS[kind]
+    for a, kind in zip(names, kinds, strict=True):
+        if kind in ARRAYS:
+            pointer, fixed = ARRAYS[kind]
             parts += [text.format(a=a) for text in (*fixed, f"{pointer} & 15")]
-        else:
-            parts += {"int": [f"-2147483648 <= {a} <= 2147483647"], "float": [], "bool": [], "static": [a],
-                      "record": [a, f"told_apart({a})"], "repr": [f"repr({a})"],
+        elif kind not in NUMBERS:
+            parts += {"static": [a], "record": [a, f"told_apart({a})"], "repr": [f"repr({a})"],
                       "unstable": [f"static_key('{a}', {a})"]}[kind]
-    lines = ["def key(args):", f"    ({_names(kinds)}) = args", f"    return ({''.join(p + ', ' for p in parts)})"]
+        elif kind == "int":
+            parts.append(f"-2147483648 <= {a} <= 2147483647")
+    lines = ["def key(leaves):", f"    ({''.join(f'{a}, ' for a in names)}) = leaves",
+             f"    return ({''.join(p + ', ' for p in parts)})"]
     namespace: dict[str, Any] = {"static_key": static_key, "told_apart": told_apart}
     exec(code("\n".join(lines)), namespace)
     key: Callable[[tuple[Any, ...]], Any] = namespace["key"]
     return key
-
-
-def _names(kinds: Sequence[str]) -> str:
-    return "".join(f"a{i}, " for i in range(len(kinds)))
 
 
 @functools.lru_cache(1024)
@@ -190,42 +204,69 @@ class Writer:
         return name
 
 
-def _plan(spec: Specialised, ready: Ready, call: Call, args: tuple[Any, ...], kinds: tuple[str, ...],
-          long: LongWay) -> Plan:
+class Leaf(NamedTuple):
+    """A runtime argument: its name, its kind, what it is, and its parameter of the kernel."""
+
+    name: str
+    kind: str
+    value: Any
+    info: ArrayInfo | int | float | bool
+    param: Any
+
+    @property
+    def moving(self) -> str:
+        """The variable of what a launch packs: a pointer, or a number."""
+        if self.kind in ARRAYS:
+            return f"p_{self.name}"
+        return f"n_{self.name}" if self.kind in ("item", "converted") else self.name
+
+
+def _plan(spec: Specialised, ready: Ready, call: Call, found: Opened, only: Dim3 | None) -> Plan:
     """Write, compile (once per text) and bind the two functions of a plan.
 
     Everything that they refer to is a closure variable, because these cost least.
     """
-    writer, names = Writer(), _names(kinds)
-    same = " and ".join(_same(writer, args, kinds)) or "True"
-    body = _body(writer, spec, ready, call, args, kinds)
-    last = f"a{len(kinds) - 1}"
-    parameters = "".join(f"a{i}=missing, " for i in range(len(kinds)))
-    otherwise = f"return long(({names}), rest, named)"
-    lines = [f"    def again({names}):", *_indented(body, "return False"), "        return True",
-             f"    def launch({parameters}*rest, **named):",
-             f"        if named or rest or {last} is missing or not ({same}): {otherwise}",
-             *_indented(body, otherwise),
-             "    return launch, again"]
-    values = {"missing": missing, "long": long, "held": held, "check": spec.check, "grid": ready.grid, "pool": [],
-              "recent": {}, "error": struct.error, "ordinal": ready.device, "refill": ready.buffer,
-              "configs": ready.configs,
-              "stream": stream_reader(array_kind(call)), "configure": ready.configure, "call": ready.call,
-              "function": ready.function, "retry": ready.retry, **writer.values}
+    writer: Writer = found.writer
+    runtime = [(name, kind, value) for name, kind, value in zip(found.names, found.kinds, found.values, strict=True)
+               if kind in ARRAYS or kind in NUMBERS]
+    leaves = [Leaf(*each, info, param) for each, info, param in zip(runtime, call.leaves, spec.func.params,
+                                                                    strict=True)]
+    same = " and ".join(_same(writer, found)) or "True"
+    body = _body(writer, spec, ready, call, leaves)
+    arguments = [f"a{i}" for i in range(len(call.specs))]
+    parameters = "".join(f"{a}=missing, " for a in arguments)
+    otherwise = f"return long(({''.join(f'{a}, ' for a in arguments)}), rest, named)"
+    first = f"named or rest or {arguments[-1]} is missing"
+    check = [f"if {first} or not ({same}): OTHERWISE"] if not found.places else [
+        f"if {first}: OTHERWISE", *found.lines, f"if not ({same}): OTHERWISE"]
+    late = ("grid", "recent", "configs", "configure", "retry", "long", "stream")
+    lines = [f"    def bind({', '.join(late)}):",
+             f"        def again({''.join(f'{a}, ' for a in found.names)}):", *_indented(body, "return False"),
+             "            return True",
+             f"        def launch({parameters}*rest, **named):", *_indented([*check, *body], otherwise),
+             "        return launch, again",
+             "    return bind"]
+    values = {"missing": missing, "held": held, "check": spec.check, "pool": [], "error": struct.error,
+              "ordinal": ready.device, "refill": ready.buffer, "call": ready.call, "function": ready.function,
+              **writer.values}
     namespace: dict[str, Any] = {}
     exec(code("\n".join([f"def make({', '.join(values)}):", *lines])), namespace)
-    return Plan(*namespace["make"](**values))
+    fixed = None if _guards_on_scalars(spec.func) else _slot_values(call)
+    return Plan(spec, ready, fixed, only, namespace["make"](**values))
+
+
+def _slot_values(call: Call) -> list[Any]:
+    return [n for leaf in call.leaves for n in ((*leaf.shape, *leaf.strides) if isinstance(leaf, ArrayInfo)
+                                                else (leaf,))]
 
 
 def _indented(lines: Sequence[str], otherwise: str) -> list[str]:
-    return [f"        {line.replace('OTHERWISE', otherwise)}" for line in lines]
+    return [f"            {line.replace('OTHERWISE', otherwise)}" for line in lines]
 
 
-def _body(writer: Writer, spec: Specialised, ready: Ready, call: Call, args: tuple[Any, ...],
-          kinds: tuple[str, ...]) -> list[str]:
+def _body(writer: Writer, spec: Specialised, ready: Ready, call: Call, leaves: Sequence[Leaf]) -> list[str]:
     """What both functions do: check what the key does not hold, fill the parameters, launch."""
-    leaf_args = [i for i, kind in enumerate(kinds) if kind in _ARRAYS or kind in _NUMBERS.values()]
-    before, after = _autograd(writer, spec, leaf_args, args, kinds)
+    before, after = _autograd(writer, leaves)
     lines = []
     if spec.captures:
         lines += ["try:", f"    if held or not ({' and '.join(captured(writer, *spec.watched()))}): OTHERWISE",
@@ -233,10 +274,16 @@ def _body(writer: Writer, spec: Specialised, ready: Ready, call: Call, args: tup
     else:
         lines += ["if held: OTHERWISE"]
     lines += before
-    lines += [f"p{i} = {_ARRAYS[kinds[i]][0].format(a=f'a{i}')}" for i in leaf_args if kinds[i] in _ARRAYS]
-    numbers = [kinds[i] for i in leaf_args if kinds[i] not in _ARRAYS]
-    values = "".join(f"{'p' if kinds[i] in _ARRAYS else 'a'}{i}, " for i in (leaf_args[n] for n in ready.sources))
-    packed = _packed(writer, ready, call, leaf_args, kinds)
+    for leaf in leaves:
+        if leaf.kind in ARRAYS:
+            lines.append(f"{leaf.moving} = {ARRAYS[leaf.kind][0].format(a=leaf.name)}")
+        elif leaf.kind == "item":
+            lines.append(f"{leaf.moving} = {leaf.name}.item()")
+        elif leaf.kind == "converted":
+            lines += conversion(leaf.param.value.dtype, leaf.name, leaf.value)
+    numbers = [leaf.kind for leaf in leaves if leaf.kind not in ARRAYS]
+    values = "".join(f"{leaves[n].moving}, " for n in ready.sources)
+    packed = _packed(writer, ready, call, leaves)
     lines.append("s = stream(ordinal)")
     # Numbers would make most launches new ones, so only pointers are looked up.
     if not numbers:
@@ -245,16 +292,15 @@ def _body(writer: Writer, spec: Specialised, ready: Ready, call: Call, args: tup
                   "    if failed: failed = retry(config, params)", "else:"]
     else:
         lines.append("if True:")
-    return [*lines, *(f"    {line}" for line in _unseen(writer, spec, call, args, kinds, leaf_args, values, packed)),
+    return [*lines, *(f"    {line}" for line in _unseen(writer, spec, leaves, values, packed)),
             "if failed: OTHERWISE", *after]
 
 
-def _autograd(writer: Writer, spec: Specialised, leaf_args: Sequence[int], args: tuple[Any, ...],
-              kinds: Sequence[str]) -> tuple[list[str], list[str]]:
+def _autograd(writer: Writer, leaves: Sequence[Leaf]) -> tuple[list[str], list[str]]:
     """What to do before and after the launch for the torch tensors that it writes."""
-    dirty = [(args[i], f"a{i}") if kinds[i] == "torch" else (args[i].array, f"a{i}.array")
-             for i, param in zip(leaf_args, spec.func.params, strict=True)
-             if kinds[i] in ("torch", "tma-torch") and isinstance(param, TensorParam) and param.buffer.written]
+    dirty = [(leaf.value, leaf.name) if leaf.kind == "torch" else (leaf.value.array, f"{leaf.name}.array")
+             for leaf in leaves if leaf.kind in ("torch", "tma-torch")
+             and isinstance(leaf.param, TensorParam) and leaf.param.buffer.written]
     bump = autograd.bumper()
     if not dirty or bump is None:
         return [], []
@@ -263,31 +309,30 @@ def _autograd(writer: Writer, spec: Specialised, leaf_args: Sequence[int], args:
             [f"{writer.name(bump)}(({''.join(f'{text}, ' for _, text in dirty)}))"])
 
 
-def _packed(writer: Writer, ready: Ready, call: Call, leaf_args: Sequence[int], kinds: Sequence[str]) -> str:
+def _packed(writer: Writer, ready: Ready, call: Call, leaves: Sequence[Leaf]) -> str:
     """What a launch packs: pointers, numbers, and the tensor maps of pointers."""
     parts = []
     for n, slot in zip(ready.sources, ready.slots, strict=True):
-        i, leaf = leaf_args[n], call.leaves[n]
-        if slot.kind == "map" and isinstance(leaf, ArrayInfo):
-            parts.append(f"{writer.name(encoded_map(slot, leaf))}(p{i}), ")
+        leaf, info = leaves[n], call.leaves[n]
+        if slot.kind == "map" and isinstance(info, ArrayInfo):
+            parts.append(f"{writer.name(encoded_map(slot, info))}({leaf.moving}), ")
         elif (narrow := as_bits(slot)) is not None:
-            parts.append(f"{writer.name(bits_of)}(float(a{i}), {writer.name(narrow)}), ")
+            parts.append(f"{writer.name(bits_of)}(float({leaf.moving}), {writer.name(narrow)}), ")
         else:
-            parts.append(f"{'p' if kinds[i] in _ARRAYS else 'a'}{i}, ")
+            parts.append(f"{leaf.moving}, ")
     return "".join(parts)
 
 
-def _unseen(writer: Writer, spec: Specialised, call: Call, args: tuple[Any, ...], kinds: tuple[str, ...],
-            leaf_args: Sequence[int], values: str, packed: str) -> list[str]:
+def _unseen(writer: Writer, spec: Specialised, leaves: Sequence[Leaf], values: str, packed: str) -> list[str]:
     """The launch of pointers and numbers that are not among the recent ones, which fit and are packed."""
-    numbers = [kinds[i] for i in leaf_args if kinds[i] not in _ARRAYS]
-    moved = _moved(writer, spec, call, leaf_args, kinds, args)
+    numbers = [leaf.kind for leaf in leaves if leaf.kind not in ARRAYS]
+    moved = _moved(writer, leaves)
     lines = [f"if {' or '.join(moved)}: OTHERWISE"] if moved else []
     if _guards_on_scalars(spec.func):
-        lines.append(f"check({_slot_list(call, leaf_args)}, grid)")
+        lines.append(f"check({_slot_list(leaves)}, grid)")
     # A buffer each, so that threads need no lock: pop and append of a list are atomic.
     lines += ["try: buffer = pool.pop()", "except IndexError: buffer = refill()", "pack, memory, params = buffer"]
-    if "int" in numbers or "float" in numbers:
+    if set(numbers) - {"bool"}:
         lines += [f"try: pack(memory, 0, {packed})",
                   "except (error, OverflowError): OTHERWISE"]
     else:
@@ -301,32 +346,32 @@ def _unseen(writer: Writer, spec: Specialised, call: Call, args: tuple[Any, ...]
     return lines
 
 
-def _same(writer: Writer, args: tuple[Any, ...], kinds: tuple[str, ...]) -> list[str]:
+def _same(writer: Writer, leaves: Opened) -> list[str]:
     """Conditions that these are the arguments of the plan; they are cheap, and stricter than the key."""
     found: list[str] = []
-    tensors: list[int] = []
-    for i, (x, kind) in enumerate(zip(args, kinds, strict=True)):
-        if kind in _ARRAYS:
-            tensors.append(i)
+    tensors: list[tuple[str, str, Any]] = []
+    for name, kind, x in zip(leaves.names, leaves.kinds, leaves.values, strict=True):
+        if kind in ARRAYS:
+            tensors.append((name, kind, x))
         elif kind in ("static", "repr", "record"):
-            by_value = f" or (a{i}.__class__ is {writer.name(type(x))} and a{i} == {writer.name(x)})"
-            found.append(f"(a{i} is {writer.name(x)}{by_value if type(x) in _BY_VALUE else ''})")
+            by_value = f" or ({name}.__class__ is {writer.name(type(x))} and {name} == {writer.name(x)})"
+            found.append(f"({name} is {writer.name(x)}{by_value if type(x) in BY_VALUE else ''})")
         elif kind == "unstable":
             return ["False"]
         else:
-            found.append(f"a{i}.__class__ is {writer.name(type(x))}")
-    inner = {i: (args[i].array, f"a{i}.array") if kinds[i].startswith("tma") else (args[i], f"a{i}") for i in tensors}
-    torchs = all(kinds[i] in ("torch", "tma-torch") for i in tensors)
+            found.append(f"{name}.__class__ is {writer.name(type(x))}")
+    inner = {name: (x.array, f"{name}.array") if kind.startswith("tma") else (x, name) for name, kind, x in tensors}
+    torchs = all(kind in ("torch", "tma-torch") for _, kind, _ in tensors)
     check = tensor_check([x for x, _ in inner.values()]) if torchs else None
     if check is not None:
-        found += [f"a{i}.__class__ is {writer.name(TmaCopy)} and a{i}.key == {writer.name(args[i].key)}"
-                  for i in tensors if kinds[i] == "tma-torch"]
+        found += [f"{name}.__class__ is {writer.name(TmaCopy)} and {name}.key == {writer.name(x.key)}"
+                  for name, kind, x in tensors if kind == "tma-torch"]
         return [*found, f"{writer.name(check)}({', '.join(text for _, text in inner.values())})"]
-    for i in tensors:
-        found.append(f"a{i}.__class__ is {writer.name(type(args[i]))}")
-        for text in _ARRAYS[kinds[i]][1]:
-            value = eval(text.format(a="x"), {"x": args[i]})
-            found.append(f"{text.format(a=f'a{i}')} == {writer.name(value)}")
+    for name, kind, x in tensors:
+        found.append(f"{name}.__class__ is {writer.name(type(x))}")
+        for text in ARRAYS[kind][1]:
+            value = eval(text.format(a="x"), {"x": x})
+            found.append(f"{text.format(a=name)} == {writer.name(value)}")
     return found
 
 
@@ -351,43 +396,79 @@ def captured(writer: Writer, captures: Sequence[Capture], watch: Watch | None) -
     return found
 
 
-def _moved(writer: Writer, spec: Specialised, call: Call, leaf_args: Sequence[int], kinds: Sequence[str],
-           args: Sequence[Any]) -> list[str]:
+def _moved(writer: Writer, leaves: Sequence[Leaf]) -> list[str]:
     """Conditions that pointers or numbers leave the plan: alignment, overlap, the class of an integer."""
     found: list[str] = []
-    arrays = [(i, leaf.ptr & 15) for i, leaf in zip(leaf_args, call.leaves, strict=True) if isinstance(leaf, ArrayInfo)]
-    aligned = [f"p{i}" for i, low in arrays if not low]
+    arrays = [(leaf.moving, leaf.info.ptr & 15) for leaf in leaves if isinstance(leaf.info, ArrayInfo)]
+    aligned = [p for p, low in arrays if not low]
     if aligned:
         # One test for all pointers: a low bit of any of them is a low bit of the OR.
         found.append(f"({' | '.join(aligned)}) & 15")
-    found += [f"p{i} & 15 != {low}" for i, low in arrays if low]
-    for (i, bytes_i), (j, bytes_j) in _pairs(spec, call, leaf_args):
-        # Two ranges of bytes overlap exactly then.
-        found.append(f"{writer.name(-bytes_j)} < p{j} - p{i} < {writer.name(bytes_i)}")
-    for i in leaf_args:
-        if kinds[i] == "int":
-            small = -(1 << 31) <= args[i] < 1 << 31
-            found.append(f"{'not ' if small else ''}-2147483648 <= a{i} <= 2147483647")
-        elif kinds[i] == "float":
-            found.append(f"3.4028235677973366e+38 <= abs(a{i}) <= 1.7976931348623157e+308")     # no float32
+    found += [f"{p} & 15 != {low}" for p, low in arrays if low]
+    found += _overlapping(writer, leaves)
+    for leaf in leaves:
+        if leaf.kind == "int":
+            small = -(1 << 31) <= leaf.value < 1 << 31
+            found.append(f"{'not ' if small else ''}-2147483648 <= {leaf.name} <= 2147483647")
+        elif leaf.kind == "float":
+            found.append(f"3.4028235677973366e+38 <= abs({leaf.name}) <= 1.7976931348623157e+308")  # no float32
     return found
 
 
-def _pairs(spec: Specialised, call: Call, leaf_args: Sequence[int]) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-    """Pairs of (argument, bytes) that must not overlap: every written array against every other."""
-    tensors = [(i, span_bytes(leaf), param.buffer.written)
-               for i, param, leaf in zip(leaf_args, spec.func.params, call.leaves, strict=True)
-               if isinstance(param, TensorParam) and isinstance(leaf, ArrayInfo)]
-    return [((i, end_a - first_a), (j, end_b - first_b))
-            for n, (i, (first_a, end_a), written_a) in enumerate(tensors)
-            for j, (first_b, end_b), written_b in tensors[n + 1:] if written_a or written_b]
+class _Span(NamedTuple):
+    """The bytes of an array around its pointer."""
+
+    name: str
+    ptr: int
+    low: int
+    high: int
+    written: bool
+
+    def meets(self, other: _Span) -> bool:
+        return self.ptr + self.low < other.ptr + other.high and other.ptr + other.low < self.ptr + self.high
 
 
-def _slot_list(call: Call, leaf_args: Sequence[int]) -> str:
+def _spans(leaves: Sequence[Leaf]) -> list[_Span]:
+    """Those of all arrays that have elements."""
+    found = []
+    for leaf in leaves:
+        if isinstance(leaf.info, ArrayInfo) and isinstance(leaf.param, TensorParam):
+            ptr, (first, end) = leaf.info.ptr, span_bytes(leaf.info)
+            found += [_Span(leaf.moving, ptr, first - ptr, end - ptr, leaf.param.buffer.written)] * (first < end)
+    return found
+
+
+def _overlapping(writer: Writer, leaves: Sequence[Leaf]) -> list[str]:
+    """Conditions that arrays overlap otherwise than those of the plan, where one of two is written."""
+    spans = _spans(leaves)
+    pairs = [(a, b) for n, a in enumerate(spans) for b in spans[n + 1:] if a.written or b.written]
+    if len(pairs) > _MOST_PAIRS and not any(a.meets(b) for a, b in pairs):
+        apart = partial(_apart, [x.low for x in spans], [x.high for x in spans], [x.written for x in spans])
+        return [f"not {writer.name(apart)}(({''.join(f'{x.name}, ' for x in spans)}))"]
+    # Of two that meet, the kernel was compiled for that; two others meet exactly at these distances.
+    return [f"{b.name} - {a.name} != {writer.name(b.ptr - a.ptr)}" if a.meets(b) else
+            f"{writer.name(a.low - b.high)} < {b.name} - {a.name} < {writer.name(a.high - b.low)}" for a, b in pairs]
+
+
+def _apart(lows: Sequence[int], highs: Sequence[int], written: Sequence[bool], pointers: Sequence[int]) -> bool:
+    """Whether no written one of many spans of bytes has any in common with another: by address, one after the other."""
+    reached = wet = 0
+    for first, end, dirty in sorted([(p + low, p + high, dirty) for p, low, high, dirty in
+                                     zip(pointers, lows, highs, written, strict=True)]):
+        if first < (reached if dirty else wet):
+            return False
+        reached = max(reached, end)
+        if dirty:
+            wet = max(wet, end)
+    return True
+
+
+def _slot_list(leaves: Sequence[Leaf]) -> str:
     """The expression ``slots(call)``: the plan's extents and strides, and this call's scalars."""
     parts: list[str] = []
-    for i, leaf in zip(leaf_args, call.leaves, strict=True):
-        parts += [str(int(n)) for n in (*leaf.shape, *leaf.strides)] if isinstance(leaf, ArrayInfo) else [f"a{i}"]
+    for leaf in leaves:
+        info = leaf.info
+        parts += [str(int(n)) for n in (*info.shape, *info.strides)] if isinstance(info, ArrayInfo) else [leaf.moving]
     return f"[{', '.join(parts)}]"
 
 
@@ -483,6 +564,13 @@ class Ready:
         """The leaf that each value of ``pack`` comes from."""
         self._formats = [slots[i].format for i in self._order]
         self._values = [slot_value(slots[i], call) for i in self._order]
+        self.stream = stream_reader(array_kind(call))
+
+    def of(self, grid: Dim3) -> Ready:
+        """The same kernel and parameters with another grid."""
+        other = copy.copy(self)
+        other.grid, other.configs = grid, {}
+        return other
 
     def moving(self, call: Call) -> list[Any]:
         """The values of ``pack`` for a call like the first."""

@@ -21,11 +21,12 @@ from typing import Any
 
 from moye import env
 from moye.cuda.device import driver
+from moye.dtypes import DType
 from moye.errors import ArgumentError, LaunchError, TraceError
 from moye.ir.nodes import Func
 from moye.lang.pickling import reduced
 from moye.runtime import prepare, recording, respecialised, sessions
-from moye.runtime.arguments import Call, Signature, classify, in_a_kernel, same_device
+from moye.runtime.arguments import Call, Signature, classified, classify, in_a_kernel, same_device
 from moye.runtime.arrays import TensorLike
 from moye.runtime.autograd import mark, written_tensors
 from moye.runtime.boundary import boundary
@@ -39,7 +40,7 @@ from moye.runtime.compile import (
     specialise,
 )
 from moye.runtime.exporting import Export, Exported, Grid, Specialisation, export
-from moye.runtime.fast_launch import Plan, Plans, missing
+from moye.runtime.fast_launch import Bound, Plan, Plans, missing
 from moye.runtime.host_copies import simulated
 from moye.runtime.launch import (
     array_kind,
@@ -59,6 +60,8 @@ from moye.tensor.context import tracing
 
 Extents = int | Sequence[int]
 _MOST_LAUNCHERS = 1024
+_IN_KEYS = (int, bool, type(None))
+_MOST_BOUND = 256                                       # plans that one launcher has made ready for its grid
 _MOST_COMPARED = 32                                     # of the specialisations, with a new one: the latest
 _tracing = threading.RLock()                            # a trace uses the process's one stack of regions
 
@@ -78,6 +81,8 @@ class Launched:
     program: Program
     call: Call
     device: int
+    widened: bool
+    """Whether the grid made indices 64 bits wide."""
 
 
 class Kernel:
@@ -91,6 +96,7 @@ class Kernel:
         self._shapes: dict[tuple[Any, ...], Shape] = {}
         self._reasons: list[str] = []
         self._launchers: dict[Any, Callable[..., None]] = {}
+        self._plans: dict[tuple[Any, ...], Plans] = {}
         update_wrapper(self, function)
 
     def __reduce__(self) -> str | tuple[Any, ...]:
@@ -130,10 +136,18 @@ class Kernel:
         if isinstance(launcher, Launcher):
             launcher.configs.add(same)
             self._launchers[same] = launcher
-            if all(type(n) in (int, bool) for part in config for n in (part if isinstance(part, tuple) else (part,))):
+            if all(type(n) in _IN_KEYS for part in config for n in (part if isinstance(part, tuple) else (part,))):
                 launcher.configs.add(config)
                 self._launchers[config] = launcher
         return launcher
+
+    def plans(self, block: Dim3, cluster: Dim3, smem: int, dependent: bool) -> Plans:
+        """The plans for launches with these options and any grid."""
+        found = self._plans.get(key := (block, cluster, smem, dependent))
+        if found is None:
+            annotated = [isinstance(role, DType) for role in self.signature.roles.values()]
+            found = self._plans[key] = Plans(smem, dependent, annotated)
+        return found
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         if tracing():
@@ -151,20 +165,15 @@ class Kernel:
         ``dependent``: the launch may begin while those before it on the stream still run (from sm_90 on).  What they
         wrote is there after ``mo.griddepcontrol_wait()``; before it the kernel may not touch their arrays.
         """
-        if stream is not None:
-            if prepare.skipping():
-                return
-            self._run(classify(self.signature, args, kwargs), dim3(grid, "grid"), dim3(block, "block"),
-                      dim3(cluster, "cluster"), stream, more_smem(smem), dependent)
-            return
-        config = grid, block, cluster, smem or 0, dependent
+        handle = None if stream is None or prepare.skipping() else stream_handle(stream)
+        config = grid, block, cluster, smem or 0, dependent, handle
         try:
             launcher = self._launchers[config]
         except (KeyError, TypeError):
             if prepare.skipping():                      # the grid may be of symbols
                 return
             launcher = self._keep(config, (dim3(grid, "grid"), dim3(block, "block"), dim3(cluster, "cluster"),
-                                           more_smem(smem), bool(dependent)))
+                                           more_smem(smem), bool(dependent), handle))
         launcher(*args, **kwargs)
 
     def _run(self, call: Call, grid: Dim3, block: Dim3, cluster: Dim3 = (1, 1, 1), stream: Any = None,
@@ -174,9 +183,8 @@ class Kernel:
             session.launch(self.__name__, grid, block,
                            lambda: (call, self._checked(call, grid, block, cluster, smem)[1]), dependent=dependent)
             return None
+        bits = call.index_bits
         device, spec = self._checked(call, grid, block, cluster, smem)
-        if stream is not None:
-            stream_handle(stream)
         if (told := recording.recording()) is not None and 0 not in grid \
                 and not told.launch(spec, call, device, grid, stream, smem, dependent):
             return None
@@ -187,7 +195,8 @@ class Kernel:
         elif device is None or isinstance(env.check(), frozenset):      # named checks ask for the simulator
             simulated(spec, call, grid)
         else:
-            return _launch_device(spec, call, device, grid, stream, smem, dependent)
+            program = _launch_device(spec, call, device, grid, stream, smem, dependent)
+            return Launched(spec, program, call, device, call.index_bits != bits)
         return None
 
     def _checked(self, call: Call, grid: Dim3, block: Dim3, cluster: Dim3,
@@ -305,17 +314,19 @@ class Compiled(Program):
 class Launcher:
     """A kernel with its grid, block and other options of a launch; call it with the arguments."""
 
-    __slots__ = ("block", "cluster", "configs", "grid", "kernel", "launch", "plans")
+    __slots__ = ("_bound", "block", "cluster", "configs", "grid", "kernel", "launch", "plans", "stream")
 
     def __init__(self, kernel: Kernel, grid: Dim3, block: Dim3, cluster: Dim3 = (1, 1, 1), smem: int = 0,
-                 dependent: bool = False) -> None:
-        self.kernel, self.grid, self.block, self.cluster = kernel, grid, block, cluster
+                 dependent: bool = False, stream: int | None = None) -> None:
+        self.kernel, self.grid, self.block, self.cluster, self.stream = kernel, grid, block, cluster, stream
         self.configs: set[Any] = set()
-        self.plans = Plans(grid, smem, dependent)
+        self.plans = kernel.plans(block, cluster, smem, dependent)
         self.launch: Callable[..., None] = self._first
+        self._bound: dict[Plan, Bound] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Launcher, (self.kernel, self.grid, self.block, self.cluster, self.plans.smem, self.plans.dependent)
+        return Launcher, (self.kernel, self.grid, self.block, self.cluster, self.plans.smem, self.plans.dependent,
+                          self.stream)
 
     @boundary
     def __call__(self, *args: Any, **kwargs: Any) -> None:
@@ -329,23 +340,49 @@ class Launcher:
         """Launch if the plan used last does not hold."""
         if prepare.skipping():
             return
-        args = (*(a for a in args if a is not missing), *rest)
-        plan = None if named else self.plans.find(args)
-        if plan is not None and plan.again(*args):
-            self._use(plan)
+        signature = self.kernel.signature
+        bound = signature.bind((*(a for a in args if a is not missing), *rest), named)
+        args = tuple(bound.values())
+        if signature.plain and self._again(args):
             return
-        used = self.kernel._run(classify(self.kernel.signature, args, named), self.grid, self.block, self.cluster,
-                                None, self.plans.smem, self.plans.dependent)
-        if used is not None and not named and not overlaps(used.spec.func, used.call):
-            plan = self.plans.add(used.spec, used.program, used.call, used.device, args, self._long_way)
+        used = self.kernel._run(classified(signature, bound), self.grid, self.block, self.cluster, self.stream,
+                                self.plans.smem, self.plans.dependent)
+        if used is not None and signature.plain and self._lasts(args):
+            plan = self.plans.add(used.spec, used.program, used.call, used.device, args, self.grid,
+                                  self.grid if used.widened else None)
             if plan is not None:
-                self._use(plan)
+                self._use(self._at(plan))
 
-    def _use(self, plan: Plan) -> None:
+    def _lasts(self, args: tuple[Any, ...]) -> bool:
+        """Whether a plan may be used: calls that are recorded are repeated without, and most that are new once."""
+        return recording.recording() is None and (not recording.first() or self.plans.seen(args))
+
+    def _again(self, args: tuple[Any, ...]) -> bool:
+        """Launch by a plan, if one holds: of this grid, or of another one for which it holds as well."""
+        plans, leaves = self.plans.find(args)
+        for plan in plans:
+            if (plan in self._bound or plan.fits(self.grid)) and (bound := self._at(plan)).again(*leaves):
+                self._use(bound)
+                return True
+        return False
+
+    def _at(self, plan: Plan) -> Bound:
+        """A plan with this grid."""
+        found = self._bound.get(plan)
+        if found is None:
+            if len(self._bound) >= _MOST_BOUND:
+                self._bound.clear()
+            handle = self.stream
+            found = self._bound[plan] = plan.at(self.grid, self._long_way,
+                                                None if handle is None else lambda ordinal: handle)
+        return found
+
+    def _use(self, bound: Bound) -> None:
         """Make the plan's own function what ``kernel[grid, block]`` is."""
-        self.launch = plan.launch
-        for config in tuple(self.configs):
-            self.kernel._launchers[config] = plan.launch
+        if self.launch is not bound.launch:
+            self.launch = bound.launch
+            for config in tuple(self.configs):
+                self.kernel._launchers[config] = bound.launch
 
 
 def _nothing(*args: Any, **kwargs: Any) -> None:
@@ -353,7 +390,7 @@ def _nothing(*args: Any, **kwargs: Any) -> None:
 
 
 def _launch_device(spec: Specialised, call: Call, device: int, grid: Dim3, stream: Any, smem: int,
-                   dependent: bool) -> Launched:
+                   dependent: bool) -> Program:
     program = compile_program(spec, default_arch(device), restrict=not overlaps(spec.func, call))
     program.warn()
     loaded = load(program, device)
@@ -363,7 +400,7 @@ def _launch_device(spec: Specialised, call: Call, device: int, grid: Dim3, strea
                   program.printed.dynamic_smem + smem, handle,
                   [slot_value(slot, call) for slot in program.printed.slots], dependent)
     mark(written_tensors(spec.func, call))
-    return Launched(spec, program, call, device)
+    return program
 
 
 __all__ = ["Compiled", "Kernel", "Launcher", "Prepared", "TensorLike", "check_written", "dim3", "kernel", "slots"]

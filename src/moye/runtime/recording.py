@@ -130,6 +130,24 @@ _current: contextvars.ContextVar[Recording | None] = contextvars.ContextVar("rec
 _making: contextvars.ContextVar[bool] = contextvars.ContextVar("making", default=False)
 
 
+_passing: contextvars.ContextVar[bool] = contextvars.ContextVar("passing", default=False)
+
+
+@contextmanager
+def first_of_its_kind() -> Iterator[None]:
+    """In the block launches are of a call that is made as it is for once, and is recorded if it is made again."""
+    token = _passing.set(True)
+    try:
+        yield
+    finally:
+        _passing.reset(token)
+
+
+def first() -> bool:
+    """Whether this thread is in such a block."""
+    return _passing.get()
+
+
 def recording() -> Recording | None:
     """The recording that this thread or task is in."""
     return _current.get() if fast_launch.held else None

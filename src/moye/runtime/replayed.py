@@ -31,7 +31,7 @@ from moye.runtime.arguments import is_record, parts_of_record, static_key, unsta
 from moye.runtime.arrays import ArrayInfo, describe
 from moye.runtime.boundary import boundary
 from moye.runtime.fast_launch import missing
-from moye.runtime.recording import Recording, recorded
+from moye.runtime.recording import Recording, first_of_its_kind, recorded
 from moye.runtime.replay_launch import Replay, relations
 
 _P = ParamSpec("_P")
@@ -102,7 +102,8 @@ class Replayed(Generic[_P, _R]):
             return self.function(*args, **kwargs)
         if found.key not in self._known:                # what is called once is not worth a recording
             self._keep(found.key, None)
-            return self.function(*args, **kwargs)
+            with first_of_its_kind():
+                return self.function(*args, **kwargs)
         replay = self._known[found.key]
         if isinstance(replay, _Never):                  # to record it again would send its launches the long way
             return self.function(*args, **kwargs)
