@@ -445,3 +445,50 @@ def test_threads_call_at_once():
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+# --- what else is remembered -----------------------------------------------------------------------------------------
+
+
+@mo.replayed
+def weighted(out, x, y, *, factors=(1.0, 0.0), way="plain"):
+    """out = x * factors[0] + y, whose options are a tuple."""
+    BODIES.append("weighted")
+    combine[-(-len(out) // 32), 32](out, x, y, factors[0] + (1.0 if factors[1] is True else 0.0), False, way)
+
+
+def test_tuples_of_plain_values_are_options():
+    """Equal numbers of other types, and zeros of other signs, are other options."""
+    out, x, y = arrays(seed=5)
+    options = ((2.0, 0.0), (2, 1), (2, True), (0.0, 0), (-0.0, 0), (3.0, (1, None)), (3.0, "text"))
+    for turn in range(4):
+        for factors in options:
+            count = bodies(lambda factors=factors: weighted(out, x, y, factors=factors))
+            assert np.array_equal(out, x * (factors[0] + (factors[1] is True)) + y)
+            assert count == (turn < 2), (turn, factors)
+
+
+def test_tuples_with_functions_are_none():
+    """What a function means may change: the call is made anew each time."""
+    out, x, y = arrays(seed=6)
+    for _ in range(4):
+        assert bodies(lambda: weighted(out, x, y, factors=(2.0, len))) == 1
+
+
+def test_what_cannot_be_repeated_is_recorded_once(monkeypatch):
+    """To record it each time would send its launches the long way."""
+    from moye.runtime import replayed
+
+    recordings = []
+    recorded = replayed.recorded
+    monkeypatch.setattr(replayed, "recorded", lambda *args, **named: recordings.append(1) or recorded(*args, **named))
+
+    @mo.replayed
+    def hidden(out, x):
+        move[-(-len(out) // 32), 32](out, x.copy())     # an array that is none of the arguments
+    out, x, _ = arrays(seed=7)
+    for _ in range(5):
+        out[:] = 0
+        hidden(out, x)
+        assert np.array_equal(out, x)
+    assert len(recordings) == 1

@@ -50,7 +50,7 @@ _LIMIT = 1024
 _ALIKE = 4                                              # plans for arguments that differ in how arrays overlap
 _RECENT = 16                                            # parameters kept packed per plan; whole launches, if no numbers
 _MOST_STREAMS = 64
-_MOST_PAIRS = 16                                        # of arrays that are compared one by one; more, by a sort
+_MOST_ARRAYS = 8                                        # that are compared one by one; more, by a sort
 
 
 class Bound(NamedTuple):
@@ -441,10 +441,10 @@ def _spans(leaves: Sequence[Leaf]) -> list[_Span]:
 def _overlapping(writer: Writer, leaves: Sequence[Leaf]) -> list[str]:
     """Conditions that arrays overlap otherwise than those of the plan, where one of two is written."""
     spans = _spans(leaves)
-    pairs = [(a, b) for n, a in enumerate(spans) for b in spans[n + 1:] if a.written or b.written]
-    if len(pairs) > _MOST_PAIRS and not any(a.meets(b) for a, b in pairs):
-        apart = partial(_apart, [x.low for x in spans], [x.high for x in spans], [x.written for x in spans])
+    apart = partial(_apart, [x.low for x in spans], [x.high for x in spans], [x.written for x in spans])
+    if len(spans) > _MOST_ARRAYS and apart([x.ptr for x in spans]):
         return [f"not {writer.name(apart)}(({''.join(f'{x.name}, ' for x in spans)}))"]
+    pairs = [(a, b) for n, a in enumerate(spans) for b in spans[n + 1:] if a.written or b.written]
     # Of two that meet, the kernel was compiled for that; two others meet exactly at these distances.
     return [f"{b.name} - {a.name} != {writer.name(b.ptr - a.ptr)}" if a.meets(b) else
             f"{writer.name(a.low - b.high)} < {b.name} - {a.name} < {writer.name(a.high - b.low)}" for a, b in pairs]

@@ -13,6 +13,7 @@ operands have the same order.
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass, replace
 from typing import Any
@@ -327,10 +328,15 @@ def gemm_streamed(A: Any, B: Any, C: Any, *, config: Config | None = None) -> An
     return C
 
 
+@functools.cache
+def _mma(dtype: Any) -> Any:
+    return mo.make_tiled_mma(instruction(dtype), mo.make_layout((1, 1)))
+
+
 def _launch(config: Config, size: Size, many: tuple[Any, Any, Any], few: tuple[Any, Any], out: Any) -> None:
     """The kernel of a configuration."""
     (X, x, memory), (S, s) = many, few
-    mma = mo.make_tiled_mma(instruction(x.dtype), mo.make_layout((1, 1)))
+    mma = _mma(x.dtype)
     wide = max(x.shape[0] * x.strides[0], x.shape[1] * x.strides[1]) * x.dtype.bytes >= _WIDE
     where: dict[str, Any] = {"grid": (config.blocks(size), config.splits), "block": WARPS * 32}
     if isinstance(config, TurnedConfig):
