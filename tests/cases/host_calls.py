@@ -66,9 +66,14 @@ def called(function: Callable[..., Any], *args: Any, **named: Any) -> Call:
 
 def softmax(draw: Draw) -> Make:
     function, n, dtype = draw.one(kernels.softmax, kernels.log_softmax), draw.one(64, 1000, 4096), draw.floats()
-    masked, scale, causal = draw.chance(0.3), draw.one(None, 0.5), draw.one(None, None, 0)
-    return lambda rows: called(function, empty(rows, n, dtype=dtype), empty(rows, n, dtype=dtype), scale=scale,
-                               mask=empty(n, dtype=F32) if masked else None, causal=causal)
+    masked, scale, causal = draw.chance(0.3), draw.one(None, 0.5, np.float32(0.5)), draw.one(None, None, 0)
+    in_place = draw.chance(0.3)
+
+    def make(rows: int) -> Call:
+        x = empty(rows, n, dtype=dtype)
+        return called(function, x if in_place else torch.empty_like(x), x, scale=scale, causal=causal,
+                      mask=empty(n, dtype=F32) if masked else None)
+    return make
 
 
 def softmax_backward(draw: Draw) -> Make:

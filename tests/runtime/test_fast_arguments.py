@@ -21,6 +21,7 @@ import torch
 import moye as mo
 from fake_device import fake_device
 from host_calls import ways
+from moye.kernels import softmax
 from moye.runtime.kernel import Kernel
 
 Both = namedtuple("Both", ["x", "scale"])
@@ -226,3 +227,21 @@ def test_many_arrays_are_looked_at_by_address():
         got = outcome(launches, kernel, (shifted, parts[-1]), {}, 2, None)
         assert gone["run"] == 2
         assert got[-1:] == outcome(launches, Kernel(of_many), (shifted, parts[-1]), {}, 2, None)
+
+
+def test_a_call_in_place_and_another_by_turns():
+    """torch's check takes no tensor twice; both calls have the same shapes, and each finds its own replay."""
+    x, y, other = torch.zeros(8, 64), torch.zeros(8, 64), torch.zeros(8, 64)
+    with fake_device(softmax, short=True) as launches, ways() as gone:
+        for _ in range(4):
+            softmax(x, x)
+            softmax(y, x)
+        gone.clear()
+        launches.taken()
+        for out, given in ((x, x), (y, x), (other, other), (x, other)):
+            softmax(out, given)
+            pointers = [int.from_bytes(value, "little") for value in launches.taken()[0][2] if len(value) == 8]
+            assert {out.data_ptr(), given.data_ptr()} <= set(pointers)
+        assert not gone
+        softmax(x, x.view(8, 64))                       # another object in the same place: looked at in full
+        assert gone["decide"] == 1 and not gone["run"]

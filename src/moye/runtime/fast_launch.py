@@ -495,12 +495,29 @@ def _reads(operand: Any, ids: set[int]) -> bool:
 
 
 def tensor_check(tensors: Sequence[Any]) -> Callable[..., bool] | None:
-    """torch.compile's guard: class, dtype, device, shape, strides and negation of all tensors in one C++ call."""
+    """torch.compile's guard: class, dtype, device, shape, strides and negation of all tensors in one C++ call.
+
+    It takes no tensor twice: of one that comes again it is asked whether it is the same.
+    """
     guards = _tensor_guards()
     if guards is None or not tensors:
         return None
-    check: Callable[..., bool] = guards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None).check
+    first = [next(j for j, other in enumerate(tensors) if other is x) for x in tensors]
+    check: Callable[..., bool] = guards(*(x for i, x in enumerate(tensors) if first[i] == i),
+                                        dynamic_dims_sizes=None, dynamic_dims_strides=None).check
+    if first != list(range(len(tensors))):
+        check = _of_different(check, first)
     return check if check(*tensors) else None
+
+
+def _of_different(check: Callable[..., bool], first: Sequence[int]) -> Callable[..., bool]:
+    """A check of all arguments by one of those that differ; argument i is the same as ``first[i]``."""
+    names = [f"a{i}" for i in range(len(first))]
+    same = [f"a{i} is a{j}" for i, j in enumerate(first) if i != j]
+    others = ", ".join(name for i, name in enumerate(names) if first[i] == i)
+    made: Callable[..., bool] = eval(f"lambda {', '.join(names)}: {' and '.join(same)} and check({others})",
+                                     {"check": check})
+    return made
 
 
 @functools.cache

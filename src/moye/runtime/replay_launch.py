@@ -80,7 +80,7 @@ class Replay:
         if self._calls is None or self.infos[0].kind != "torch":
             return None
         check = tensor_check(arrays)
-        return None if check is None else partial(self._functions(arrays)[1], check)
+        return None if check is None else self._functions(arrays)[1](check)
 
     def _functions(self, arrays: Sequence[Any]) -> _Functions:
         if self._bound is None:
@@ -240,7 +240,9 @@ def _maker(scratch: Scratch, like: Any) -> _Maker:
 
 
 def _bound(replay: Replay, calls: _Calls, arrays: Sequence[Any], *, keep: bool) -> _Functions:
-    """Write, compile (once per text) and bind the two functions of a replay: with pointers, and with a check."""
+    """Write, compile (once per text) and bind the two functions of a replay: with pointers, and what makes one with a
+    check of the arrays.
+    """
     writer, count = Writer(), len(arrays)
     kind = replay.infos[0].kind
     names, pointers = ([f"{letter}{i}" for i in range(count)] for letter in "ap")
@@ -254,17 +256,17 @@ def _bound(replay: Replay, calls: _Calls, arrays: Sequence[Any], *, keep: bool) 
     makers = [_maker(x, arrays[x.like]) for x in replay.scratch]
     body = _body(writer, replay, calls, makers, Rooms(replay.scratch, own=keep))
     lines = [f"    def run({', '.join([*names, *pointers])}):", *(f"        {line}" for line in body),
-             f"    def fast(check, {', '.join(names)}):",
-             "        try:", f"            if {' or '.join(unlike)}: return missing",
-             "        except (KeyError, ValueError): return missing",    # a name that is gone
-             *(f"        {p} = {_POINTERS[kind].format(a)}" for a, p in zip(names, pointers, strict=True)),
-             *(f"        {line}" for line in body), "    return run, fast"]
+             "    def checked(check):", f"        def fast({', '.join(names)}):",
+             "            try:", f"                if {' or '.join(unlike)}: return missing",
+             "            except (KeyError, ValueError): return missing",    # a name that is gone
+             *(f"            {p} = {_POINTERS[kind].format(a)}" for a, p in zip(names, pointers, strict=True)),
+             *(f"            {line}" for line in body), "        return fast", "    return run, checked"]
     values = {"missing": missing, "held": fast_launch.held, "settings": env.settings, "stream": stream_reader(kind),
               "recent": calls.recent, "fill": calls.fill, **writer.values}
     namespace: dict[str, Any] = {}
     exec(code("\n".join([f"def make({', '.join(values)}):", *lines])), namespace)
-    run, fast = namespace["make"](**values)
-    return run, fast
+    run, checked = namespace["make"](**values)
+    return run, checked
 
 
 def _body(writer: Writer, replay: Replay, calls: _Calls, makers: Sequence[_Maker], rooms: Rooms) -> list[str]:

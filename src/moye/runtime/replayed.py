@@ -19,6 +19,8 @@ from functools import update_wrapper
 from sys import modules
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 
+import numpy as np
+
 from moye import env
 from moye.dtypes import DType
 from moye.errors import ArgumentError, MoyeError, TraceError
@@ -38,6 +40,7 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _LIMIT = 1024
 _PART = 16
+_ALIKE = 4                                              # replays of arrays of the same shapes that are tried in turn
 _PLAIN = (type(None), bool, int, str, bytes)
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, JitFunction, type)
 
@@ -140,7 +143,7 @@ class Replayed(Generic[_P, _R]):
         way = self._ways.get(classes)
         if way is None:
             way = self._ways[classes] = _Way((*args, *kwargs.values()), found.where)
-        way.known[way.short((*args, *kwargs.values()))] = fast
+        way.add((*args, *kwargs.values()), fast)
 
     @boundary
     def plan(self, *args: _P.args, **kwargs: _P.kwargs) -> Planned[_R]:
@@ -225,7 +228,7 @@ def _arguments(values: Sequence[Any], names: tuple[str, ...]) -> _Arguments | No
 
 def _stays(x: Any) -> bool:
     """Whether an argument that is no array is a value, or a function: its key tells whether it means another thing."""
-    if isinstance(x, (*_PLAIN, float, DType, Layout, ComposedLayout, *_FUNCTIONS)):
+    if isinstance(x, (*_PLAIN, float, np.number, np.bool_, DType, Layout, ComposedLayout, *_FUNCTIONS)):
         return True
     if type(x) is tuple:                                # of functions the key would say too little
         return all(isinstance(part, (*_PLAIN, float, DType, tuple)) and _stays(part) for part in x)
@@ -254,10 +257,24 @@ class _Way:
                  f"        return found({', '.join(arrays)})", "    return short, call"]
         namespace: dict[str, Any] = {}
         exec(fast_launch.code("\n".join(["def make(known, missing, static_key, told_apart):", *lines])), namespace)
+        self._alike: dict[Any, tuple[Callable[..., Any], ...]] = {}
         self._short, self.call = namespace["make"](self.known, missing, static_key, told_apart)
 
-    def short(self, values: Sequence[Any]) -> Any:
-        return self._short(*values)
+    def add(self, values: Sequence[Any], fast: Callable[..., Any]) -> None:
+        """Let values find a replay; others of these shapes, whose arrays share memory otherwise, come after it."""
+        key = self._short(*values)
+        self._alike[key] = alike = (fast, *self._alike.get(key, ()))[:_ALIKE]
+        self.known[key] = fast if len(alike) == 1 else _first_of(alike)
+
+
+def _first_of(functions: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
+    """What the first of these does that holds."""
+    def found(*arrays: Any) -> Any:
+        for function in functions:
+            if (done := function(*arrays)) is not missing:
+                return done
+        return missing
+    return found
 
 
 def _short_key(name: str, x: Any) -> str:
