@@ -185,3 +185,19 @@ def test_compiled(dtype):
     assert maps.spills == maps.stack == program.spills == program.stack == 0
     assert not re.findall(r"\(C\d+\).*", program.compiled.log)
     assert program.sass.count("UTMALDG") == 2
+
+
+def test_tensors_of_two_classes():
+    """Parameters beside plain tensors, and a tensor that is no strided memory."""
+    torch = pytest.importorskip("torch")
+    As, Bs, Cs = ([torch.randn(*shape) for _ in range(2)] for shape in ((8, 16), (24, 16), (8, 24)))
+    Bs[1] = torch.nn.Parameter(Bs[1])
+    before = [C._version for C in Cs]
+    grouped_gemm_sm90(As, Bs, Cs)
+    for A, B, C in zip(As, Bs, Cs, strict=True):
+        assert torch.allclose(C, A @ B.detach().T, atol=0.05)
+    assert [C._version for C in Cs] == [version + 1 for version in before]
+    with pytest.raises(mo.ArgumentError, match="product 1: A: a sparse torch tensor"):
+        grouped_gemm_sm90([As[0], As[1].to_sparse()], Bs, Cs)
+    with pytest.raises(mo.ArgumentError, match="product 1: C is float16 on the host"):
+        grouped_gemm_sm90(As, Bs, [Cs[0], Cs[1].half()])

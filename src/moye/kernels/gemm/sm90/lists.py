@@ -28,18 +28,21 @@ Row = tuple[int, ...]
 EXTENTS = slice(3, 6)
 
 
+Place = tuple[int, Any, Any]
+"""Of one matrix: its address, its shape, its strides in elements."""
+Places = tuple[list[Place], list[Place], list[Place]]
+
+
 @dataclass(frozen=True, slots=True)
 class Lists:
-    """All that is known of the matrices A, B and C of each product; ``like`` is the first C itself."""
+    """All that is known of the matrices A, B and C of each product.
 
-    infos: tuple[list[Any], list[Any], list[Any]]
+    ``first`` describes those of the first product, whose dtypes and device are those of all; ``like`` is its C itself.
+    """
+
+    places: Places
+    first: tuple[Any, Any, Any]
     like: Any
-
-    @property
-    def first(self) -> tuple[Any, Any, Any]:
-        """A, B and C of the first product, whose dtypes and device are those of all."""
-        a, b, c = self.infos
-        return a[0], b[0], c[0]
 
     def kinds(self, *, apart: bool) -> tuple[dict[tuple[str, str], list[Row]], list[int]]:
         """The rows of products with elements by how A and B lie, which share a launch: ("k", "mn") and so on.
@@ -51,8 +54,8 @@ class Lists:
         stores = c.bits in (16, 32)
         found: dict[tuple[str, str], list[Row]] = {}
         alone = []
-        for i, (A, B, C) in enumerate(zip(*self.infos, strict=True)):
-            (M, K), N = A.shape, B.shape[0]
+        for i, (A, B, C) in enumerate(zip(*self.places, strict=True)):
+            (M, K), N = A[1], B[1][0]
             if M == 0 or N == 0:
                 continue
             (of_A, step_A), (of_B, step_B) = _lines(A, a.bytes, a.bits == 16), _lines(B, b.bytes, b.bits == 16)
@@ -60,7 +63,7 @@ class Lists:
             if apart or not (of_A and of_B and of_C and K and stores) or N * c.bytes % _UNIT:
                 alone.append(i)
             else:
-                row = A.ptr, B.ptr, C.ptr, M, N, K, step_A, step_B, step_C
+                row = A[0], B[0], C[0], M, N, K, step_A, step_B, step_C
                 found.setdefault((of_A, of_B), []).append(row)
         for rows in found.values():
             rows.sort(key=_depth, reverse=True)
@@ -71,13 +74,13 @@ def _depth(row: Row) -> int:
     return row[5]
 
 
-def _lines(x: Any, size: int, rows: bool) -> tuple[str, int]:
+def _lines(x: Place, size: int, rows: bool) -> tuple[str, int]:
     """How TMA copies a matrix, along its rows, "k", or if ``rows`` its columns, "mn", and how far lines are apart.
 
     It is what ``parts.arguments.contiguous_mode`` says of one.  "" for none.  A single line is as far from the next as
     a tensor map can tell.
     """
-    ptr, (lines, length), (apart, step), *_ = x
+    ptr, (lines, length), (apart, step) = x
     if ptr % _UNIT:
         return "", 0
     if step == 1 and (lines <= 1 or (apart > 0 and apart * size % _UNIT == 0)):
@@ -98,49 +101,65 @@ def described(name: str, As: Any, Bs: Any, Cs: Any) -> Lists | None:
     if not As:
         return None
     try:
-        infos = list(map(mo.describe, As)), list(map(mo.describe, Bs)), list(map(mo.describe, Cs))
-        fit = _fit(*infos)
-    except (mo.ArgumentError, AttributeError, ValueError):      # no array that moye takes, no array, no matrix
+        places, first = _described(As, Bs, Cs)
+        fit = _fit(places, first)
+    except (mo.ArgumentError, AttributeError, ValueError, RuntimeError):    # no arrays that moye takes, no matrices
         fit = False
     if not fit:                                         # or one that cannot be told to fit so soon
         _require_each(name, As, Bs, Cs)
-        infos = list(map(mo.describe, As)), list(map(mo.describe, Bs)), list(map(mo.describe, Cs))
-    lists = Lists(infos, Cs[0])
-    check_dtypes(name, *lists.first)
-    return lists
+        places, first = _described(As, Bs, Cs)
+    check_dtypes(name, *first)
+    return Lists(places, first, Cs[0])
 
 
-def _fit(of_A: list[Any], of_B: list[Any], of_C: list[Any]) -> bool:
-    """Whether all products are of the first one's dtypes and device, their extents fit, and their memory is apart."""
-    device = of_C[0].device
-    for every in (of_A, of_B, of_C):
-        dtype = every[0].dtype
-        if not all(x.dtype is dtype and x.device == device for x in every):
+def _described(*lists: Sequence[Any]) -> tuple[Places, tuple[Any, Any, Any]]:
+    """Where all matrices lie, and what the first ones are; ValueError where others of a list are something else."""
+    a, b, c = (mo.describe(Xs[0]) for Xs in lists)
+    of_A, of_B, of_C = (_places(Xs, x) for Xs, x in zip(lists, (a, b, c), strict=True))
+    return (of_A, of_B, of_C), (a, b, c)
+
+
+def _places(Xs: Sequence[Any], first: Any) -> list[Place]:
+    cls = type(Xs[0])
+    if first.kind == "torch" and all(type(x) is cls for x in Xs):           # in half of the time
+        dtype, device = Xs[0].dtype, Xs[0].get_device()
+        if not all(x.dtype is dtype and x.get_device() == device and not x.is_neg() for x in Xs):
+            raise ValueError
+        return [(x.data_ptr(), x.shape, x.stride()) for x in Xs]
+    infos: list[Any] = [mo.describe(x) for x in Xs]
+    if not all(x.dtype is first.dtype and x.device == first.device and x.writable >= first.writable for x in infos):
+        raise ValueError
+    return [(x.ptr, x.shape, x.strides) for x in infos]
+
+
+def _fit(places: Places, first: tuple[Any, Any, Any]) -> bool:
+    """Whether extents fit, no stride is negative, and each C is memory of its own that may be written."""
+    for (_, (M, K), steps_A), (_, (N, depth), steps_B), (_, shape, steps_C) in zip(*places, strict=True):
+        if depth != K or shape != (M, N) or min(*steps_A, *steps_B, *steps_C) < 0:
             return False
-    for a, b, c in zip(of_A, of_B, of_C, strict=True):
-        (M, K), (N, depth) = a.shape, b.shape
-        if depth != K or c.shape != (M, N) or not c.writable or min(*a.strides, *b.strides, *c.strides) < 0:
-            return False
-    return of_C[0].kind == "spec" or _apart(of_A, of_B, of_C)
+    a, b, c = first
+    return bool(a.device == b.device == c.device and c.writable and (c.kind == "spec" or _apart(places, first)))
 
 
-def _apart(of_A: list[Any], of_B: list[Any], of_C: list[Any]) -> bool:
+def _apart(places: Places, first: tuple[Any, Any, Any]) -> bool:
     """Whether the memory from the first to the last element of each C is apart from that of every other matrix."""
-    written = sorted(map(_span, of_C))
+    sizes = [x.dtype.bytes for x in first]
+    of_A, of_B, of_C = ([_span(place, size) for place in every] for every, size in zip(places, sizes, strict=True))
+    written = sorted(of_C)
     if any(end > begin for (_, end), (begin, _) in itertools.pairwise(written)):
         return False
     ends = [end for _, end in written]
-    for begin, end in {*map(_span, of_A), *map(_span, of_B)}:
+    for begin, end in {*of_A, *of_B}:
         at = bisect.bisect_right(ends, begin)           # the first C that ends behind where this one begins
         if at < len(ends) and written[at][0] < end:
             return False
     return True
 
 
-def _span(x: Any) -> tuple[int, int]:
+def _span(place: Place, size: int) -> tuple[int, int]:
     """Where the memory of a matrix begins and ends, in bytes."""
-    ptr, (rows, columns), (down, along), dtype, *_ = x
-    return ptr, ptr + ((rows - 1) * down + (columns - 1) * along + 1) * dtype.bytes if rows and columns else ptr
+    ptr, (rows, columns), (down, along) = place
+    return ptr, ptr + ((rows - 1) * down + (columns - 1) * along + 1) * size if rows and columns else ptr
 
 
 # --- one after the other ---------------------------------------------------------------------------------------------
@@ -176,4 +195,4 @@ def _require_apart(name: str, products: list[tuple[Any, Any, Any]]) -> None:
             if "C" in (letter, other_letter):
                 written, read = ((i, x), (j, other_letter, other)) if letter == "C" else ((j, other), (i, letter, x))
                 apart(f"{name}, product {written[0]}", f"{read[1]} of product {read[0]}", read[2], written[1])
-        reach.append((_span(x)[1], i, letter, x))
+        reach.append((_span(x[:3], x.dtype.bytes)[1], i, letter, x))
