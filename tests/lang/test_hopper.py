@@ -55,8 +55,8 @@ def everything(x, stage, phase):
     mo.tma_store_wait(0, read=False)
     mo.elect()
     mo.warpgroup_reg_alloc(232)
-    mo.warpgroup_reg_dealloc(40)
     mo.cluster_sync()
+    mo.warpgroup_reg_dealloc(40)
     mo.griddepcontrol_launch_dependents()
     mo.griddepcontrol_wait()
 
@@ -85,9 +85,9 @@ def test_each_function_is_one_op():
         "BulkWait pending=0 read=False",
         "%7: bool = Elect",
         "SetMaxRegisters kind=inc count=232",
-        "SetMaxRegisters kind=dec count=40",
         "ClusterArrive relaxed=False",
         "ClusterWait",
+        "SetMaxRegisters kind=dec count=40",
         "GridDependency kind=launch_dependents",
         "GridDependency kind=wait",
     ]

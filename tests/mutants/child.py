@@ -77,8 +77,8 @@ def _expected(module: Any, subject: Subject) -> dict[str, Any]:
             launcher = mo.check(self.kernel, expect=reference, rtol=job.tolerance)[config]
             return lambda *args, **kwargs: reports.append(launcher(*args, **kwargs))
 
-        def launch(self, *args: Any, grid: Any, block: Any) -> None:
-            self[grid, block](*args)
+        def launch(self, *args: Any, grid: Any, block: Any, dependent: bool = False) -> None:
+            self[grid, block](*args)                    # one after the other, as launches are simulated
 
     kernels = {id(x): Kept(x) for x in vars(module).values()
                if isinstance(x, Kernel) and wanted <= set(x.signature.signature.parameters)}
