@@ -7,6 +7,7 @@ bits cost.
 from __future__ import annotations
 
 import itertools
+import random
 
 import pytest
 import torch
@@ -106,8 +107,28 @@ def test_separate_matrices(dtype):
         check(C, A.double() @ B.double().T)
 
 
+def test_many_separate_matrices():
+    """150 uneven ones, some without rows, in any order of strides; other rows each time, on two streams."""
+    rng, N, K = random.Random(5), 136, 192
+    Bs = [torch.randn(N, K, device="cuda", dtype=torch.bfloat16) if i % 3 else
+          torch.randn(K, N, device="cuda", dtype=torch.bfloat16).T for i in range(150)]
+    other = torch.cuda.Stream()
+    for turn in range(4):
+        heights = [rng.choice((0, 1, 2, 7, 130, rng.randint(1, 400))) for _ in Bs]
+        A = torch.randn(sum(heights), K, device="cuda", dtype=torch.bfloat16)
+        C = torch.full((sum(heights), N), torch.nan, device="cuda", dtype=torch.bfloat16)
+        As, Cs = list(A.split(heights)), list(C.split(heights))
+        torch.cuda.synchronize()
+        with torch.cuda.stream(other if turn % 2 else torch.cuda.current_stream()):
+            grouped_gemm_sm90(As, Bs, Cs)
+        torch.cuda.synchronize()
+        for X, Y, Z in zip(As, Bs, Cs, strict=True):
+            if len(X):
+                check(Z, X.double() @ Y.double().T)
+
+
 def test_separate_matrices_in_a_graph():
-    """Tensor maps are parameters: nothing is left to copy when a graph runs again."""
+    """The table is written by launches there: nothing is left to copy when a graph runs again."""
     torch.manual_seed(4)
     As, Bs = ([torch.randn(rows, 256, device="cuda", dtype=torch.float16) for _ in range(4)] for rows in (200, 136))
     Cs = [torch.zeros(200, 136, device="cuda", dtype=torch.float16) for _ in range(4)]
