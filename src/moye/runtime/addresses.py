@@ -33,8 +33,7 @@ def addresses(arrays: Sequence[Any]) -> Any:
     what is in it.  A kernel that reaches an array by its address must not have it, or a part of it, as an argument
     that it reads or writes without its tensor map.  ArgumentError for other arrays.
     """
-    if not isinstance(arrays, (list, tuple)):
-        raise ArgumentError(f"addresses: a {type(arrays).__name__} is no list of arrays")
+    _require_list("addresses", arrays)
     infos = [_info(i, x) for i, x in enumerate(arrays)]
     devices = {info.device for info in infos}
     if len(devices) > 1:
@@ -54,9 +53,15 @@ def write_by_address(name: str, arrays: Sequence[Any]) -> None:
     A launch does so for arrays that are its arguments, and cannot know of others.  ArgumentError for a tensor that
     requires grad, where gradients are recorded.
     """
+    _require_list("write_by_address", arrays)
     tensors = tuple((f"number {i}", x) for i, x in enumerate(arrays) if hasattr(x, "requires_grad"))
     require_untracked(name, tensors)
     mark(tensors)
+
+
+def _require_list(name: str, arrays: object) -> None:
+    if not isinstance(arrays, (list, tuple)):
+        raise ArgumentError(f"{name}: a {type(arrays).__name__} is no list of arrays")
 
 
 def _info(i: int, x: Any) -> ArrayInfo:
