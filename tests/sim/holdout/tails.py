@@ -295,3 +295,56 @@ def predicated_reload(out, x):
         mo.sync_threads()
         out[tid, k] = s[63 - tid] + part[0]
         mo.sync_threads()
+
+
+ROWS = mo.make_layout((3, 21), (21, 1))
+
+
+@mo.jit
+def rows_in_turn(out, x, n, bad, fill):
+    """Rows of 21 are filled and read again; lanes that are off, from the 21st on, have their place in the next row."""
+    t, s = mo.thread_idx().x, mo.shared_array(mo.float32, ROWS)
+    for i in range(t, 63, 32):
+        s[i // 21, i % 21] = 0.0
+    mo.sync_threads()
+    total = mo.float32(0)
+    for r in range(6):
+        row = 2 * r % 3
+        fill(s[row, 1:], x, t, mo.min(n, 20 - r if bad else 25 + r))
+        mo.cp_async_wait()
+        mo.sync_threads()
+        total += s[row, 1] + s[(row + 1) % 3, 1] + s[row, 20]
+        mo.sync_threads()
+    out[t] = total
+
+
+@table.faulty("B8", lambda: (zeros(32), ramp(32), 20), block=32)
+@mo.kernel
+def beside_the_row(out, x, n, bad: mo.Constexpr):
+    """Stores under a condition."""
+    @mo.jit
+    def fill(to, x, t, limit):
+        if t < limit:
+            to[t] = x[t]
+    rows_in_turn(out, x, n, bad, fill)
+
+
+@table.faulty("B8", lambda: (zeros(32), ramp(32), 20), block=32)
+@mo.kernel
+def copies_beside_the_row(out, x, n, bad: mo.Constexpr):
+    """Copies under a condition."""
+    @mo.jit
+    def fill(to, x, t, limit):
+        if t < limit:
+            mo.copyto(ONE, mo.tile(to, (1,), (t,)), mo.tile(x, (1,), (t,)))
+    rows_in_turn(out, x, n, bad, fill)
+
+
+@table.faulty("B8", lambda: (zeros(32), ramp(32), 20), block=32)
+@mo.kernel
+def predicated_beside_the_row(out, x, n, bad: mo.Constexpr):
+    """Predicated copies."""
+    @mo.jit
+    def fill(to, x, t, limit):
+        mo.copyto(ONE, mo.tile(to, (1,), (t,)), mo.tile(x, (1,), (t,)), pred=t < limit)
+    rows_in_turn(out, x, n, bad, fill)

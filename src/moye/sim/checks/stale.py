@@ -28,7 +28,7 @@ from moye.sim.findings.wording import named
 from moye.sim.flow.guards import fixed, guards, is_ragged, loops_of
 from moye.sim.flow.once import once_per_func
 from moye.sim.values.leftovers import Leftovers
-from moye.sim.values.masks import Mask
+from moye.sim.values.masks import Mask, minus
 from moye.sim.values.memory import Array, Fragment, Shared, TensorArg
 
 CHUNK = 1 << 24
@@ -65,6 +65,8 @@ class Stale:
         self.left: dict[int, Left] = {}
         self.shared: list[Leftovers] = []
         """What is left in shared memory; in registers it counts as read."""
+        self.beyond: dict[int, Array] = {}
+        """By buffer the lanes whose indices name no element of it, (T or 1, B or 1), in the access that comes next."""
         self._kept = False
         found = _statements(func)
         self.numbers, self.buffers, self._bounds = found.numbers, found.buffers, found.bounds
@@ -77,6 +79,11 @@ class Stale:
     def ragged(self, op: ops.Copy) -> bool:
         """Whether the predicate of a copy bounds an index."""
         return bool(self._bounds.get(id(op)))
+
+    def within(self, op: ops.Copy, mask: Mask) -> Mask:
+        """The lanes of the mask whose indices name an element: others would be counted as elements of the next row."""
+        beyond = self.beyond.get(target_of(op).id)
+        return mask if beyond is None else minus(mask, beyond)
 
     def note(self, op: ops.Copy | ops.Store, memory: Shared | Fragment, rows: Array, wrong: Array, threads: int,
              block_ids: Array) -> None:
@@ -120,7 +127,7 @@ class Stale:
     def copied(self, op: ops.Copy, memory: Shared | Fragment, rows: Array, on: Mask, mask: Mask,
                outside: Callable[[], Array], threads: int, block_ids: Array) -> None:
         """A copy to the elements ``rows`` (V, T or 1, B or 1) runs in the lanes ``on`` out of ``mask``."""
-        owner, number = memory.owner, self.numbers[id(op)]
+        owner, number, mask = memory.owner, self.numbers[id(op)], self.within(op, mask)
         if owner is None:
             return
         if on is None or (on is not False and bool(np.all(on))):

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from moye.dtypes import DType, Kind, Space
 from moye.ir import ops
-from moye.ir.nodes import Block, Func, Operand, Ref, TileRef, Value
+from moye.ir.nodes import Block, Func, Index, Operand, Ref, TileRef, Value
 from moye.ir.traits import Trait
 from moye.sim.flow.once import once_per_func
 
@@ -26,10 +26,11 @@ _SIZES = ("lt", "le", "gt", "ge")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One store or copy, and for a store the load of its value."""
+    """One store or copy, for a store the load of its value, and the indices that tell if it has such an element."""
 
     op: ops.Store | ops.Copy
     load: ops.Load | None
+    within: tuple[Index, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +155,10 @@ def _looped(block: Block, inside: bool) -> Iterator[ops.Op]:
 
 def _guard(branch: ops.If, block: Block, when: bool, loops: dict[int, ops.For]) -> Guard | None:
     walked = {id(op): op for op in block.walk()}
-    targets, needed = [], set[int]()
+    targets, needed, bounds = [], set[int](), dict[int, tuple[Index, ...]]()
     for op in walked.values():
+        if isinstance(op, ops.Bounds) and op.write:
+            bounds[op.buffer.id] = tuple(check for check in op.checks if not check.strides)
         load = _source(op, walked) if isinstance(op, ops.Store) else None
         if not ((isinstance(op, ops.Copy) and _fills(op)) or load is not None):
             continue
@@ -168,8 +171,10 @@ def _guard(branch: ops.If, block: Block, when: bool, loops: dict[int, ops.For]) 
         made = _needed([part for ref in refs for part in _parts(ref)]
                        + (list(op.extents) if isinstance(op, ops.Copy) else []) + counted, walked)
         if made is not None:
-            targets.append(Target(op, load))
-            needed |= made
+            within = bounds.pop(refs[0].buffer.id, ())
+            judged = _needed([part for check in within for part in check.operands()], walked)
+            targets.append(Target(op, load, within if judged is not None else ()))
+            needed |= made | (judged or set())
     if not targets:
         return None
     return Guard(tuple(targets), frozenset(needed), bool(is_ragged(branch.cond, loops)), block, when)

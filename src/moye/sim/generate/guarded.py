@@ -7,9 +7,11 @@ In: a Writer, a branch, one of its ``Guard``s.  Out: lines before the branch; no
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 from moye.ir import ops
 from moye.ir.nodes import Block
-from moye.sim.flow.guards import Guard
+from moye.sim.flow.guards import Guard, Target
 from moye.sim.flow.uniformity import SCALAR
 from moye.sim.generate.operations import dynamic, ref_of
 from moye.sim.generate.writer import Writer
@@ -40,7 +42,7 @@ def _dry(w: Writer, block: Block, guard: Guard) -> None:
     targets = {id(target.op): target for target in guard.targets}
     for op in block.ops:
         if id(op) in targets:
-            _address(w, targets[id(op)].op, targets[id(op)].load, guard)
+            _within(w, targets[id(op)], guard)
         elif isinstance(op, ops.For):
             if any(id(inner) in targets for inner in op.body.walk()):
                 _loop(w, op, guard)
@@ -87,6 +89,21 @@ def _loop(w: Writer, op: ops.For, guard: Guard) -> None:
         w.line(f"if {live} is False: break")
         _dry(w, op.body, guard)
         w.line(f"{iv} = {iv} + {step}")
+    w.mask = before
+
+
+def _within(w: Writer, target: Target, guard: Guard) -> None:
+    """The address in the lanes whose indices name an element: others would be counted as elements of the next row."""
+    before = w.mask
+    for check in target.within:
+        index, lanes = w.operand(check.offset), w.fresh("m")
+        extent = check.extent if isinstance(check.extent, int) else w.operand(check.extent)
+        w.line(f"{lanes} = inside({w.mask}, {index}, {extent})")
+        w.mask = lanes
+    if target.within:
+        w.line(f"if {w.mask} is not False:")
+    with w.indented() if target.within else nullcontext():
+        _address(w, target.op, target.load, guard)
     w.mask = before
 
 

@@ -27,7 +27,8 @@ from moye.sim.values import masks, scalars
 from moye.sim.values.memory import numpy_dtype
 
 GLOBALS: dict[str, Any] = {
-    "np": np, "both": masks.both, "minus": masks.minus, "wide": masks.wide, "choose": masks.choose,
+    "np": np, "both": masks.both, "minus": masks.minus, "inside": masks.inside, "wide": masks.wide,
+    "choose": masks.choose,
     "cast": scalars.cast, "bitcast": scalars.bitcast, "wrap": scalars.wrap, "to_scalar": scalars.to_scalar,
     "shuffle": shuffle, "vote": vote, "redux": redux, "match": match, "elect": elect, "say": say,
 }

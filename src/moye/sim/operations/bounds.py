@@ -78,9 +78,13 @@ class BoundsPlan:
     def __init__(self, site: BoundsSite, batch: BatchState) -> None:
         self.site, self.op, self.watch, self.launch = site, site.op, batch.watch, batch.launch
         self.pred = site.pred.bind(batch) if site.pred else None
+        stale, buffer = batch.launch.stale, site.op.buffer
+        self.beyond = stale.beyond if stale is not None and site.op.write and buffer.id in stale.buffers else None
 
     def __call__(self, checks: tuple[tuple[Any, tuple[Any, ...], Any], ...], points: tuple[Any, ...], pred: Any,
                  mask: Mask) -> Failed | None:
+        if self.beyond is not None:
+            self.beyond.pop(self.op.buffer.id, None)
         for addresser, check, (index, strides, extent) in zip(self.site.checks, self.op.checks, checks, strict=True):
             if check.strides:
                 reached = addresser(index, strides, points)
@@ -101,10 +105,11 @@ class BoundsPlan:
 
     def _failed(self, check: Index, reached: Array, extent: Any, pred: Any, mask: Mask) -> Failed | None:
         assert self.watch is not None, "only checked runs judge"
+        bad = (reached < 0) | (reached >= extent)
+        self._note(bad)
         lanes = self._lanes(pred, mask, each=bool(check.strides))
         if lanes is False:
             return None
-        bad = (reached < 0) | (reached >= extent)
         if isinstance(lanes, np.ndarray) and lanes.ndim == 3 and len(bad) == 1:
             lanes = np.asarray(lanes.any(axis=0))
         found, count = self.watch.first(bad, lanes)
@@ -114,6 +119,12 @@ class BoundsPlan:
         whole = extent if not isinstance(extent, np.ndarray) else np.broadcast_to(extent, shape)[found]
         number, thread, block = found
         return Failed(check, int(np.broadcast_to(reached, shape)[found]), int(whole), (number, thread, block), count)
+
+    def _note(self, bad: Array) -> None:
+        """Which lanes name no element, whatever the predicate says: for those who ask what it has left (stale.py)."""
+        if self.beyond is not None:
+            lanes, key = np.asarray(bad.all(axis=0)), self.op.buffer.id
+            self.beyond[key] = lanes | self.beyond[key] if key in self.beyond else lanes
 
     def _lanes(self, pred: Any, mask: Mask, *, each: bool) -> Mask:
         """The lanes (and accesses, of a fragment) that the predicate lets through."""

@@ -214,8 +214,8 @@ class CopyPlan:
             memory: Shared | Fragment = self.dst.fragment if isinstance(self.dst, RegisterEnd) else \
                 self.dst.memory                         # type: ignore[assignment]
             rows = self.dst.own[:, None, None] if isinstance(self.dst, RegisterEnd) else to
-            self.stale.skipped(self.op, memory, rows, mask, self.stale.ragged(self.op), outside,
-                               self.batch.threads, self.batch.block_ids)
+            self.stale.skipped(self.op, memory, rows, self.stale.within(self.op, mask), self.stale.ragged(self.op),
+                               outside, self.batch.threads, self.batch.block_ids)
 
     def _watched(self, to: Array, outside: Callable[[], Array], writing: Mask, mask: Mask) -> None:
         """A copy whose leftovers are looked for."""

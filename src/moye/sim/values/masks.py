@@ -27,6 +27,11 @@ def both(mask: Mask, condition: Array) -> Mask:
     return None if mask is None and lanes.all() else lanes
 
 
+def inside(mask: Mask, index: Any, extent: Any) -> Mask:
+    """The lanes of ``mask`` whose index is one of an extent: from 0 to ``extent - 1``."""
+    return False if mask is False else both(mask, np.atleast_2d((index >= 0) & (index < extent)))
+
+
 def minus(mask: Mask, other: Mask) -> Mask:
     """The lanes of ``mask`` that are not in ``other``."""
     if other is None or mask is False:
