@@ -321,3 +321,32 @@ def dependent_async_prefetch(y, z, x, bad: mo.Constexpr):
 
 
 Y, Z, X = zeros(64), ramp(64), ramp(128)
+
+
+@table.faulty("F4", lambda: (zeros(32, 2), load(64, 32, multicast=2)), block=64, grid=2, cluster=2)
+@mo.kernel
+def releases_one_of_two(out, tma, bad: mo.Constexpr):
+    """Both blocks load a half of each tile for both, but only block 0 hears that its stage is free."""
+    tid, rank = mo.thread_idx().x, mo.cluster_rank()
+    s, full, free = mo.shared_array(tma.dtype, tma.smem_layout), mo.mbarrier_array(1), mo.mbarrier_array(1)
+    gX = mo.tile(tma.tensor, tma.tile, (None, 0))                       # (16, 32, k)
+    if tid == 0:
+        mo.mbarrier_init(full, 0, 1)
+        mo.mbarrier_init(free, 0, 2)
+        mo.fence_mbarrier_init()
+    mo.cluster_sync()
+    if tid == 32:
+        for k in range(4):
+            mo.mbarrier_wait(free, 0, k % 2 ^ 1)
+            mo.mbarrier_arrive_expect_tx(full, 0, tma.bytes)
+            mo.copyto(tma, s, gX[:, :, k], barrier=(full, 0), multicast=3)
+    elif tid < 32:
+        total = mo.float32(0)
+        for k in range(4):
+            mo.mbarrier_wait(full, 0, k % 2)
+            total += s[k, tid]
+            mo.sync_warp()
+            if tid < (1 if bad else 2):
+                mo.mbarrier_arrive(free, 0, cta=tid)
+        out[tid, rank] = total
+    mo.cluster_sync()

@@ -33,7 +33,9 @@ class Waiter:
     ``left``: who of those that have arrived before have exited, ``last``: an arrival of theirs, ``skipped``: the phase
     before this one is complete, and nobody has waited for it, ``lapped``: so many more phases are complete than those
     who wait have waited for, ``again``: and who has arrived went on twice for the same phase of another barrier,
-    ``unnamed``: multicasts that do not name this block would have brought the bytes.
+    ``unnamed``: multicasts that do not name this block would have brought the bytes, ``senders``: blocks of the cluster
+    that have brought bytes in earlier phases, and wait before they send those of this one, ``early``: others have sent
+    theirs before the threads that expect them have come here.
     Of a block barrier: ``role`` is the branch on one side of which it is, and on whose other side ``needs`` are.
     Of a block or named barrier: ``open``: no branch is around it, so that who has not come is only late.
     Of the barrier of a cluster: ``open``: who waits elsewhere would come to it next; ``others``: blocks of the cluster
@@ -59,9 +61,16 @@ class Waiter:
     lapped: int = 0
     again: bool = False
     unnamed: bool = False
+    senders: tuple[tuple[int, ...], ...] = ()
+    early: bool = False
     role: ops.If | None = None
     open: bool = False
     others: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def wrong_bytes(self) -> bool:
+        """Whether bytes alone keep the phase from being complete, and nobody who is late would mend it."""
+        return not self.early if self.bytes < 0 else self.bytes > 0 and not self.missing and not self.senders
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,22 +100,27 @@ class Deadlock:
         return all(waiter.kind == "cluster" and waiter.others and not waiter.needs for waiter in self.waiters)
 
     @property
+    def owed(self) -> bool:
+        """Whether it waits for bytes that another block of its cluster has not sent, because it waits as well."""
+        return any(waiter.senders for waiter in self.waiters)
+
+    @property
     def code(self) -> str:
         """The class of the deadlock.
 
         At the barrier of a block or cluster it is C4, or F7 inside one role; at those of warps alone C6; else C5, or F4
         for a cycle.
 
-        At an mbarrier it is D7 if only bytes are missing, D20 if a multicast left the block out, D9 if all have come
-        and are too few, D8 if a phase was passed over, F3 if somebody left early, F5 if those were the readers, and F1
-        or D8 if somebody left because they did not wait for the others.  A thread also counts as gone if it waits where
-        everybody else would come, were it not for an mbarrier.
+        At an mbarrier it is D7 if only bytes are missing that nobody is late to send, D20 if a multicast left the block
+        out, D9 if all have come and are too few, D8 if a phase was passed over, F3 if somebody left early, F5 if those
+        were the readers, and F1 or D8 if somebody left because they did not wait for the others.  A thread also counts
+        as gone if it waits where everybody else would come, were it not for an mbarrier.
         """
         kinds = {waiter.kind for waiter in self.waiters}
         if "warpgroup" in kinds:
             return "E6"
         phases = [waiter for waiter in self.waiters if waiter.kind == "mbarrier"]
-        if short := [waiter for waiter in phases if waiter.bytes < 0 or (waiter.bytes and not waiter.missing)]:
+        if short := [waiter for waiter in phases if waiter.wrong_bytes]:
             return "D20" if all(waiter.unnamed for waiter in short) else "D7"
         if any(waiter.spent and waiter.missing for waiter in phases):
             return "D9"
@@ -172,7 +186,8 @@ class Deadlock:
             "here": Crowd(waiter.threads, self.size), "needs": Crowd(waiter.needs, self.size),
             "left": Crowd(waiter.left, self.size), "point": bracketed(waiter.point), "needed": bool(waiter.needs),
             "others": ", ".join(map(str, waiter.others[:SHOWN])), "several": len(waiter.others) > 1,
-            "hidden": len(waiter.others) > SHOWN, "rest": len(waiter.others) - SHOWN}
+            "hidden": len(waiter.others) > SHOWN, "rest": len(waiter.others) - SHOWN,
+            "senders": ", ".join(map(str, waiter.senders)), "many": len(waiter.senders) > 1}
         if waiter.kind == "mbarrier":
             return _say("waits_for_phase", facts | _phase(waiter))
         if waiter.missing:
@@ -187,7 +202,8 @@ def _phase(waiter: Waiter) -> dict[str, object]:
     lacks += [_say("lacks_bytes", {"bytes": waiter.bytes})] if waiter.bytes > 0 else []
     return {"lacks": " and ".join(lacks), "known": bool(waiter.missing and waiter.needs and waiter.known),
             "gone": bool(waiter.missing and waiter.left), "behind": waiter.lapped,
-            "late": bool(waiter.lapped) and not waiter.skipped, "over": -waiter.bytes, "spare": waiter.bytes < 0}
+            "late": bool(waiter.lapped) and not waiter.skipped, "over": -waiter.bytes,
+            "spare": waiter.bytes < 0 and not waiter.early}
 
 
 def _say(name: str, facts: dict[str, object]) -> str:

@@ -86,7 +86,8 @@ SHARED = """
         block{several:|s} {others}{and_more} have not come to}{comma}{needed:| for {needs}}
   = and_more   {hidden:| and {rest} more}
   = waits_for_phase {here} {here:waits|wait} for {what}{point}{lacks:|, which lacks {lacks}}{unnamed:|, and multicasts
-        within the cluster have left this block out}{known:| (so far {needs} arrived there)}{gone:| ({left}
+        within the cluster have left this block out}{senders:| that block{many:|s} {senders} {many:has|have} not sent
+        yet}{known:| (so far {needs} arrived there)}{gone:| ({left}
         {left:has|have} arrived there{last}, and {left:has|have} left)}{skipped:|, while nobody has waited for the
         phase before it, which is complete}{late:|, and {behind} more phases are complete than they have waited
         for}{spare:|, and {over} more bytes have come than were expected}

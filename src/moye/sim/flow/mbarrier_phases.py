@@ -15,7 +15,7 @@ class Phases:
     """The barriers of one shared tensor: arrays (elements, blocks)."""
 
     __slots__ = ("arrivals", "buffer", "bytes", "came", "count", "far", "free", "here", "pending", "phase",
-                 "ready", "unnamed")
+                 "ready", "sent", "unnamed")
 
     def __init__(self, buffer: Buffer, threads: int, blocks: int) -> None:
         self.buffer = buffer
@@ -38,6 +38,8 @@ class Phases:
         """Whether somebody passed before any phase was complete: such a wait is for what nobody has used yet."""
         self.unnamed: Array = np.zeros(shape, np.int64)
         """Bytes of multicasts whose masks name other blocks of the cluster and not this one."""
+        self.sent: dict[tuple[int, int], dict[int, int]] = {}
+        """By (element, block) the other blocks that send copies there, each with the phase of its last one."""
 
 
 def name(ref: Ref, element: int) -> str:

@@ -323,7 +323,7 @@ class Barriers:
         size, first = self.batch.cluster.size, int(np.argmax(blocked))
         every = [self._dead(block) for block in range(first, (first // size + 1) * size) if blocked[block]]
         # Of the blocks of a cluster, one that waits for nothing of the others says more about the cause.
-        dead = next((one for one in every if not one.late), every[0])
+        dead = min(every, key=lambda one: (one.late, one.owed))
         threads = tuple(waiter.threads[0] for waiter in dead.told)
         self.batch.launch.reporter.add(Finding(dead.code, str(dead), dead.locs, dead.block, threads, "", None,
                                                dead.hint), fatal=True)

@@ -157,7 +157,23 @@ def _phases(barriers: Parked, entry: Entry, op: ops.MbarrierWait, block: int) ->
                      _fills(barriers, op, element, block), *_left(barriers, op, element, came & ~here & ~alive, block),
                      skipped=alone and _skipped(barriers, op, element, block, number), lapped=lapped,
                      again=lapped > 0 and _again(barriers, came, block),
-                     unnamed=0 < int(phases.bytes[element, block]) <= int(phases.unnamed[element, block]))
+                     unnamed=0 < int(phases.bytes[element, block]) <= int(phases.unnamed[element, block]),
+                     senders=_senders(barriers, op, element, block),
+                     early=missing > 0 and bool((needs & alive & came).any()) and
+                     number in phases.sent.get((element, block), {}).values())
+
+
+def _senders(barriers: Parked, op: ops.MbarrierWait, element: int, block: int) -> tuple[tuple[int, ...], ...]:
+    """The blocks of the cluster that wait elsewhere and have sent nothing in this phase, but have in one before."""
+    batch = barriers.batch
+    phases = batch.mbarriers.of(op.ref.buffer)
+    if phases.bytes[element, block] <= 0 or phases.pending[element, block] > 0:
+        return ()
+    stuck = [entry.lanes for entry in barriers.waiting if isinstance(entry.op, ops.MbarrierWait)]
+    waits = np.logical_or.reduce(stuck).any(axis=0)
+    late = [sender for sender, phase in phases.sent.get((element, block), {}).items()
+            if phase < int(phases.phase[element, block]) and waits[sender]]
+    return tuple(tuple(int(i) for i in batch.block_ids[sender]) for sender in sorted(late))
 
 
 def _gone_elsewhere(barriers: Parked, came: Array, block: int) -> bool:

@@ -344,7 +344,6 @@ class Issued:
         some.block = batch.cluster.remote(self.box.op, some.thread, some.block, rank)
         return some
 
-
     def _pass_by(self, batch: BatchState, bits: Array) -> None:
         """The blocks of the cluster that a mask leaves out; a hang says so if it is these bytes that they lack."""
         assert self.box.barrier is not None, "stores have no mask"
@@ -352,6 +351,13 @@ class Issued:
         place, rank = np.nonzero(~bits[:, :size])
         element = np.clip(self.element, 0, len(phases.phase) - 1)[place]
         np.add.at(phases.unnamed, (element, self.block[place] // size * size + rank), self.bytes[place])
+
+
+def _note_senders(phases: Phases, issued: Issued) -> None:
+    """Which phases of mbarriers of other blocks a copy completes: a hang asks who sends bytes, and has not yet."""
+    for n in np.flatnonzero(issued.issuer != issued.block).tolist():
+        place = int(issued.element[n]), int(issued.block[n])
+        phases.sent.setdefault(place, {})[int(issued.issuer[n])] = int(issued.phase[n])
 
 
 class TensorCopies:
@@ -378,6 +384,8 @@ class TensorCopies:
             issued.element = np.clip(issued.element, 0, len(phases.phase) - 1)
             # A copy belongs to the phase under way when it is issued; should that complete without it, D7 is told.
             issued.phase = phases.phase[issued.element, issued.block]
+            if batch.cluster.size > 1:
+                _note_senders(phases, issued)
             if batch.watch is not None:
                 batch.watch.globals.overlaps.issued(issued, phases.buffer)
                 batch.watch.globals.maps.issued(issued, phases.buffer, batch.watch.checker.engines)
