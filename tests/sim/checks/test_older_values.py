@@ -146,3 +146,26 @@ def ordered_otherwise(out, flag, ticket, how: mo.Constexpr):
 @pytest.mark.parametrize("how", ["own block", "ticket"])
 def test_what_a_load_cannot_miss(how):
     assert mo.check(ordered_otherwise, lints=False)[2, 64](ints(1), ints(2), ints(1), how).ok
+
+
+@mo.kernel
+def looks_twice(out, data, flag, how: mo.Constexpr):
+    """A pass of the loop looks at one flag by two loads, and both find what the other block has set."""
+    tid = mo.thread_idx().x
+    if mo.block_idx().x == 0:
+        data[tid] = tid
+        mo.sync_threads()
+        if tid == 0:
+            mo.store(flag, 0, 1, order=how)
+    else:
+        first, second = 0, 0
+        while first == 0 or second == 0:
+            first = mo.load(flag, 0)
+            second = mo.load(flag, 0)
+        out[tid] = data[tid]
+
+
+@pytest.mark.parametrize(("how", "found"), [("release", []), ("relaxed", ["G3"])])
+def test_two_loads_that_look_at_one_flag_in_each_pass(how, found):
+    report = mo.check(looks_twice, lints=False)[2, 32](ints(32), ints(32), ints(1), how)
+    assert [finding.code for finding in report.findings] == found

@@ -73,9 +73,8 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
-    """The last look of a thread at a place."""
+    """The last look of one operation of a thread at a place."""
 
-    op: int
     epoch: int
     value: int
     again: bool = False
@@ -98,7 +97,10 @@ class Flags:
         """What the store that is being done replaces, (T or 1, B or 1)."""
         self._awaited: dict[int, dict[tuple[int, int, Location], tuple[int, int]]] = {}
         """The relaxed reads of the threads of a block at an epoch, by block: the value and the scope."""
-        self._turns: dict[tuple[int, int, Location], _Turn] = {}
+        self._turns: dict[tuple[int, int, Location], dict[int, _Turn]] = {}
+        """By block, thread and place, then by operation: one pass of a loop may look twice, and both get on."""
+        self._last: dict[tuple[int, int, Location], int] = {}
+        """The value that each thread has found at a place, by whatever operation."""
         self._floors: dict[tuple[int, int, Location], tuple[tuple[int, int, int], int, Clock]] = {}
         self._must: dict[tuple[int, int, Location], int] = {}
         """The oldest values that threads can still find, where locks and chance order nothing."""
@@ -221,7 +223,8 @@ class Flags:
         if self.held is not None:
             releases = self._locked(self.held, op, place, writer, before, releases)
         location = self.between.write(place, writer, before, releases, rmw=rmw)
-        self._turns[block, thread, location] = _Turn(0, 0, location.latest)
+        self._turns.pop((block, thread, location), None)
+        self._last[block, thread, location] = location.latest
         if self.held is not None:
             self._must[block, thread, location] = location.latest
 
@@ -464,31 +467,37 @@ class Flags:
             turn = self._first if not polls else self._late if self.between.newest else self._after_last
             value = max(turn(op, location, block, thread) for thread in threads)
         for thread in threads:
-            before, epoch = self._turns.get((block, thread, location)), self._epoch(block, thread)
-            again = before is not None and before.op == id(op) and before.epoch != epoch and before.value == value
-            self._turns[block, thread, location] = _Turn(id(op), epoch, value, again)
+            turns, epoch = self._turns.setdefault((block, thread, location), {}), self._epoch(block, thread)
+            before = turns.get(id(op))
+            again = before is not None and before.epoch != epoch and before.value == value
+            turns[id(op)] = _Turn(epoch, value, again)
+            self._last[block, thread, location] = value
         return value
+
+    def _turn(self, op: ops.Op, location: Location, block: int, thread: int) -> _Turn | None:
+        """The last look of a thread by this operation, since it wrote there itself."""
+        return self._turns.get((block, thread, location), {}).get(id(op))
 
     def _first(self, op: ops.Op, location: Location, block: int, thread: int) -> int:
         """A first look finds the oldest value, and the same one again the newest: whoever looks again gets on."""
-        turn = self._turns.get((block, thread, location))
-        if turn is not None and turn.op == id(op):
+        if self._turn(op, location, block, thread) is not None:
             return location.latest
-        return self._floor(location, block, thread, 0 if turn is None else turn.value)
+        return self._floor(location, block, thread, self._last.get((block, thread, location), 0))
 
     def _late(self, op: ops.Op, location: Location, block: int, thread: int) -> int:
         """A first look is too early for anything new, and every other one finds the newest value."""
-        turn, latest = self._turns.get((block, thread, location)), location.latest
-        if turn is not None and (turn.op == id(op) or turn.value == latest):
+        last, latest = self._last.get((block, thread, location), 0), location.latest
+        if last == latest or self._turn(op, location, block, thread) is not None:
             return latest
-        return max(self._floor(location, block, thread, 0 if turn is None else turn.value), latest - PATIENCE)
+        return max(self._floor(location, block, thread, last), latest - PATIENCE)
 
     def _after_last(self, op: ops.Op, location: Location, block: int, thread: int) -> int:
-        turn, latest = self._turns.get((block, thread, location)), location.latest
-        if turn is not None and turn.value == latest:
+        last, latest = self._last.get((block, thread, location), 0), location.latest
+        if last == latest:
             return latest
-        floor = self._floor(location, block, thread, 0 if turn is None else turn.value)
-        if turn is not None and turn.op == id(op) and turn.value >= floor and (
+        floor = self._floor(location, block, thread, last)
+        turn = self._turn(op, location, block, thread)
+        if turn is not None and turn.value >= floor and (
                 turn.again or turn.epoch == self._epoch(block, thread)):
             return min(turn.value + 1, latest)
         return max(floor, latest - PATIENCE)
