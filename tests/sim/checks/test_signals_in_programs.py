@@ -243,3 +243,39 @@ def test_faulty(kernel, fault):
     report = mo.check(kernel, lints=False)[grid, block](*arguments(), fault)
     found = {f.code for f in report.findings}
     assert found and found <= {"C1", "C2", "C3", "C4", "G1", "G2", "G3"}, str(report)
+
+
+@mo.kernel
+def queue_of_tasks(out, work, ready, head, tail, done, n, fault: mo.Constexpr):
+    """Blocks take tasks from a queue, and put two more there for each of the first half."""
+    if mo.thread_idx().x != 0:
+        return
+    while mo.load(done, 0) < n:
+        at = mo.load(head, 0, order="relaxed")
+        if at >= mo.load(tail, 0):
+            continue
+        if mo.atomic_cas(head, 0, at, at + 1) != at:
+            continue
+        if fault != "no wait":
+            while mo.load(ready, at) == 0:
+                pass
+        task = work[at]
+        out[at] = task
+        if at < n // 2:
+            s = mo.atomic_add(tail, 0, 2)
+            work[s], work[s + 1] = task + 1, task + 2
+            for k in mo.static_range(2):
+                if fault == "plain store":
+                    ready[s + k] = 1
+                else:
+                    mo.store(ready, s + k, 1, order="relaxed" if fault == "relaxed store" else "release")
+        mo.atomic_add(done, 0, 1, order="acq_rel")
+
+
+@pytest.mark.parametrize("fault", ["", "no wait", "plain store", "relaxed store"])
+def test_a_queue_whose_counter_of_what_is_done_orders_tasks_by_luck(fault):
+    """Who waits for a task has looked at ``done`` before, and may have found it as it was before the task was there."""
+    n, ready, tail = 15, ints(15), ints(1)
+    ready[0] = tail[0] = 1
+    report = mo.check(queue_of_tasks, lints=False)[3, 32](ints(n), ints(n), ready, ints(1), tail, ints(1), n, fault)
+    assert {finding.code for finding in report.findings} == ({"G3"} if fault else set())

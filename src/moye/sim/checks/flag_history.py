@@ -158,6 +158,8 @@ class Between:
         """The number of times that threads of a block have learnt something."""
         self.newest = False
         """Whether those that poll find the newest value, not one after the other."""
+        self.late: int | None = None
+        """The flags that look old for longer than others that are set before them, as ``Traffic.key``."""
         self.steps = self.events = 0
         self.met: Ints | None = None
         """The last epoch of each thread (blocks, T) before all blocks met last, if they have."""

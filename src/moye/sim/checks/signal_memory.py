@@ -49,6 +49,11 @@ class Traffic:
         key = self.key(op.ref.buffer)
         return key in self.read and (self.ordered or key in self.mixed or self.older)
 
+    def waits_at(self, func: Func) -> tuple[int, ...]:
+        """The buffers that are polled, in the order of the program."""
+        return tuple(dict.fromkeys(self.key(op.ref.buffer) for op in func.body.walk()
+                                   if isinstance(op, (ops.Load, ops.Atomic)) and id(op) in self.polled))
+
     def glances(self, func: Func) -> bool:
         """Whether the kernel has a strong load that does not wait for a value: it may find an old one."""
         return any(isinstance(op, ops.Load) and strong(op) and id(op) not in self.polled

@@ -42,6 +42,8 @@ _TURNS: Place = ("fence.sc",)
 """Stands for the order of all fence.sc."""
 PATIENCE = 32
 """So many values before the newest are given to loads that poll."""
+LAG = 16
+"""So many looks more find a value of the flag that is late."""
 
 
 class Threads(Protocol):
@@ -80,6 +82,8 @@ class _Turn:
     again: bool = False
     """Whether the look before found the same value in another epoch.  Then this is a loop that polls; it may
     synchronise, too."""
+    lag: int = 0
+    """So many looks more find this value, though there is a newer one."""
 
 
 class Flags:
@@ -456,7 +460,7 @@ class Flags:
 
     # --- older values ------------------------------------------------------------------------------------------------
 
-    def _choose(self, op: ops.Op, location: Location, block: int, threads: list[int]) -> int:
+    def _choose(self, op: ops.Load | ops.Atomic, location: Location, block: int, threads: list[int]) -> int:
         """The value that threads of a block read: the next one that they may see if they poll, else the newest."""
         latest = location.latest
         polls = id(op) in self.traffic.polled
@@ -466,11 +470,13 @@ class Flags:
         else:
             turn = self._first if not polls else self._late if self.between.newest else self._after_last
             value = max(turn(op, location, block, thread) for thread in threads)
+        lag = LAG if self.between.late is not None and self.between.late == self.traffic.key(op.ref.buffer) else 0
         for thread in threads:
             turns, epoch = self._turns.setdefault((block, thread, location), {}), self._epoch(block, thread)
             before = turns.get(id(op))
-            again = before is not None and before.epoch != epoch and before.value == value
-            turns[id(op)] = _Turn(epoch, value, again)
+            same = before is not None and before.value == value
+            again = before is not None and same and before.epoch != epoch
+            turns[id(op)] = _Turn(epoch, value, again, max(0, before.lag - 1) if before is not None and same else lag)
             self._last[block, thread, location] = value
         return value
 
@@ -499,6 +505,8 @@ class Flags:
         turn = self._turn(op, location, block, thread)
         if turn is not None and turn.value >= floor and (
                 turn.again or turn.epoch == self._epoch(block, thread)):
+            if turn.lag:                                # other flags get on meanwhile, and this look learns nothing
+                return turn.value
             return min(turn.value + 1, latest)
         return max(floor, latest - PATIENCE)
 

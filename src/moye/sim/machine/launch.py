@@ -166,6 +166,7 @@ class Launch:
         self.globals = GlobalMemory(self.func, lambda buffer: self.memory(buffer, buffer.dtype), self.total,
                                     self.place, self.reporter, spent)
         self.globals.between.newest = self.schedule.late
+        self.globals.between.late = self.schedule.laggard(self.globals.traffic.waits_at(self.func))
         for param in self.func.params:
             if isinstance(param, TensorParam) and param.name in self.hooks.poison:
                 self.globals.unwritten.fill(param.buffer, self.memory(param.buffer, param.buffer.dtype))

@@ -31,7 +31,8 @@ class Schedule:
 
     Seed 1 takes them backwards, so that of any two blocks each has come first once, and who has waited longest looks
     last; with seed 3 first.  With odd seeds those that poll are ``late``: they look too early, then when nobody else
-    moves, and find the newest value alone, so that they miss one that another follows.
+    moves, and find the newest value alone, so that they miss one that another follows.  With even ones from 2 on, one
+    of several flags looks old for longer than the others.
 
     Only blocks that are all ``resident`` may begin in any order: others may count on the one that devices keep to.
     """
@@ -62,6 +63,13 @@ class Schedule:
         if self.seed < 2 or self.seed == 3:
             return list(waiting)[::-1 if self.seed == 1 else 1]
         return [waiting[i] for i in self._random.permutation(len(waiting))]
+
+    def laggard(self, flags: Sequence[T]) -> T | None:
+        """Which of the flags that are polled looks old for longest: each in another schedule, the first with seed 2.
+
+        A loop that looks at several flags in each pass may find one set and the other not, in either order.
+        """
+        return None if self.seed < 2 or self.late or len(flags) < 2 else flags[(self.seed // 2 - 1) % len(flags)]
 
     def wakes(self) -> bool:
         """Whether those that poll look at once when a flag changes."""
