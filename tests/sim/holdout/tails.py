@@ -348,3 +348,21 @@ def predicated_beside_the_row(out, x, n, bad: mo.Constexpr):
     def fill(to, x, t, limit):
         mo.copyto(ONE, mo.tile(to, (1,), (t,)), mo.tile(x, (1,), (t,)), pred=t < limit)
     rows_in_turn(out, x, n, bad, fill)
+
+
+@table.faulty("B8", lambda: (zeros(32), ramp(32), 32), block=32)
+@mo.kernel
+def another_statement_beside_the_row(out, x, n, bad: mo.Constexpr):
+    """That one statement has no place for some lanes excuses no other one."""
+    t, s = mo.thread_idx().x, mo.shared_array(mo.float32, mo.make_layout((2, 32), (32, 1)))
+    total = mo.float32(0)
+    for r in range(4):
+        if t + (2 * r if bad else 0) < n:
+            if t < 24:
+                s[1, t + 8] = 0.0
+            mo.copyto(ONE, mo.tile(s[0, None], (1,), (t,)), mo.tile(x, (1,), (t,)))
+        mo.cp_async_wait()
+        mo.sync_threads()
+        total += s[0, 31 - t]
+        mo.sync_threads()
+    out[t] = total

@@ -65,8 +65,8 @@ class Stale:
         self.left: dict[int, Left] = {}
         self.shared: list[Leftovers] = []
         """What is left in shared memory; in registers it counts as read."""
-        self.beyond: dict[int, Array] = {}
-        """By buffer the lanes whose indices name no element of it, (T or 1, B or 1), in the access that comes next."""
+        self.beyond: dict[tuple[int, object], Array] = {}
+        """By buffer and statement the lanes whose indices name no element, (T or 1, B or 1), when it came last."""
         self._kept = False
         found = _statements(func)
         self.numbers, self.buffers, self._bounds = found.numbers, found.buffers, found.bounds
@@ -82,7 +82,7 @@ class Stale:
 
     def within(self, op: ops.Copy, mask: Mask) -> Mask:
         """The lanes of the mask whose indices name an element: others would be counted as elements of the next row."""
-        beyond = self.beyond.get(target_of(op).id)
+        beyond = self.beyond.get((target_of(op).id, op.loc))
         return mask if beyond is None else minus(mask, beyond)
 
     def note(self, op: ops.Copy | ops.Store, memory: Shared | Fragment, rows: Array, wrong: Array, threads: int,

@@ -155,10 +155,10 @@ def _looped(block: Block, inside: bool) -> Iterator[ops.Op]:
 
 def _guard(branch: ops.If, block: Block, when: bool, loops: dict[int, ops.For]) -> Guard | None:
     walked = {id(op): op for op in block.walk()}
-    targets, needed, bounds = [], set[int](), dict[int, tuple[Index, ...]]()
+    targets, needed, bounds = [], set[int](), dict[tuple[int, object], tuple[Index, ...]]()
     for op in walked.values():
         if isinstance(op, ops.Bounds) and op.write:
-            bounds[op.buffer.id] = tuple(check for check in op.checks if not check.strides)
+            bounds[op.buffer.id, op.loc] = tuple(check for check in op.checks if not check.strides)
         load = _source(op, walked) if isinstance(op, ops.Store) else None
         if not ((isinstance(op, ops.Copy) and _fills(op)) or load is not None):
             continue
@@ -171,7 +171,7 @@ def _guard(branch: ops.If, block: Block, when: bool, loops: dict[int, ops.For]) 
         made = _needed([part for ref in refs for part in _parts(ref)]
                        + (list(op.extents) if isinstance(op, ops.Copy) else []) + counted, walked)
         if made is not None:
-            within = bounds.pop(refs[0].buffer.id, ())
+            within = bounds.pop((refs[0].buffer.id, op.loc), ())
             judged = _needed([part for check in within for part in check.operands()], walked)
             targets.append(Target(op, load, within if judged is not None else ()))
             needed |= made | (judged or set())

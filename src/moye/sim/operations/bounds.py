@@ -84,7 +84,7 @@ class BoundsPlan:
     def __call__(self, checks: tuple[tuple[Any, tuple[Any, ...], Any], ...], points: tuple[Any, ...], pred: Any,
                  mask: Mask) -> Failed | None:
         if self.beyond is not None:
-            self.beyond.pop(self.op.buffer.id, None)
+            self.beyond.pop((self.op.buffer.id, self.op.loc), None)
         for addresser, check, (index, strides, extent) in zip(self.site.checks, self.op.checks, checks, strict=True):
             if check.strides:
                 reached = addresser(index, strides, points)
@@ -123,7 +123,7 @@ class BoundsPlan:
     def _note(self, bad: Array) -> None:
         """Which lanes name no element, whatever the predicate says: for those who ask what it has left (stale.py)."""
         if self.beyond is not None:
-            lanes, key = np.asarray(bad.all(axis=0)), self.op.buffer.id
+            lanes, key = np.asarray(bad.all(axis=0)), (self.op.buffer.id, self.op.loc)
             self.beyond[key] = lanes | self.beyond[key] if key in self.beyond else lanes
 
     def _lanes(self, pred: Any, mask: Mask, *, each: bool) -> Mask:
