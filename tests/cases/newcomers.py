@@ -684,3 +684,13 @@ def setdefault(t, x, n):
     d.setdefault("k", []).append(t)
     d.setdefault("k", []).append(1)
     return sum(d["k"])
+
+@newcomers
+def set_after_continue(t, x, n):
+    i = 0
+    while True:
+        i += 1
+        if i % 2: continue
+        v = x[i] + t
+        if i > n: break
+    return v

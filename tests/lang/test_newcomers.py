@@ -43,3 +43,28 @@ def test_objects_by_keys():
     with pytest.raises(TraceError, match="max chooses one of several objects by a key") as error:
         launched(written("max((t, 1), (2, 3), key=lambda p: p[0])[0]", "t, x, n"))
     assert error.value.hint == "choose among numbers, or with an if"
+
+
+def test_only_break_leaves_a_loop_without_a_condition():
+    """What other turns have not set is not asked for behind it; what a break has not set is."""
+    def found(t, x, n):
+        i = 0
+        while True:
+            if x[i] > t:
+                place = i
+                break
+            i += 1
+        return place
+
+    def lost(t, x, n):
+        i = 0
+        while True:
+            if i > n:
+                break
+            place = i
+            i += 1
+        return place
+
+    assert launched(mo.jit(found)).tolist() == list(range(8))
+    with pytest.raises(TraceError, match="the variable 'place' has no value on some way out of the loop before"):
+        launched(mo.jit(lost))

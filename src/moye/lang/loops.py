@@ -153,7 +153,7 @@ class _Dynamic(Loop):
         self.skips = False
         """Whether the body may be left before its first statement."""
         self.gaps: set[str] = set()
-        """Late variables that some way out of the body, or to its next iteration, leaves unset."""
+        """Late variables that some way out of the loop leaves unset."""
         self.host: Snapshot | None = None
         self.places: list[Place] = []
         """Parts of Python objects that the body changes, carried like names; each is found by a pass of its own."""
@@ -314,9 +314,17 @@ class _Dynamic(Loop):
         reads = [Expr(b.read(v, f)) for v, f in zip(slot.variables, slot.facts, strict=True)]
         return rebuild(slot.structure, iter(reads))
 
-    def _assign(self, variables: Locals) -> None:
-        """Write the carried variables at the end of the body or at a jump."""
+    def _assign(self, variables: Locals, *, leaves: bool) -> None:
+        """Write the carried variables at the end of the body or at a jump; ``leaves``: the loop may be over then."""
+        gaps = set(self.gaps)
         self._store({**{name: variables.get(name, Undefined(name)) for name in self.names}, **self._parts()})
+        if not leaves:
+            self.gaps = gaps
+
+    @property
+    def endless(self) -> bool:
+        """Whether only ``break`` leaves it, so that what the next iteration begins with is not seen behind it."""
+        return False
 
     def _store(self, values: Locals) -> None:
         identity.look()
@@ -405,7 +413,7 @@ class _Dynamic(Loop):
 
     def end(self, variables: Locals) -> None:
         if self.dynamic and not builder().terminated():
-            self._assign(variables)
+            self._assign(variables, leaves=not self.endless)
 
     def after(self, variables: Locals) -> tuple[Any, ...]:
         if not self.dynamic:
@@ -441,7 +449,7 @@ class _Dynamic(Loop):
         inner = above(self)
         if not self.dynamic:
             return self._leave(kind)
-        self._assign(variables)
+        self._assign(variables, leaves=kind == "break" or not self.endless)
         builder().emit(ops.Exit(kind=kind, target=self.op))
         return 0 if inner else 2
 
@@ -520,6 +528,10 @@ class While(_Dynamic):
         for _ in self._passes():
             yield None
         self._place()
+
+    @property
+    def endless(self) -> bool:
+        return not self.skips                           # no condition of its own was traced
 
     def _unrolled(self) -> bool:
         """Whether every condition so far was static."""
