@@ -247,8 +247,8 @@ FAULTS: dict[str, list[tuple[str, str]]] = {
         ("    np.add.at(flat, cell, values)", "    flat[cell] += values"),
     ],
     "sim/operations/bounds.py": [
-        ("        bad = (reached < 0) | (reached >= extent)\n        if isinstance(lanes",
-         "        bad = reached >= extent + 1\n        if isinstance(lanes"),
+        ("        bad = (reached < 0) | (reached >= extent)\n        self._note",
+         "        bad = reached >= extent + 1\n        self._note"),
         ("            return mask\n        return both(mask, np.asarray(pred))",
          "            return mask\n        return both(None, np.asarray(pred) | True)"),
         ("int(index.min()) >= 0 and bool(np.all(index < extent))",
@@ -427,7 +427,8 @@ FAULTS: dict[str, list[tuple[str, str]]] = {
     "lang/loops.py": [
         ("        again = bool(self.found) or (self.weaker and not last)", "        again = bool(self.found)"),
         ("        self.skips = most is None or least is None or most >= least", "        self.skips = True"),
-        ("        self._assign(variables)\n        builder().emit(ops.Exit(kind=kind, target=self.op))",
+        ('        self._assign(variables, leaves=kind == "break" or not self.endless)\n'
+         "        builder().emit(ops.Exit(kind=kind, target=self.op))",
          "        builder().emit(ops.Exit(kind=kind, target=self.op))"),
         ("if not fold.implied(facts, slot.facts[i]):", "if not fold.implied(facts, slot.facts[i]) and slot.late:"),
     ],
