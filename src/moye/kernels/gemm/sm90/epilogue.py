@@ -29,8 +29,7 @@ _STORING, GATHERING = 1, 6
 class Epilogue:
     """C, as TMA copy or as tensor, what is fused into it, and its extents; what is not asked for is None.
 
-    ``row``: where the matrix begins whose tiles these are, in a C of several.  ``product``: which of several copies
-    ``tma`` has this tile's matrix.
+    ``row``: where the matrix begins whose tiles these are, in a C of several.
     """
 
     tma: Any
@@ -44,7 +43,6 @@ class Epilogue:
     M: Any
     N: Any
     row: Any = None
-    product: Any = None
 
 
 @mo.jit
@@ -240,12 +238,9 @@ def put_by_tma(plan, out, sC, rounded, place, batch, buffer, pending):
         strip = lane // 32 if by_warp else 0
         row, column = place
         sS = mo.tile(sC, (rows, plan.C.columns, 1), (group * (64 // rows) + strip, 0, buffer))[:, :, 0]
-        copies = (out.tma,) if out.product is None else out.tma
-        for i in mo.static_range(len(copies)):
-            if out.product is None or out.product == i:
-                gC = tile_of(plan, below(copies[i].tensor, out.row), (rows, plan.C.columns),
-                             row * (64 // rows) + strip, column, batch)     # (rows, columns[, 1])
-                mo.copyto(copies[i], gC, sS)
+        gC = tile_of(plan, below(out.tma.tensor, out.row), (rows, plan.C.columns), row * (64 // rows) + strip, column,
+                     batch)                                             # (rows, columns[, 1])
+        mo.copyto(out.tma, gC, sS)
         mo.tma_store_arrive()                                           # a group of its own, to be waited for
 
 
