@@ -28,7 +28,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from moye import kernels
 from moye.testing import interleave
-from random_calls import arguments, in_turn, write_csv
+from random_calls import arguments, rows_of
 
 PEERS = {"cuDNN": SDPBackend.CUDNN_ATTENTION, "FA2": SDPBackend.FLASH_ATTENTION,
          "efficient": SDPBackend.EFFICIENT_ATTENTION}
@@ -150,13 +150,9 @@ def distribution(name: str, ratios: list[float]) -> str:
 def main() -> int:
     options = arguments(__doc__, rounds=9, worst=12)
     cases = draw(options.seed, options.count)
-    if options.compile:
-        part, of = options.compile
-        in_turn(cases[part::of], lambda one: runs_of(one)["moye"]())
+    rows = rows_of(options, cases, lambda one: runs_of(one)["moye"](), measured)
+    if not rows:
         return 0
-    torch.manual_seed(options.seed)
-    rows = in_turn(cases, lambda one: measured(one, options.rounds))
-    write_csv(options.csv, rows)
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}")
     for name, kind in (("forward", lambda r: not r["backward"] and not r["bias"]),
                        ("backward", lambda r: r["backward"] and not r["bias"]), ("bias", lambda r: r["bias"])):

@@ -25,7 +25,7 @@ import torch
 
 from moye.kernels import gemm
 from moye.testing import interleave
-from random_calls import arguments, in_turn, status_of, write_csv
+from random_calls import arguments, rows_of, status_of
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 DTYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "tf32": torch.float32}
@@ -124,13 +124,9 @@ def distribution(name: str, ratios: list[float]) -> str:
 def main() -> int:
     options = arguments(__doc__, rounds=15, worst=15)
     cases = draw(options.seed, options.count)
-    if options.compile:
-        part, of = options.compile
-        in_turn(cases[part::of], lambda one: runs_of(one)[0]["moye"]())
+    rows = rows_of(options, cases, lambda one: runs_of(one)[0]["moye"](), measured)
+    if not rows:
         return 0
-    torch.manual_seed(options.seed)
-    rows = in_turn(cases, lambda one: measured(one, options.rounds))
-    write_csv(options.csv, rows)
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}")
     for name in (*DTYPES, "apart", "rows"):
         if ratios := [row["ratio"] for row in rows if name in (row["kind"], row["lying"])]:

@@ -26,7 +26,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from attention_random import distribution
 from moye import kernels
 from moye.testing import interleave
-from random_calls import arguments, in_turn, status_of, write_csv
+from random_calls import arguments, rows_of, status_of
 
 LEAST, MOST = 1 << 20, 1 << 30                          # bytes of keys and values that count
 TABLE = 1 << 31                                         # bytes of pages
@@ -127,13 +127,9 @@ def line(row: dict[str, Any]) -> str:
 def main() -> int:
     options = arguments(__doc__, rounds=11, worst=12)
     cases = draw(options.seed, options.count)
-    if options.compile:
-        part, of = options.compile
-        in_turn(cases[part::of], lambda one: call_of(one)[0]())
+    rows = rows_of(options, cases, lambda one: call_of(one)[0](), measured)
+    if not rows:
         return 0
-    torch.manual_seed(options.seed)
-    rows = in_turn(cases, lambda one: measured(one, options.rounds))
-    write_csv(options.csv, rows)
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}")
     for name, kind in (("bfloat16", lambda r: not r["stored"]), ("8 bits", lambda r: r["stored"]),
                        ("more than 100 MB", lambda r: r["MB"] > 100)):

@@ -5,7 +5,7 @@
 
 Drawn as in gemm_random.py, but for the few rows; in torch's order, half of K multiples of 4.  Interleaved, L2 flushed,
 random-normal data, medians; results are compared with float64.  "tiles" is what ``gemm_simt`` takes without this way,
-operands turned round first left out.  The fit is that of the costs of ``simt/few.py``, and tells how often and how far
+operands copied first left out.  The fit is that of the costs of ``simt/few.py``, and tells how often and how far
 the rule, which takes the lesser of two estimates, is off on products kept back.
 """
 

@@ -53,7 +53,7 @@ def candidates(row, near, most, multiprocessors):
 def call(problem, way):
     """The product in this way."""
     def copied():
-        with mock.patch.multiple(kernel, turned_first=lambda *_: way.copied, streams=lambda *_: "",
+        with mock.patch.multiple(kernel, copied_first=lambda *_: way.copied, streams=lambda *_: "",
                                  choose=lambda *_: (way.config, way.parts)):
             gemm_simt(problem.A, problem.B, problem.C)
 

@@ -26,7 +26,7 @@ import torch
 
 from moye.kernels import grouped_gemm_sm90
 from moye.testing import interleave
-from random_calls import arguments, in_turn, status_of, write_csv
+from random_calls import arguments, rows_of, status_of
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 LAYERS = ((28672, 4096), (4096, 14336), (4096, 7168), (7168, 2048), (1536, 2048), (2048, 768), (3072, 4096),
@@ -184,13 +184,9 @@ def distributions(rows: list[dict[str, Any]]) -> list[str]:
 def main() -> int:
     options = arguments(__doc__, rounds=15, worst=15)
     cases = draw(options.seed, options.count)
-    if options.compile:
-        part, of = options.compile
-        in_turn(cases[part::of], lambda one: runs_of(one)[0]["moye"]())
+    rows = rows_of(options, cases, lambda one: runs_of(one)[0]["moye"](), measured)
+    if not rows:
         return 0
-    torch.manual_seed(options.seed)
-    rows = in_turn(cases, lambda one: measured(one, options.rounds))
-    write_csv(options.csv, rows)
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}")
     print(*distributions(rows), sep="\n")
     return status_of(rows, line, "of torch", options.worst, CLOSE)

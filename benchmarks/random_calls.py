@@ -42,6 +42,19 @@ def in_turn(cases: Sequence[Any], work: Callable[[Any], Any]) -> list[Any]:
     return found
 
 
+def rows_of(options: argparse.Namespace, cases: Sequence[Any], once: Callable[[Any], Any],
+            measured: Callable[[Any, int], dict[str, Any]]) -> list[dict[str, Any]]:
+    """What is measured of each call, written to the CSV; none if they are only to be compiled, by ``once(call)``."""
+    if options.compile:
+        part, of = options.compile
+        in_turn(cases[part::of], once)
+        return []
+    torch.manual_seed(options.seed)
+    rows = in_turn(cases, lambda one: measured(one, options.rounds))
+    write_csv(options.csv, rows)
+    return rows
+
+
 def status_of(rows: list[dict[str, Any]], line: Callable[[dict[str, Any]], str], ratio: str, worst: int,
               close: float) -> int:
     """Print the worst rows by their ratio, and all whose results are off; the status of the script."""

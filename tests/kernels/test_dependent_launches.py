@@ -151,7 +151,7 @@ def streamed_product(rng):
 
 @call
 def product_of_an_operand_turned_round(rng):
-    with mock.patch.object(simt, "turned_first", lambda problem, multiprocessors: (True, False)):
+    with mock.patch.object(simt, "copied_first", lambda problem, multiprocessors: (True, False)):
         gemm_simt(normal(rng, 40, 70), normal(rng, 40, 70), nothing(40, 40))
 
 
@@ -212,7 +212,7 @@ def copies_on_one_multiprocessor(rng, columns):
 
 
 def turned_round_on_one_multiprocessor(rng, columns):
-    with mock.patch.object(simt, "turned_first", lambda problem, multiprocessors: (True, False)):
+    with mock.patch.object(simt, "copied_first", lambda problem, multiprocessors: (True, False)):
         gemm_simt(normal(rng, 40, 70), normal(rng, columns, 70), nothing(40, columns))
 
 

@@ -15,12 +15,12 @@ from moye.kernels.gemm.simt.config import (
     Problem,
     choose,
     configs,
+    copied_first,
     most_parts,
     parts_of,
     streaming,
     streams,
     turned,
-    turned_first,
 )
 
 H200 = 132                              # multiprocessors
@@ -88,7 +88,7 @@ def test_split_k(M, N, K, splits):
 @pytest.mark.parametrize("which", [(True, True), (True, False), (False, True)])
 def test_copied_first(M, N, K, which, monkeypatch):
     """Long products are; these are too short for it, unless they are told to.  Copies have rows that C does not."""
-    monkeypatch.setattr(kernel, "turned_first", lambda *_: which)
+    monkeypatch.setattr(kernel, "copied_first", lambda *_: which)
     for orders in ("CCF", "CCC", "FFF"):
         with mo.checking() as reports:
             agree(M, N, K, orders=orders, beta=0.5)
@@ -112,13 +112,13 @@ def test_a_single_row_has_any_stride(lines):
 def test_what_is_copied_first():
     """Operands of 4 bytes along K, or whose lines begin anywhere, where arrays can be made and products are long."""
     lying = Problem(4096, 4096, 4096, 4, ("k vector", "k"))
-    assert turned_first(lying, H200) == (True, True)
+    assert copied_first(lying, H200) == (True, True)
     assert turned(lying, (True, False)).majors == ("vector", "k")
-    assert turned_first(replace(lying, majors=("vector", "k")), H200) == (False, True)
-    assert turned_first(replace(lying, majors=("vector", "element")), H200) == (False, True)
+    assert copied_first(replace(lying, majors=("vector", "k")), H200) == (False, True)
+    assert copied_first(replace(lying, majors=("vector", "element")), H200) == (False, True)
     for other in (replace(lying, K=16), replace(lying, workspace=False), replace(lying, bytes=8),
                   replace(lying, majors=("vector", "vector"))):
-        assert turned_first(other, H200) == (False, False)
+        assert copied_first(other, H200) == (False, False)
 
 
 def test_scaling_and_accumulation():

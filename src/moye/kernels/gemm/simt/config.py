@@ -3,7 +3,7 @@
 In: a ``Problem``.  Out: a ``TileConfig`` and a number of parts of K, and which operands are copied first.
 
 >>> problem = Problem(4096, 4096, 4096, 4, ("k vector", "k vector"))
->>> turned_first(problem, 132)
+>>> copied_first(problem, 132)
 (True, True)
 >>> config, parts = choose(turned(problem, (True, True)), 132)
 >>> config.bM * config.bN >= 96 * 128, parts
@@ -260,8 +260,8 @@ def turned(problem: Problem, which: tuple[bool, bool]) -> Problem:
 
 
 def soonest(problem: Problem, multiprocessors: int) -> float:
-    """Microseconds of the choice: few rows beside what streams, or tiles, with operands that are turned round first."""
-    which = turned_first(problem, multiprocessors)
+    """Microseconds of the choice: few rows beside what streams, or tiles, with operands that are copied first."""
+    which = copied_first(problem, multiprocessors)
     given = turned(problem, which)
     tiled = copying(problem, which) + estimate(*choose(given, multiprocessors), given, multiprocessors)
     sizes = [size for side in "AB" if (size := streaming(problem, side))]
@@ -294,7 +294,7 @@ def copying(problem: Problem, which: tuple[bool, bool], costs: Costs = COSTS) ->
 
 
 @functools.lru_cache(maxsize=4096)
-def turned_first(problem: Problem, multiprocessors: int) -> tuple[bool, bool]:
+def copied_first(problem: Problem, multiprocessors: int) -> tuple[bool, bool]:
     """Which operands are copied in memory first, along their rows: a product that is long enough makes up for it.
 
     Then nothing is turned on the way to shared memory, where it costs threads their time and registers, and nothing

@@ -21,11 +21,11 @@ from moye.kernels.gemm.simt.config import (
     Problem,
     TileConfig,
     choose,
+    copied_first,
     most_parts,
     streaming,
     streams,
     turned,
-    turned_first,
 )
 from moye.kernels.gemm.simt.few_kernel import multiply
 from moye.kernels.gemm.simt.plan import make_plan
@@ -446,7 +446,7 @@ def gemm_simt(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, conf
         return result
     which = (False, False)
     if config is None:
-        which = turned_first(problem, mo.multiprocessors(c)) if splits is None else which
+        which = copied_first(problem, mo.multiprocessors(c)) if splits is None else which
         A, B = (swapped(packed_whole(swapped(X))) if turn else X for X, turn in zip((A, B), which, strict=True))
         problem = turned(problem, which)
         config, chosen = choose(problem, mo.multiprocessors(c))
