@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
+
 import pytest
 
 torch = pytest.importorskip("torch")
 
 import batched_random  # noqa: E402
 from batched_random import Drawn  # noqa: E402
+from random_calls import rows_of  # noqa: E402
 
 
 def test_draws():
@@ -48,3 +51,12 @@ def test_no_gpu(monkeypatch):
     monkeypatch.setattr("sys.argv", ["batched_random.py", "1", "2"])
     with pytest.raises(SystemExit, match="torch sees none"):
         batched_random.main()
+
+
+def test_calls_are_compiled_in_parts_or_measured(tmp_path):
+    """What the benchmarks of drawn calls share."""
+    options, seen = argparse.Namespace(compile=[1, 2], seed=1, rounds=3, csv=None), []
+    assert rows_of(options, [1, 2, 3, 4], seen.append, lambda one, rounds: {}) == [] and seen == [2, 4]
+    options.compile, options.csv = None, str(tmp_path / "rows.csv")
+    assert rows_of(options, [1, 2], seen.append, lambda one, rounds: {"x": one * rounds}) == [{"x": 3}, {"x": 6}]
+    assert (tmp_path / "rows.csv").read_text().split() == ["x", "3", "6"] and seen == [2, 4]
