@@ -19,6 +19,7 @@ from gemm_draws import draw
 from gemm_model import problem_of, short
 from gemm_rows import KINDS, geometric_mean
 from moye.kernels.gemm.sm90 import config as model
+from moye.kernels.gemm.sm90.choice import choose
 from moye.testing import interleave
 
 LEAST, FEW = 1e8, 128
@@ -51,7 +52,7 @@ def main():
     options = parser.parse_args()
     rows, ratios = drawn(options.seed, options.count, options.apart), {False: [], True: []}
     multiprocessors = torch.cuda.get_device_properties(0).multi_processor_count
-    chosen = {row: model.choose(problem_of(row), multiprocessors) for row in rows}
+    chosen = {row: choose(problem_of(row), multiprocessors) for row in rows}
     ready = gemm_measure.prepare({row: [replace(config, stream=hint) for hint in ("A", "")]
                                   for row, config in chosen.items()})
     for row, config in chosen.items():

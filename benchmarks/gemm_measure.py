@@ -28,6 +28,7 @@ from gemm_draws import draw, layers
 from gemm_model import DTYPES, FIELDS, problem_of
 from gemm_rows import KINDS
 from moye.kernels.gemm.sm80.kernel import gemm_sm80
+from moye.kernels.gemm.sm90 import choice
 from moye.kernels.gemm.sm90 import config as model
 from moye.kernels.gemm.sm90.host import gemm_sm90
 from moye.runtime.prepare import compile_only
@@ -61,19 +62,24 @@ def turn():
 def modelled(row, multiprocessors):
     """Microseconds of the model's choice."""
     problem = problem_of(row)
-    return model.estimate(model.choose(problem, multiprocessors), problem, multiprocessors)
+    return model.estimate(choice.choose(problem, multiprocessors), problem, multiprocessors)
 
 
 def candidates(row, near, most, multiprocessors):
-    """Configurations whose predicted time is near the best one's; if these are many, the best and others by chance."""
+    """Configurations whose predicted time is near the best one's; the choice is the first.
+
+    If these are many: those of the least corrected times, the soonest of other tiles by the model, and some by chance.
+    """
     problem = problem_of(row)
-    costs = {config: model.estimate(config, problem, multiprocessors) for config in model.candidates(problem)}
-    best = min(costs.values())
-    good = [config for config, cost in costs.items() if cost <= near * best]
-    if len(good) <= most:
-        return good
-    ranked, first = sorted(good, key=costs.get), most // 3
-    return ranked[:first] + random.Random(row.label).sample(ranked[first:], most - first)
+    timed = choice.timed(problem, multiprocessors)
+    good = [config for us, config in timed if us <= near * timed[0][0]]
+    short, found = choice.shortlist(timed), [choice.choose(problem, multiprocessors)]
+    if len(good) > most and choice.measured(problem):
+        order = zip(choice.corrected(short, problem, multiprocessors), (config for _, config in short), strict=True)
+        found += [config for _, config in sorted(order, key=lambda one: one[0])[:round(0.4 * most)]]
+    if len(good) > most:
+        good = [*[config for _, config in short][:most // 2], *random.Random(row.label).sample(good, most)]
+    return list(dict.fromkeys([*found, *good]))[:most]
 
 
 def asked_for(row, options):

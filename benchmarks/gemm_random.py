@@ -24,7 +24,7 @@ import gemm_rows
 from gemm_draws import draw
 from gemm_model import problem_of, short
 from gemm_random_plot import distributions, kind_of, refused
-from moye.kernels.gemm.sm90 import config as model
+from moye.kernels.gemm.sm90.choice import choose
 from moye.testing import interleave
 
 AGAIN = 6
@@ -44,10 +44,9 @@ def regrets(rows, near, rounds):
     for row, configs in chosen.items():
         problem = gemm.Problem(row)
         works = {config: gemm_measure.call(problem, config) for config in configs if (row, config) in ready}
-        costs = {config: model.estimate(config, problem_of(row), multiprocessors) for config in works}
         with gemm_measure.turn():
             times = interleave(works, rounds, warmup=1)
-            choice, best = min(costs, key=costs.get), min(times, key=times.get)
+            choice, best = choose(problem_of(row), multiprocessors), min(times, key=times.get)
             again = interleave({config: works[config] for config in (choice, best)}, AGAIN * rounds, warmup=1)
         found.append((again[choice] / again[best], row, choice, best, again[choice], again[best]))
     return found

@@ -29,6 +29,7 @@ from gemm_random_plot import distribution
 from gemm_rows import KINDS, RESULT_BYTES
 from moye.kernels.gemm.sm80 import config as sm80
 from moye.kernels.gemm.sm90 import config as model
+from moye.kernels.gemm.sm90.choice import choose
 from moye.testing import interleave
 
 SHALLOW = 256                                           # K up to which gemm_sm80 takes 16 bits one by one
@@ -47,7 +48,7 @@ def small(row, multiprocessors):
     """Whether tensor maps describe a product that takes little more than its launch."""
     problem = problem_of(row)
     return not unaligned(row, multiprocessors) and \
-        model.estimate(model.choose(problem, multiprocessors), problem, multiprocessors) < SMALL
+        model.estimate(choose(problem, multiprocessors), problem, multiprocessors) < SMALL
 
 
 def wide(row, multiprocessors):

@@ -12,7 +12,8 @@ import pytest
 
 import moye as mo
 from moye.kernels import WarpgroupConfig, gemm, gemm_sm90, grouped_gemm_sm90
-from moye.kernels.gemm.sm90.config import SCALED, Problem, candidates, choose, deepest
+from moye.kernels.gemm.sm90.choice import choose
+from moye.kernels.gemm.sm90.config import SCALED, Problem, candidates, deepest
 from moye.runtime.prepare import compile_only
 from scaled_products import BLOCK, E4M3, exact, factors, operands
 from warpgroup_products import ACTIVATIONS, check_error, filled

@@ -17,7 +17,8 @@ import moye as mo
 from moye.kernels import TensorConfig, gemm_sm80, gemm_sm90
 from moye.kernels.gemm.sm80.config import configs as sm80_configs
 from moye.kernels.gemm.sm90 import host
-from moye.kernels.gemm.sm90.config import Problem, _tiles, choose, estimate, takes_rows
+from moye.kernels.gemm.sm90.choice import choose
+from moye.kernels.gemm.sm90.config import Problem, estimate, takes_rows, tiles_of
 from moye.kernels.gemm.sm90.fusion import Fusion
 from moye.runtime.prepare import compile_only
 from warpgroup_products import Fused, check_error, expected, poisoned, tile
@@ -115,7 +116,7 @@ def test_tiles_share_columns_with_their_neighbours(N):
     assert recipe.plan.C.overlap == overlap and math.prod(recipe.grid) == len(starts)
     problem = host.problem_of(*(mo.describe(x) for x in (mo.TensorLike(mo.bfloat16, (64, 64), (64, 1)), spaced, c)),
                               Fusion(), False)
-    assert _tiles(config, problem) == (1, len(starts))
+    assert tiles_of(config, problem) == (1, len(starts))
 
 
 @pytest.mark.parametrize(("change", "wanted"), [

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 import moye as mo
+from moye.kernels.gemm.sm90.choice import choose
 from moye.kernels.gemm.sm90.config import (
     COSTS,
     Problem,
     WarpgroupConfig,
     candidates,
-    choose,
     configs,
     deepest,
     estimate,

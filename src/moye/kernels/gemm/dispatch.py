@@ -27,6 +27,7 @@ from moye.kernels.gemm.sm80.config import TensorConfig, instructions
 from moye.kernels.gemm.sm80.kernel import gemm_sm80
 from moye.kernels.gemm.sm80.plan import major_of, stored
 from moye.kernels.gemm.sm90 import config as sm90
+from moye.kernels.gemm.sm90.choice import choose
 from moye.kernels.gemm.sm90.config import WarpgroupConfig
 from moye.kernels.gemm.sm90.fusion import Fusion
 from moye.kernels.gemm.sm90.host import OUTPUTS, gemm_sm90, problem_of, suits, turned
@@ -138,7 +139,7 @@ def _soonest(a: Any, b: Any, c: Any, multiprocessors: int, plain: bool) -> str:
 def modelled(a: Any, b: Any, c: Any, multiprocessors: int, plain: bool) -> dict[str, float]:
     """Microseconds of each kernel but ``gemm_shallow``, which is compared with them."""
     problem = problem_of(a, b, c, Fusion(), False)
-    times = {"sm90": sm90.estimate(sm90.choose(problem, multiprocessors), problem, multiprocessors)}
+    times = {"sm90": sm90.estimate(choose(problem, multiprocessors), problem, multiprocessors)}
     if plain and problem.copies and (side := streams(a, b)) and _in_words(a, b):
         stream, other = (a, b) if side == "A" else (b, a)
         size = size_of(stream, other)

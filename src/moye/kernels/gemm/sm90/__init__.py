@@ -3,7 +3,8 @@
 Read it top down:
 
     host       what a launch is: arguments checked, a configuration chosen, TMA copies made
-    config     the configurations, and the model that chooses one without a search
+    choice     which configuration a product gets without a search
+    config     the configurations, and a model of what each costs
     plan       what the kernel is specialised on: how A and B come in, how they are multiplied, how C goes out
     kernel     the roles of a block: a warp that loads, warpgroups that multiply
     epilogue   a warpgroup's sums on their way to C, piece by piece

@@ -1,11 +1,10 @@
-"""Tile configurations of ``gemm_sm90`` and the rule that picks one without search.
+"""Tile configurations of ``gemm_sm90``, and a model of what each costs; ``choice`` picks one by it.
 
-In: the ``Problem``.  Out: a ``WarpgroupConfig``.
+In: the ``Problem``.  Out: ``WarpgroupConfig``s, and microseconds.
 
->>> choose(Problem(4096, 4096, 4096, 1, mo.bfloat16), 132)
-WarpgroupConfig(bM=128, bN=256, bK=64, stages=4, ...)
+>>> min(estimate(config, problem, 132) for config in candidates(problem))
 
-A configuration that no kernel can have is refused by ``require``; the rule is a model of waves over the device.
+A configuration that no kernel can have is refused by ``require``; the model is one of waves over the device.
 """
 
 from __future__ import annotations
@@ -372,7 +371,7 @@ def cuts_sectors(problem: Problem) -> bool:
 
 def shareable(tile: WarpgroupConfig, problem: Problem, multiprocessors: int) -> bool:
     """Whether blocks may have equal shares of these tiles: the last wave leaves some without work for long."""
-    m, n = _tiles(tile, problem)
+    m, n = tiles_of(tile, problem)
     waves = m * n * problem.batches / resident(tile, multiprocessors)
     k_tiles = -(-problem.K * problem.dtype.bytes // 128)
     return tile.split_k == 1 and (math.ceil(waves) - waves) * k_tiles > _IDLE and waves > _FEWEST
@@ -394,7 +393,7 @@ def narrowest(tile: WarpgroupConfig, problem: Problem, multiprocessors: int) -> 
 
 def _width_of_all(tile: WarpgroupConfig, problem: Problem, multiprocessors: int) -> int:
     """Columns that a block multiplies, one tile after the other."""
-    m, n = _tiles(tile, problem)
+    m, n = tiles_of(tile, problem)
     return -(-m * n * problem.batches // resident(tile, multiprocessors)) * tile.bN
 
 
@@ -532,7 +531,7 @@ def estimate(config: WarpgroupConfig, problem: Problem, multiprocessors: int, co
     A launch, then waves of tiles.  Each k tile takes as long as its products or its loads, whatever is longer; DRAM
     runs beside them.
     """
-    m, n = _tiles(config, problem)
+    m, n = tiles_of(config, problem)
     units = m * n * problem.batches * config.split_k
     slots = resident(config, multiprocessors)
     waves, rest = divmod(units, slots)
@@ -545,11 +544,11 @@ def estimate(config: WarpgroupConfig, problem: Problem, multiprocessors: int, co
     else:
         busy = 0.0
         if waves:
-            busy += waves * (depth * _step(config, problem, slots, costs) + _between(config, problem, costs))
+            busy += waves * (depth * step_of(config, problem, slots, costs) + _between(config, problem, costs))
         if rest:
-            busy += depth * _step(config, problem, rest, costs) + _between(config, problem, costs)
+            busy += depth * step_of(config, problem, rest, costs) + _between(config, problem, costs)
     busy += _stored(config, problem, costs) if config.schedule == "pingpong" else 0.0   # the last, not hidden
-    read = _traffic(config, problem, m, n, slots, costs)
+    read = traffic_of(config, problem, m, n, slots, costs)
     read /= costs.stream if config.stream else 1.0
     dram = _either(read / costs.dram, read / (costs.dram_one * min(units, slots)), costs.sharp_one)
     gather = (waves + (rest > 0)) * _gathered(config, costs)
@@ -576,7 +575,7 @@ def _gathered(config: WarpgroupConfig, costs: Costs) -> float:
     return (costs.gather_2, costs.gather_4, costs.gather_8)[config.split_k.bit_length() - 2] + sums * costs.gather_sum
 
 
-def _tiles(config: WarpgroupConfig, problem: Problem) -> tuple[int, int]:
+def tiles_of(config: WarpgroupConfig, problem: Problem) -> tuple[int, int]:
     """Tiles along M and N of the product as it is computed, whole clusters of them."""
     M, N = (problem.N, problem.M) if config.swap else (problem.M, problem.N * (2 if problem.gated else 1))
     overlap = 0
@@ -591,7 +590,8 @@ def _shared(config: WarpgroupConfig, problem: Problem, waves: float, depth: int,
     k_tiles = math.ceil(waves * depth)
     peers = max(1.0, 1 / waves)
     handed = costs.hand + costs.hand_each * peers + config.bM * config.bN * costs.hand_sum * (1 + peers)
-    return k_tiles * _step(config, problem, slots, costs) + math.ceil(waves) * _between(config, problem, costs) + handed
+    tiles = math.ceil(waves) * _between(config, problem, costs)
+    return k_tiles * step_of(config, problem, slots, costs) + tiles + handed
 
 
 def shares(tiles: int, k_tiles: int, at_once: int) -> int:
@@ -610,7 +610,7 @@ def _either(a: float, b: float, sharp: float) -> float:
     return float(most * ((a / most) ** sharp + (b / most) ** sharp) ** (1 / sharp))
 
 
-def _step(config: WarpgroupConfig, problem: Problem, busy: int, costs: Costs) -> float:
+def step_of(config: WarpgroupConfig, problem: Problem, busy: int, costs: Costs) -> float:
     """Microseconds of one k tile where so many blocks load at a time."""
     turns = config.schedule == "pingpong"
     share = {64: costs.share_64, 128: costs.turns_128 if turns else costs.share_128}.get(config.bM, costs.share_192)
@@ -661,7 +661,7 @@ def _stored_plainly(config: WarpgroupConfig, problem: Problem, costs: Costs) -> 
     return _PLAIN_STORE[config.schedule] / config.split_k
 
 
-def _traffic(config: WarpgroupConfig, problem: Problem, m: int, n: int, slots: int, costs: Costs) -> float:
+def traffic_of(config: WarpgroupConfig, problem: Problem, m: int, n: int, slots: int, costs: Costs) -> float:
     """Bytes from and to DRAM: a strip of A stays in L2 while it meets all of B, if there is room."""
     M, N = (problem.N, problem.M) if config.swap else (problem.M, problem.N * (2 if problem.gated else 1))
     k_bytes = problem.K * problem.dtype.bytes
@@ -688,9 +688,3 @@ def _written(config: WarpgroupConfig, problem: Problem, costs: Costs) -> float:
 def _columns(config: WarpgroupConfig) -> int:
     """Columns of C that a piece of a tile has on its way out."""
     return 64 if config.swap else math.gcd(config.bN, 32 if config.groups == 3 else 64)
-
-
-@functools.lru_cache(maxsize=4096)
-def choose(problem: Problem, multiprocessors: int) -> WarpgroupConfig:
-    """The configuration that the model of ``estimate`` finds fastest."""
-    return min(candidates(problem, multiprocessors), key=lambda config: estimate(config, problem, multiprocessors))

@@ -27,12 +27,12 @@ from moye.kernels.gemm.parts.arguments import (
     scalar,
 )
 from moye.kernels.gemm.parts.epilogues import ACTIVATIONS
+from moye.kernels.gemm.sm90.choice import choose
 from moye.kernels.gemm.sm90.config import (
     MOST,
     SKINNY,
     Problem,
     WarpgroupConfig,
-    choose,
     overlap_of,
     require,
     resident,

@@ -23,7 +23,8 @@ import numpy as np
 import moye as mo
 from moye.kernels.gemm.parts.arguments import activation_of, configured, scalar
 from moye.kernels.gemm.parts.epilogues import ACTIVATIONS
-from moye.kernels.gemm.sm90.config import GROUP, MOST, Problem, WarpgroupConfig, choose, estimate
+from moye.kernels.gemm.sm90.choice import choose
+from moye.kernels.gemm.sm90.config import GROUP, MOST, Problem, WarpgroupConfig, estimate
 from moye.kernels.gemm.sm90.epilogue import Epilogue, finish_stores, store
 from moye.kernels.gemm.sm90.fusion import Fusion
 from moye.kernels.gemm.sm90.host import EIGHTH, Activation, check_extents, gemm_sm90, multiplied
