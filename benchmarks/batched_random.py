@@ -86,8 +86,8 @@ def operand(one: Drawn, rows: int, columns: int, order: str, batches: int) -> to
     return x if order == "K" else x.transpose(1, 2)
 
 
-def runs_of(one: Drawn) -> tuple[dict[str, Callable[[], Any]], torch.Tensor, torch.Tensor]:
-    """What is timed, by name; the results of moye and of torch, NaN before."""
+def runs_of(one: Drawn) -> tuple[dict[str, Callable[[], Any]], torch.Tensor, torch.Tensor, tuple[torch.Tensor, ...]]:
+    """What is timed, by name; the results of moye and of torch, NaN before; A, B and C as moye takes them."""
     torch.backends.cuda.matmul.allow_tf32 = one.kind == "tf32"
     A, B = (operand(one, rows, one.K, order, batches) for rows, order, batches in (
         (one.M, one.orders[0], one.batches), (one.N, one.orders[1], 1 if one.shared else one.batches)))
@@ -95,12 +95,12 @@ def runs_of(one: Drawn) -> tuple[dict[str, Callable[[], Any]], torch.Tensor, tor
     C, D = (operand(one, one.M, one.N, "K", one.batches).fill_(math.nan) for _ in range(2))
     a, b, c = (x.permute(1, 2, 0) for x in (A, B, C))
     return {"moye": lambda: gemm(a, b, c, tf32=True) if one.kind == "tf32" else gemm(a, b, c),
-            "bmm": lambda: torch.bmm(A, B.transpose(1, 2), out=D)}, C, D
+            "bmm": lambda: torch.bmm(A, B.transpose(1, 2), out=D)}, C, D, (a, b, c)
 
 
 def measured(one: Drawn, rounds: int) -> dict[str, Any]:
     """A row of the table: microseconds of each, the ratio, and how far results are off."""
-    runs, C, D = runs_of(one)
+    runs, C, D, _ = runs_of(one)
     for run in runs.values():
         run()
     error = float((C.float() - D.float()).norm() / D.float().norm())

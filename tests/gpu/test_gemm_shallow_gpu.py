@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from moye.kernels import gemm, gemm_shallow
-from shallow_products import drawn
+from shallow_products import drawn, drawn_batch
 
 DTYPES = {torch.bfloat16: ml_dtypes.bfloat16, torch.float16: np.float16, torch.float32: np.float32}
 
@@ -32,6 +32,11 @@ def get(t):
 @pytest.mark.parametrize("seed", range(80))
 def test_drawn(seed):
     drawn(seed, most=3000, put=put, get=get)
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_drawn_batches(seed):
+    drawn_batch(seed, most=1000, put=put, get=get)
 
 
 @pytest.mark.parametrize(("M", "N", "K"), [(10747, 417, 19), (31, 40001, 51), (70001, 33, 100)])

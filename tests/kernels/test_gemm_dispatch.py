@@ -68,7 +68,7 @@ def test_all_that_it_multiplies_goes_to_sm90(name, picked):
             problem = problem_of(*map(mo.describe, (A, B, C)), Fusion(), False)
             few = TAKEN[name][0] in ("f16", "bf16") and A.shape[1] <= FEW
             exact = name == "tf32" and "batches" not in size                # without tensor cores
-            shallow = "batches" not in size and A.shape[1] <= 256
+            shallow = A.shape[1] <= 256
             assert given in ("gemm_sm80", *["gemm_simt"] * exact, *["gemm_shallow"] * shallow), size
             assert problem.copies or problem.plain or few, size
             assert tf32 or name in ("f16", "bf16", "into_f32", "into_bf16")
@@ -85,11 +85,18 @@ def test_products_that_are_sooner_without_copies_stay_as_they_are(name, picked):
         assert picked("sm_90a", A, B, C, tf32=tf32)[0] == wanted, (M, N, K)
 
 
-def test_few_k_of_16_bits_go_to_sm80_if_small(picked):
-    """It starts half a microsecond sooner."""
-    for M, N, K, wanted in ((64, 128, 64, "gemm_sm80"), (8, 4096, 128, "gemm_sm80"), (4096, 4096, 128, "gemm_sm90"),
-                            (128, 128, 1024, "gemm_sm90")):
-        assert picked("sm_90a", *operands("bf16", M=M, N=N, K=K))[0] == wanted, (M, N, K)
+def test_few_k_of_16_bits_go_to_kernels_that_start_sooner_if_small(picked):
+    """By half a microsecond; which of the two is no sooner than the other here."""
+    for M, N, K, small in ((64, 128, 64, True), (8, 4096, 128, True), (4096, 4096, 128, False), (128, 128, 1024, False)):
+        given = picked("sm_90a", *operands("bf16", M=M, N=N, K=K))[0]
+        assert given in (("gemm_sm80", "gemm_shallow") if small else ("gemm_sm90",)), (M, N, K)
+
+
+def test_batches_of_few_k_whose_lines_begin_anywhere_are_taken_as_they_lie(picked):
+    """They would be copied first, or one by one."""
+    for batches, M, N, K in ((138, 3502, 1, 17), (15, 1953, 6, 242), (549, 4104, 9, 17)):
+        arrays = [np.zeros((batches, *shape), DTYPES["bf16"]).transpose(1, 2, 0) for shape in ((M, K), (N, K), (M, N))]
+        assert picked("sm_90a", *arrays)[0] == "gemm_shallow", (batches, M, N, K)
 
 
 def test_operands_that_would_be_turned_first_go_to_sm80_if_small(picked):

@@ -15,7 +15,7 @@ from moye.kernels import gemm_shallow
 from moye.kernels.gemm.shallow.config import CONFIGS, MOST, ShallowConfig, Size, Way, choose, fits, unfit
 from moye.kernels.gemm.shallow.plan import size_of, suits
 from moye.runtime.prepare import compile_only
-from shallow_products import close, drawn
+from shallow_products import close, drawn, drawn_batch
 from streamed_products import matrix
 
 
@@ -24,6 +24,13 @@ def test_drawn(seed):
     with mo.checking() as reports:
         drawn(seed)
     assert reports and all(report.ok for report in reports), reports
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_drawn_batches(seed):
+    with mo.checking() as reports:
+        drawn_batch(seed)
+    assert all(report.ok for report in reports), reports
 
 
 @pytest.mark.parametrize("orders", ["KK", "KM", "MK", "MM"])

@@ -67,7 +67,7 @@ class ShallowConfig:
 @dataclass(frozen=True, slots=True)
 class Size:
     """What the choice depends on: extents, each operand's way, elements between rows of C, and bytes of an element of C
-    and of A and B.
+    and of A and B; how many products there are, and elements between them in C, None of a single one.
     """
 
     M: int
@@ -78,6 +78,8 @@ class Size:
     pitch: int
     out: int
     bytes: int
+    batches: int = 1
+    apart: int | None = None
 
 
 def depth_of(size: Size) -> int:
@@ -126,7 +128,7 @@ def flat(config: ShallowConfig, size: Size) -> bool:
 
 CONFIGS = (ShallowConfig(16, 128, 1, 4, 8), ShallowConfig(32, 64, 2, 2, 8), ShallowConfig(16, 256, 1, 8, 3),
            ShallowConfig(128, 64, 4, 2, 3), ShallowConfig(64, 128, 2, 4, 3), ShallowConfig(64, 256, 2, 4, 1),
-           ShallowConfig(128, 128, 4, 2, 2))
+           ShallowConfig(128, 128, 4, 2, 2), ShallowConfig(128, 16, 4, 1, 8), ShallowConfig(256, 16, 8, 1, 4))
 
 
 def options(size: Size, most: int = _HOPPER.block_shared) -> list[ShallowConfig]:
@@ -144,18 +146,18 @@ class Costs:
     ``benchmarks/gemm_shallow_fit.py`` fits them to measured products.
     """
 
-    launch: float = 3.931
-    bandwidth: float = 3.189e+06
-    shifted: float = 0.228      # of a block, for each operand whose lines begin anywhere
-    slow: float = 0.02752       # and for each of its 32 bytes of k
-    fetch: float = 0.0002886    # of a multiprocessor, for each 16 bytes of a tile's lines
-    single: float = 1.62e-05    # for each element that a warp reads by itself
-    pair: float = 7.396e-06     # or beside another
-    product: float = 5.864e-07  # for each product of 16 bits
-    stage: float = 4.139e-05    # for each element of a tile of C
-    end: float = 0.002257       # for each row whose ends are stored one by one
-    others: float = 1.004       # what other kernels take over what their models tell
-    odd: float = 1.138          # and of lines that begin anywhere
+    launch: float = 3.873
+    bandwidth: float = 3.921e+06
+    shifted: float = 0.2246     # of a block, for each operand whose lines begin anywhere
+    slow: float = 0.03498       # and for each of its 32 bytes of k
+    fetch: float = 0.0002681    # of a multiprocessor, for each 16 bytes of a tile's lines
+    single: float = 1.732e-05   # for each element that a warp reads by itself
+    pair: float = 6.653e-06     # or beside another
+    product: float = 5.643e-07  # for each product of 16 bits
+    stage: float = 5.622e-05    # for each element of a tile of C
+    end: float = 0.001321       # for each row whose ends are stored one by one
+    others: float = 1.027       # what other kernels take over what their models tell
+    odd: float = 1.141          # and of lines that begin anywhere
 
 
 COSTS = Costs()
@@ -170,13 +172,13 @@ def choose(size: Size, multiprocessors: int, most: int = _HOPPER.block_shared) -
 
 def modelled(config: ShallowConfig, size: Size, multiprocessors: int, costs: Costs = COSTS) -> float:
     """Microseconds that a product should take."""
-    blocks = -(-size.M // config.bM) * -(-size.N // config.bN)
+    blocks = -(-size.M // config.bM) * -(-size.N // config.bN) * size.batches
     most = -(-blocks // multiprocessors)                # of a multiprocessor
     held = max(1, min(config.resident, _HOPPER.shared // (room(config, size) + _HOPPER.reserved)))
     odd, steps = (not size.A.whole) + (not size.B.whole), depth_of(size) * size.bytes / 32
     work, rounds = _work(config, size, costs), max(1.0, most / held)
     busy = _beside(rounds * odd * (costs.shifted + steps * costs.slow), most * work, rounds)
-    moved = ((size.M + size.N) * size.K * size.bytes + size.M * size.N * size.out) / costs.bandwidth
+    moved = size.batches * ((size.M + size.N) * size.K * size.bytes + size.M * size.N * size.out) / costs.bandwidth
     return costs.launch + _beside(busy, moved, rounds)
 
 

@@ -2,7 +2,7 @@
 
 In: each warp's sums.  Out: rows of C, 16 bytes at a time wherever they begin.
 
-    stage(plan, C, sC, place, inside, sums); leave(plan, C, sC, begin, inside)
+    out = out_of(plan, C, batch); stage(plan, out, sC, place, inside, sums); leave(plan, out, sC, begin, inside)
 
 Tiles begin at multiples of 16 rows and columns: rows that are multiples of eight apart begin equally far behind 16
 bytes, and in shared memory they lie as far behind 16 bytes as in C.
@@ -10,14 +10,38 @@ bytes, and in shared memory they lie as far behind 16 bytes as in C.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import moye as mo
 from moye.kernels.gemm.shallow.config import REACH
 
 
+@dataclass(frozen=True, slots=True)
+class Out:
+    """C as a block sees it: ``matrix`` (M, N), which begins ``base`` elements behind the first of the ``memory``, parts
+    of 16 bytes.
+    """
+
+    matrix: Any
+    memory: Any
+    base: Any
+
+
 @mo.jit
-def stage(plan, C, sC, place, inside, sums):
+def out_of(plan, C, batch):
+    """C, or one of many."""
+    width = 16 // C.dtype.bytes
+    memory = C.with_layout(mo.make_layout((width, REACH), (1, width)))
+    if plan.batched:
+        return Out(C[:, :, batch], memory, batch * mo.stride(C)[2])
+    return Out(C, memory, 0)
+
+
+@mo.jit
+def stage(plan, out, sC, place, inside, sums):
     """A warp's sums, rounded, to shared memory."""
-    pitch, lead = pitch_of(plan, C), 0 if plan.flat else lead_of(plan, C, mo.lane_idx() // 4)
+    C, pitch, lead = out.matrix, pitch_of(plan, out), lead_of(plan, out, mo.lane_idx() // 4)
     places = plan.mma.get_slice(mo.lane_idx()).partition_C(mo.identity_tensor((plan.config.rows, plan.config.columns)))
     rounded = mo.make_fragment_like(sums, C.dtype)
     mo.copyto(rounded, sums)
@@ -35,70 +59,69 @@ def stage(plan, C, sC, place, inside, sums):
 
 
 @mo.jit
-def lead_of(plan, C, row):
-    """Elements from a multiple of 16 bytes to what a tile has of one of its rows."""
-    width = 16 // C.dtype.bytes
-    return 0 if plan.grain == width else row * mo.stride(C)[0] % width
+def lead_of(plan, out, row):
+    """Elements from a multiple of 16 bytes to what a tile has of one of its rows; of flat ones, to the tile."""
+    width = 16 // out.matrix.dtype.bytes
+    if plan.grain == width or (plan.flat and not plan.batched):
+        return 0
+    return (out.base if plan.flat else out.base + row * mo.stride(out.matrix)[0]) % width
 
 
 @mo.jit
-def pitch_of(plan, C):
+def pitch_of(plan, out):
     """Elements from row to row of a tile in shared memory."""
-    return mo.stride(C)[0] if plan.flat else plan.config.bN + 16 // C.dtype.bytes
+    return mo.stride(out.matrix)[0] if plan.flat else plan.config.bN + 16 // out.matrix.dtype.bytes
 
 
 @mo.jit
-def memory_of(C):
-    """C as parts of 16 bytes: (elements, parts)."""
-    width = 16 // C.dtype.bytes
-    return C.with_layout(mo.make_layout((width, REACH), (1, width)))
-
-
-@mo.jit
-def leave(plan, C, sC, begin, inside):
+def leave(plan, out, sC, begin, inside):
     """The tile to C."""
     if plan.flat:
-        leave_together(plan, C, sC, begin[0], inside[0])
+        leave_together(plan, out, sC, begin[0], inside[0])
     else:
-        leave_by_rows(plan, C, sC, begin, inside)
+        leave_by_rows(plan, out, sC, begin, inside)
 
 
 @mo.jit
-def leave_together(plan, C, sC, m, rows):
-    """A tile of whole rows to C, as one piece."""
-    width, N, tid = 16 // C.dtype.bytes, mo.size(C, 1), mo.thread_idx().x
-    length, begin, memory = rows * N, m * N // width, memory_of(C)
-    for t in mo.range(tid, length // width, plan.config.threads, unroll=4):
-        mo.copyto(memory[None, begin + t], mo.tile(sC, (width,), (t,)))
-    if tid < length % width:
-        memory[tid, begin + length // width] = sC[length // width * width + tid]
+def leave_together(plan, out, sC, m, rows):
+    """A tile of whole rows to C, as one piece: its whole 16 bytes, and single elements where it begins and ends."""
+    width, N, tid = 16 // sC.dtype.bytes, mo.size(out.matrix, 1), mo.thread_idx().x
+    length, lead = rows * N, lead_of(plan, out, 0)      # m * N is a multiple of ``width``
+    front = mo.min((width - lead) % width, length) if plan.batched else 0
+    first, parts = (out.base + m * N + front) // width, (length - front) // width
+    for t in mo.range(tid, parts, plan.config.threads, unroll=4):
+        mo.copyto(out.memory[None, first + t], mo.tile(sC, (width,), ((lead + front) // width + t,)))
+    if tid < length - front - parts * width:
+        out.memory[tid, first + parts] = sC[lead + front + parts * width + tid]
+    if plan.batched and tid < front:
+        out.memory[lead + tid, (out.base + m * N) // width] = sC[lead + tid]
 
 
 @mo.jit
-def leave_by_rows(plan, C, sC, begin, inside):
+def leave_by_rows(plan, out, sC, begin, inside):
     """A tile to C: the whole 16 bytes of each row, and single elements where it begins and ends."""
-    width, tid, memory, pitch = 16 // C.dtype.bytes, mo.thread_idx().x, memory_of(C), pitch_of(plan, C)
+    C, width, tid, pitch = out.matrix, 16 // sC.dtype.bytes, mo.thread_idx().x, pitch_of(plan, out)
     parts = plan.config.bN // width
     row, q, step = tid // parts, tid % parts, plan.config.threads // parts              # a multiple of ``width``
-    lead = lead_of(plan, C, row)
+    lead = lead_of(plan, out, row)
     front = (width - lead) % width                      # elements before the first whole part
-    part = ((begin[0] + row) * mo.stride(C)[0] + begin[1] + front) // width + q
+    part = (out.base + (begin[0] + row) * mo.stride(C)[0] + begin[1] + front) // width + q
     further = step * mo.stride(C)[0] // width
     if front + q * width + width <= inside[1]:
         for i in mo.static_range(-(-plan.config.bM // step)):
             if (plan.config.bM % step == 0 or row + i * step < plan.config.bM) & (row + i * step < inside[0]):
                 staged = mo.tile(sC, (width,), ((row + i * step) * (pitch // width) + (lead + width - 1) // width + q,))
-                mo.copyto(memory[None, part + i * further], staged)
+                mo.copyto(out.memory[None, part + i * further], staged)
     if plan.grain < width or inside[1] % width != 0:
-        leave_ends(plan, C, sC, begin, inside)
+        leave_ends(plan, out, sC, begin, inside)
 
 
 @mo.jit
-def leave_ends(plan, C, sC, begin, inside):
+def leave_ends(plan, out, sC, begin, inside):
     """The elements of each row in front of its whole 16 bytes and behind them, one a thread."""
-    width, pitch = 16 // C.dtype.bytes, pitch_of(plan, C)
+    C, width, pitch = out.matrix, 16 // sC.dtype.bytes, pitch_of(plan, out)
     row, e, step = mo.thread_idx().x // (2 * width), mo.thread_idx().x % (2 * width), plan.config.threads // (2 * width)
-    lead = lead_of(plan, C, row)
+    lead = lead_of(plan, out, row)
     front = mo.min((width - lead) % width, inside[1])
     at = mo.where(e < width, e, front + (inside[1] - front) // width * width + e - width)
     if at < mo.where(e < width, front, inside[1]):

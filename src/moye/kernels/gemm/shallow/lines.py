@@ -2,7 +2,7 @@
 
 In: an operand (rows, K), contiguous along K or along its rows, and the whole 16 bytes of its memory.  Out: ``Side``.
 
-    side = side_of(plan, way, X, memory, rows, first); fetch(plan, way, side)
+    side = side_of(plan, way, X, memory, rows, first, batch); fetch(plan, way, side)
 
 Of each line of a tile come the 16 bytes that hold some of it, one more than aligned lines have.  What no whole 16 bytes
 of memory hold, its first and last elements, comes one by one.
@@ -37,13 +37,16 @@ class Side:
 
 
 @mo.jit
-def side_of(plan, way, X, memory, rows, first):
+def side_of(plan, way, X, memory, rows, first, batch):
     """An operand's lines in shared memory, which are not there yet."""
     lines, along = (plan.depth, rows) if way.turned else (rows, plan.depth)
     raw = mo.shared_array(mo.uint32, mo.make_layout((4, along * X.dtype.bytes // 16 + 1, lines)), align=16)
     pitch = mo.stride(X)[1 if way.turned else 0]
     parts = mo.tile(mo.recast(memory[0], mo.uint32), (4,), (None,))     # (4, parts of memory)
-    return Side(X, Memory(parts, memory[1] // X.dtype.bytes, pitch, 0), raw, first, rows)
+    head = memory[1] // X.dtype.bytes
+    if plan.batched:
+        head, X = head + batch * mo.stride(X)[2], X[:, :, batch]
+    return Side(X, Memory(parts, head, pitch, 0), raw, first, rows)
 
 
 @mo.jit
