@@ -512,19 +512,20 @@ def _learn(cond: Operand) -> None:
     if op.kind == "eq" and op.b == Literal(0, op.b.dtype) and isinstance(inner, ops.Binary) and inner.kind == "mod" \
             and isinstance(inner.b, Literal) and isinstance(inner.a, Value) and inner.b.value > 0:
         builder().learn(inner.a, divisor=int(inner.b.value))
-    _learn_bounds(op.kind, op.a, op.b)
-    _learn_bounds({"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}.get(op.kind, op.kind), op.b, op.a)
+    _learn_relation(op.kind, op.a, op.b)
+    _learn_relation({"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}.get(op.kind, op.kind), op.b, op.a)
 
 
-def _learn_bounds(kind: str, x: Operand, other: Operand) -> None:
-    """What ``x kind other`` says about the bounds of x."""
+def _learn_relation(kind: str, x: Operand, other: Operand) -> None:
+    """What ``x kind other`` says about the bounds of x, and ``x == other`` about its divisor."""
     if not isinstance(x, Value):
         return
-    lower, upper, _ = fold.facts_of(other)
+    lower, upper, divisor = fold.facts_of(other)
     top = {"lt": None if upper is None else upper - 1, "le": upper, "eq": upper}.get(kind)
     bottom = {"gt": None if lower is None else lower + 1, "ge": lower, "eq": lower}.get(kind)
-    if top is not None or bottom is not None:
-        builder().learn(x, bottom, top)
+    same = divisor if kind == "eq" and (lower, upper) != (0, 0) else 1
+    if top is not None or bottom is not None or same > 1:
+        builder().learn(x, bottom, top, same)
 
 
 def dtype_cast(value: Any, dtype: DType) -> Any:
