@@ -355,6 +355,37 @@ def test_an_interrupted_launch_leaves_nothing_behind(monkeypatch, capsys):
     assert reports == []
 
 
+@mo.kernel
+def searches(out, x):
+    i = mo.thread_idx().x
+    while x[i] == 0:
+        i += 32
+    out[mo.thread_idx().x] = i
+
+
+def test_a_while_that_breaks_rules_ends_soon(monkeypatch):
+    out, x = np.zeros(32, np.int32), np.zeros(64, np.float32)
+    monkeypatch.setenv("MOYE_STEPS", "2000")
+    bounds, endless = mo.check(searches, lints=False)[1, 32](out, x).findings
+    assert (bounds.code, bounds.coordinate, endless.code) == ("B1", (64,), "F4")
+    assert "passes, in 21 of which there were findings" in endless.message
+
+
+def test_a_while_may_go_on_after_a_rule_was_broken(monkeypatch):
+    @mo.kernel
+    def waits(out, x, n):
+        out[0] = x[mo.thread_idx().x + n]
+        i = mo.int32(0)
+        while i < n:
+            i += 1
+        out[1] = i
+
+    monkeypatch.setenv("MOYE_STEPS", "2000")
+    out = np.zeros(2, np.float32)
+    report = mo.check(waits, lints=False)[1, 1](out, np.zeros(4, np.float32), 1500)
+    assert [finding.code for finding in report.findings] == ["B1"] and out[1] == 1500
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kernel", [counts, stores, meets], ids=lambda kernel: kernel.function.__name__)
 def test_a_long_loop_can_be_interrupted(kernel, monkeypatch):

@@ -85,6 +85,8 @@ class Reporter:
         self.stop_on_first = stop_on_first
         self.codes = codes
         self.findings: list[Finding] = []
+        self.told = 0
+        """How often one was told, those among them that are like an earlier one."""
         self.strict = False
         """Whether writes that agree are violations, too."""
         self.advice: list[Finding] = []
@@ -135,6 +137,7 @@ class Reporter:
             if all((known.code, known.tensor, known.lines) != key for known in self.advice):
                 self.advice.append(finding.reworded("agreed"))
             return
+        self.told += 1
         place = self._places.setdefault(key, len(self.findings))
         if place < len(self.findings):
             known = self.findings[place]

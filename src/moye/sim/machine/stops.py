@@ -87,7 +87,8 @@ class Turns:
 
     A ``while`` ends after ``steps`` passes (MOYE_STEPS).  A ``for`` has a given number of them, and ends where, after
     as many, MANY times as many are left.  Nor may loops, taken together, make MANY times as many passes that change no
-    memory: they may be nested.
+    memory: they may be nested.  A ``while`` whose passes break rules ends after a hundredth of ``steps`` such passes:
+    what it reads out of bounds may never end it, and the findings are wanted.
     """
 
     def __init__(self, batch: BatchState) -> None:
@@ -99,6 +100,8 @@ class Turns:
         """Passes since memory was changed last."""
         self.passes: dict[tuple[int, int], int] = {}
         """The passes of loops in which lanes meet, by the loop and the first lane in it."""
+        self.broken: dict[tuple[int, int], tuple[int, int]] = {}
+        """Of a ``while``, by the same: what had been told when its last pass began, and how many told more."""
 
     def enter(self, loop: ops.Op, mask: Mask) -> None:
         """Lanes come to a loop in which they meet."""
@@ -120,8 +123,18 @@ class Turns:
         if self.idle > MANY * self.steps:
             endless(self.batch, loop, mask, f"though {self.idle - 1} passes, with those of the loops around it, have "
                     "changed no memory")
+        if stop is None and launch.reporter.told:
+            self._breaks_rules(loop, passes, mask)
         if passes > self.steps:
             self._long(loop, passes, mask, value, stop, step)
+
+    def _breaks_rules(self, loop: ops.Op, passes: int, mask: Mask) -> None:
+        key, told = (id(loop), _first(mask)), self.batch.launch.reporter.told
+        before, broken = self.broken.get(key, (told, 0)) if passes > 1 else (told, 0)
+        broken += told > before
+        self.broken[key] = told, broken
+        if broken > self.steps / MANY:
+            endless(self.batch, loop, mask, f"after {passes - 1} passes, in {broken} of which there were findings")
 
     def _long(self, loop: ops.Op, passes: int, mask: Mask, value: Any, stop: Any, step: Any) -> None:
         if stop is None:
