@@ -17,6 +17,7 @@ from __future__ import annotations
 import linecache
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +54,21 @@ class Loc:
         return self.frames[-1].line if self.frames else 0
 
     def render(self) -> str:
-        """The frames as text, each with its source line and a caret underneath."""
-        return "\n".join(_render_frame(frame) for frame in self.frames)
+        """The frames as text, each with its source line and a caret underneath; of a recursion the first three."""
+        parts = []
+        for frame, same in groupby(self.frames):
+            text, times = _render_frame(frame), len(list(same))
+            parts += [text] * min(times, _REPEATED)
+            if times > _REPEATED:
+                parts.append(f"  ... and {times - _REPEATED} more of these calls")
+        return "\n".join(parts)
 
     def __str__(self) -> str:
         return " > ".join(str(frame) for frame in self.frames) or "<unknown>"
 
 
 UNKNOWN = Loc()
+_REPEATED = 3  # frames of a function that calls itself at one place, as in Python's tracebacks
 
 
 def caret(text: str, column: int) -> str:

@@ -86,6 +86,27 @@ def launched(text, dtype=np.float32):
      "out[0] = x[mo.size(x, 0) - 1]", 4.6),
     ("out[0] = x[0] if x else 0", "has no truth value", "x is not None asks whether there is one",
      "out[0] = x[0] if x is not None else 0", 1.6),
+    ("r = mo.fragment(4, mo.float32)\nr.fill(n)\nif r > 2 and r < 4: out[0] = 1", "has no truth value",
+     "& and | combine elements, x.reduce(\"or\") is whether any is true",
+     "r = mo.fragment(4, mo.float32)\nr.fill(n)\nif ((r > 2) & (r < 4)).reduce(\"or\"): out[0] = 1", 1.0),
+    ("out[0] = (1.0, 2.0, 5.0)[n]", r"\(1.0, 2.0, 5.0\) is a tuple of 3 elements, and n, at which it is indexed",
+     "pass an array, np.asarray((1.0, 2.0, 5.0))", "out[0] = x[n - 2]", 2.6),
+    ("out[0] = ord('abcd'[n])", "'abcd' is a str of 4 elements, and n, at which it is indexed", "",
+     "out[0] = ord('a')", 97.0),
+    ("x[n][0] = 1.0", r"x\[n\]\[0\]: a scalar of the kernel has no elements", "x[i, :] is a row", "out[0] = x[1]", 2.6),
+    ("if x[0] > 0 & x[1] < 3: out[0] = 1", "bitwise operations are for integers, not float32",
+     "& and | bind before comparisons: (x > 0) & (x < 3)", "if (x[0] > 0) & (x[1] < 3): out[0] = 1", 1.0),
+    ("out[0] = x[0] ^ 1", "bitwise operations are for integers, not float32", "x.bitcast(mo.uint32) is x's bits",
+     "out[0] = (x[0].bitcast(mo.uint32) >> 29) ^ 1", 0.0),
+    ("mo.copyto(mo.CpAsync(mo.float32), out[0], x[0])", ", the value of an element, the value of an element",
+     "mo.tile(x, (1,), (i,)) is a view of the element x[i]",
+     "mo.copyto(mo.tile(out, (1,), (0,)), mo.tile(x, (1,), (0,)))", 1.6),
+    ("out[0] = x @ x", "unsupported operand", "mo.gemm(A, B, C) is C += A * B.T", "out[0] = 1", 1.0),
+    ("print(x)", "has a number of elements that is known only when the kernel runs", "print a slice",
+     "out[0] = 1", 1.0),
+    ("r, s = mo.fragment(4, mo.float32), mo.fragment(3, mo.float32)\nr.fill(1)\ns.fill(1)\nr + s",
+     r": \(4\):\(1\) and \(3\):\(1\) have no common refinement: the extents 4, 3 share no factor", "",
+     "out[0] = 1", 1.0),
     ("s = mo.fragment(2, float)\nout[0] = 1", "no dtype of moye", "use mo.float32",
      "s = mo.fragment(2, mo.float32)\ns[0] = 3\nout[0] = s[0]", 3.0),
     ("global launches\nlaunches = 1", "cannot use global", "write it into an array that is a parameter",
@@ -110,3 +131,27 @@ def test_rounding_in_plain_functions():
 
 def test_math_functions_of_registers_that_tracing_decides():
     assert launched("out[0] = math.floor(2.5) + round(n // 4 * 0 + 2)", np.int32)[0] == 4
+
+
+@pytest.mark.parametrize(("decorator", "method"), [(mo.kernel, staticmethod), (mo.jit, staticmethod),
+                                                     (mo.kernel, classmethod)])
+def test_decorators_of_methods_stand_above(decorator, method):
+    with pytest.raises(MoyeError, match=f"@{method.__name__} stands above it"):
+        decorator(method(plain_max))
+    assert callable(method(decorator(plain_max)).__func__)
+
+
+def test_calls_of_a_function_that_calls_itself_are_shown_three_times():
+    @mo.jit
+    def product(n, depth: mo.Constexpr):
+        return n if depth == 0 else n * product(n, depth - 1)
+
+    @mo.kernel
+    def powers(out, n):
+        out[0] = product(n, 40)
+
+    with pytest.raises(mo.SimulationError, match="which does not fit 32 bits") as error:
+        powers[1, 1](np.zeros(1, np.int32), 3)
+    text = str(error.value)
+    assert text.count("in product") == 3
+    assert "  ... and 19 more of these calls\n" in text

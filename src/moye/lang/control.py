@@ -256,7 +256,7 @@ def _holds_truths(value: Any) -> bool:
 
 def _truth_of(value: object) -> object:
     if isinstance(value, (Tensor, Undefined)):
-        hint = "x is not None asks whether there is one; compare elements for what is in it"
+        hint = python_builtins.TRUTH
         raise TraceError(f"{value!r} has no truth value", locs=(locate(),),
                          hint=hint if isinstance(value, Tensor) else None)
     return value

@@ -123,10 +123,11 @@ def told(error: Exception, where: Loc) -> Exception:
     if isinstance(error, AttributeError) and isinstance(error.obj, types.ModuleType) and error.obj.__name__ == "moye":
         hint = _elsewhere(str(error.name)) or _near(str(error.name), dir(error.obj), lambda n: f"mo.{n}")
         return MissingError(text, locs=(where,), hint=hint)
-    if isinstance(error, TypeError) and "subscriptable" not in text \
+    if isinstance(error, TypeError) and "subscriptable" not in text and "item assignment" not in text \
             and (internal or _CALLED.search(text) or re.search(rf"\b({'|'.join(_WORDS)})\b", text)):
         said = re.sub(rf"'?\b({'|'.join(_WORDS)})\b(?!\.)'?( object)?", lambda found: _WORDS[found[1]], text)
-        hint = "mo.elem_less(coordinates, mo.shape(x)) compares them" if "CoordTensor" in text else _taken(text)
+        hint = "mo.elem_less(coordinates, mo.shape(x)) compares them" if "CoordTensor" in text else \
+            "mo.gemm(A, B, C) is C += A * B.T, of tiles and register tensors" if " for @" in text else _taken(text)
         return TraceError(said, locs=(where,), hint=hint)
     if internal and isinstance(error, (AttributeError, IndexError, ValueError, OverflowError, AssertionError)):
         return TraceError(f"this cannot be done with these values: {text or type(error).__name__}", locs=(where,))

@@ -43,6 +43,10 @@ def _int(*args: Any) -> Any:
     return args[0] if args[0].dtype.is_integer and args[0].dtype.bits >= 32 else dtype_cast(args[0], dt.int32)
 
 
+TRUTH = 'x is not None asks whether there is one; & and | combine elements, x.reduce("or") is whether any is true'
+"""What to say in place of the truth value of a tensor."""
+
+
 def _float(*args: Any) -> Any:
     """``float(x)``: float32; float64 stays."""
     if not args or not isinstance(args[0], (Expr, Known)):
@@ -55,7 +59,7 @@ def _bool(*args: Any) -> Any:
         return known(bool(args[0]), dt.bool_)
     if args and isinstance(args[0], Tensor):
         raise TraceError(f"{args[0]!r} has no truth value", locs=(locate(),),
-                         hint="x is not None asks whether there is one; compare elements for what is in it")
+                         hint=TRUTH)
     return truth(args[0]) if args and isinstance(args[0], Expr) else bool(*args)
 
 

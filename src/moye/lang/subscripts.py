@@ -21,6 +21,7 @@ from moye.tensor.tensor import Tensor
 
 _ROW = "an index for each mode is an element; x[i, :] is a row"
 _INDEXED = (list, tuple, str, bytes, range)
+_SCALAR_INDEXED = "'Expr' object is not subscriptable", "'Expr' object does not support item assignment"
 
 
 def subscripted(error: BaseException) -> TraceError | None:
@@ -33,7 +34,7 @@ def subscripted(error: BaseException) -> TraceError | None:
     where = Loc(tuple(frame for _, frame in steps))
     text = line[frame.column:frame.end if frame.end > 0 else len(line)]
     found = _indexed(text, variables)
-    if found is None and str(error) == "'Expr' object is not subscriptable":
+    if found is None and str(error) in _SCALAR_INDEXED:
         return TraceError(f"{text.strip()}: a scalar of the kernel has no elements", hint=_ROW, locs=[where])
     if found is None:
         return None
@@ -74,7 +75,12 @@ def _indexed(text: str, variables: FrameType) -> tuple[str, object, str] | None:
 
 
 def _value(node: ast.expr, variables: FrameType) -> object:
-    """The object that a name or a chain of attributes and constant indices stands for."""
+    """The object that a name, a chain of attributes and constant indices, or what Python calls a display stands for."""
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, (ast.Tuple, ast.List)):
+        parts = [_value(part, variables) for part in node.elts]
+        return parts if isinstance(node, ast.List) else tuple(parts)
     if isinstance(node, ast.Name):
         return variables.f_locals[node.id] if node.id in variables.f_locals else variables.f_globals[node.id]
     if isinstance(node, ast.Attribute):

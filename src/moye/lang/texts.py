@@ -172,7 +172,9 @@ def _inside(value: object) -> Iterator[Part]:
 def _elements(tensor: Tensor) -> Iterator[Part]:
     count = size(tensor.layout)
     if not isinstance(count, int) or count > 64:
-        raise TraceError(f"print: {tensor!r} has too many elements to print (64 at most)",
+        many = "too many elements to print" if isinstance(count, int) else \
+            "a number of elements that is known only when the kernel runs"
+        raise TraceError(f"print: {tensor!r} has {many} (64 at most)",
                          hint="print a slice, or use mo.inspect", locs=(locate(),))
     yield f"{tensor.label} ["
     for i in range(count):

@@ -137,8 +137,14 @@ class JitFunction:
 def jit(function: Callable[..., Any]) -> JitFunction:
     """Decorator of a device function: its control flow on traced values becomes control flow of the kernel."""
     if not isinstance(function, types.FunctionType):
-        raise TraceError(f"@mo.jit decorates Python functions, not {function!r}")
+        raise TraceError(f"@mo.jit decorates Python functions, not {function!r}", hint=outermost(function))
     return JitFunction(function)
+
+
+def outermost(function: object) -> str | None:
+    """The hint where a method's decorator stands below moye's."""
+    kind = type(function).__name__
+    return f"@{kind} stands above it" if isinstance(function, (staticmethod, classmethod)) else None
 
 
 def trace(function: types.FunctionType, specs: dict[str, Spec], *, block: tuple[int, int, int],

@@ -25,6 +25,7 @@ from moye.dtypes import DType
 from moye.errors import ArgumentError, LaunchError, TraceError
 from moye.ir.nodes import Func
 from moye.lang.pickling import reduced
+from moye.lang.trace import outermost
 from moye.runtime import prepare, recording, respecialised, sessions
 from moye.runtime.arguments import Call, Signature, classified, classify, in_a_kernel, same_device
 from moye.runtime.arrays import TensorLike
@@ -69,7 +70,7 @@ _tracing = threading.RLock()                            # a trace uses the proce
 def kernel(function: Callable[..., Any]) -> Kernel:
     """Make a Python function a kernel; a decorator."""
     if not isinstance(function, types.FunctionType):
-        raise TraceError(f"@mo.kernel decorates Python functions, not {function!r}")
+        raise TraceError(f"@mo.kernel decorates Python functions, not {function!r}", hint=outermost(function))
     return Kernel(function)
 
 

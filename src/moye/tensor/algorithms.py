@@ -132,8 +132,10 @@ def copyto(*args: object, pred: Tensor | Scalar | None = None, zero_fill: bool =
         after_copy(None, to, of)
         return
     if len(args) != 3 or not (isinstance(args[1], Tensor) and isinstance(args[2], Tensor)):
-        raise TensorError(f"copyto takes (dst, src) or (tiled_copy, dst, src), not "
-                          f"({', '.join(type(a).__name__ for a in args)})", locs=(locate(),))
+        given = ", ".join("the value of an element" if is_scalar(a) else kind(a) for a in args)
+        raise TensorError(f"copyto takes (dst, src) or (tiled_copy, dst, src), not ({given})", locs=(locate(),),
+                          hint="mo.tile(x, (1,), (i,)) is a view of the element x[i]" if any(map(is_scalar, args))
+                          else None)
     _copy_by_atom(args[0], args[1], args[2], pred, other, zero_fill=zero_fill)
 
 

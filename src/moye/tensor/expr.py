@@ -518,7 +518,8 @@ def bitwise(kind: str, a: Scalar, b: Scalar) -> Scalar:
     shift = kind in ("shl", "shr")
     dtype = _shifted(a, b) if shift else _common(a, b)
     if dtype.is_float:
-        raise DTypeError(f"{a} {kind} {b}: bitwise operations are for integers, not {dtype}", locs=(locate(),))
+        raise DTypeError(f"{a} {kind} {b}: bitwise operations are for integers, not {dtype}", locs=(locate(),),
+                         hint="& and | bind before comparisons: (x > 0) & (x < 3); x.bitcast(mo.uint32) is x's bits")
     if dtype.kind is Kind.BOOL and not shift:
         logical = {"and": "land", "or": "lor", "xor": "ne"}
         return wrap(builder().binary(logical[kind], operand_of(a, dtype), operand_of(b, dtype)), *sources)

@@ -73,11 +73,11 @@ def _assume_equal(extents: Sequence[Int], layouts: Sequence[Layout]) -> bool:
 
 
 def _names(layouts: Sequence[Layout]) -> str:
-    return " and ".join(str(layout) for layout in layouts)
+    return " and ".join(dict.fromkeys(str(layout) for layout in layouts))
 
 
 def _list(extents: Sequence[Int]) -> str:
-    return ", ".join(str(extent) for extent in extents)
+    return ", ".join(dict.fromkeys(str(extent) for extent in extents))
 
 
 def _refine(leaves: Sequence[list[Leaf]], layouts: Sequence[Layout]) -> list[tuple[Int, tuple[Int, ...]]]:
