@@ -141,7 +141,7 @@ def test_numpy_dtypes_and_integers_are_taken(body):
     ("r = mo.max(x)", 'x.reduce("max") of registers'), ("x[0] = mo.min(x)", 'x.reduce("min") of registers'),
     ("r = mo.make_fragment_like(mo.tile(x, (4,), (0,)))\nr -= mo.min(r)", 'x.reduce("min") of registers'),
     ("for i in mo.range(n, step=2): x[i] = 1", "mo.range("),
-    ("if bool(x): x[0] = 1", "compare elements"),
+    ("if bool(x): x[0] = 1", "& and | combine elements"),
     ("x[0] = x.max()", 'x.reduce("max") of registers'), ("x[0] = mo.argmax(x)", "x.argmax() of registers"),
     ("mo.elect_one_sync()", "mo.elect()"), ("mo.grid_barrier()", "mo.grid_sync()"),
     ("x[0] = mo.__byte_perm(1, 2, 3)", "mo.prmt(a, b, selector)"),

@@ -9,6 +9,7 @@ Source: CuTe cute/algorithm/copy.hpp, gemm.hpp; MoYe.jl's names.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, overload
 
 from moye.atoms.atom import CopyOp, MmaOp
@@ -132,11 +133,14 @@ def copyto(*args: object, pred: Tensor | Scalar | None = None, zero_fill: bool =
         after_copy(None, to, of)
         return
     if len(args) != 3 or not (isinstance(args[1], Tensor) and isinstance(args[2], Tensor)):
-        given = ", ".join("the value of an element" if is_scalar(a) else kind(a) for a in args)
-        raise TensorError(f"copyto takes (dst, src) or (tiled_copy, dst, src), not ({given})", locs=(locate(),),
-                          hint="mo.tile(x, (1,), (i,)) is a view of the element x[i]" if any(map(is_scalar, args))
-                          else None)
+        raise _no_copy(args)
     _copy_by_atom(args[0], args[1], args[2], pred, other, zero_fill=zero_fill)
+
+
+def _no_copy(args: Sequence[object]) -> TensorError:
+    given = ", ".join("the value of an element" if is_scalar(a) else kind(a) for a in args)
+    hint = "mo.tile(x, (1,), (i,)) is a view of the element x[i]" if any(map(is_scalar, args)) else None
+    return TensorError(f"copyto takes (dst, src) or (tiled_copy, dst, src), not ({given})", locs=(locate(),), hint=hint)
 
 
 def _check_other(pred: object, zero_fill: bool, other: Scalar | None) -> None:

@@ -97,6 +97,8 @@ def test_declarations_are_checked():
         autotune([{"n": 64}])
     with pytest.raises(ArgumentError, match="key='xy' is no list of the names of arguments"):
         autotune(CONFIGS, key="xy")
+    with pytest.raises(ArgumentError, match=r"autotune decorates a function of the host, and <mo\.kernel scale"):
+        autotune([Config(n=32)])(scale)
     with pytest.raises(ArgumentError, match="autotune decorates functions, not 3"):
         autotune(CONFIGS)(3)
     with pytest.raises(ArgumentError, match=r"^Config: n is a list, which has no hash"):

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 from moye.errors import ArgumentError, LaunchError, MoyeError
 from moye.lang.pickling import reduced
+from moye.runtime.kernel import Kernel
 from moye.runtime.prepare import compilation
 from moye.runtime.recording import cannot_repeat
 from moye.runtime.tuning.candidates import Candidate, Problem, compile_all, on_a_device, timed
@@ -107,6 +108,9 @@ class Autotuned:
         self._names = frozenset(options.configs[0].kwargs)
         if not callable(function):
             raise ArgumentError(f"autotune decorates functions, not {function!r}")
+        if isinstance(function, Kernel):
+            raise ArgumentError(f"autotune decorates a function of the host, and {function!r} is a kernel",
+                                hint="decorate def f(x, B): kernel[x.shape[0] // B, B](x, B)")
         self.signature = inspect.signature(function)
         self._asked = [part for part in options.key or () if not isinstance(part, str)]
         named = {part for part in options.key or () if isinstance(part, str)}
