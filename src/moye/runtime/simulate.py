@@ -121,13 +121,13 @@ def launched_before() -> tuple[Any, ...]:
 @deeply
 def run(spec: Specialised, call: Call, grid: Dim3, *, check: bool, collect: bool = False, earliest: bool = False,
         record: tuple[int, ...] = (), lints: bool = False, sample: tuple[int, ...] | None = None,
-        probe: Any = None, seed: int = 0, schedules: int | None = 1,
+        probe: Any = None, compare: Any = None, seed: int = 0, schedules: int | None = 1,
         poison: frozenset[str] = frozenset(), strict: bool = False, dependent: bool = False) -> Any:
     """Simulate one launch, and return the simulator's Outcome.
 
     ``record`` has the blocks whose timeline is wanted.  ``lints`` counts what every access costs.  ``sample`` has the
-    blocks that run, None for all.  ``seed``, ``schedules``, ``poison`` and ``strict`` are as in Hooks.  A ``dependent``
-    launch is judged as one that overlaps the launches before it in this thread or task.
+    blocks that run, None for all.  ``compare``, ``seed``, ``schedules``, ``poison`` and ``strict`` are as in Hooks.
+    A ``dependent`` launch is judged as one that overlaps the launches before it in this thread or task.
     """
     from moye.sim.findings.groups import chosen
     from moye.sim.machine.machine import Hooks, simulate
@@ -140,8 +140,9 @@ def run(spec: Specialised, call: Call, grid: Dim3, *, check: bool, collect: bool
     gathered = _timelines.get()
     hooks = Hooks(of(arch or DEFAULT_ARCH), progress=_progress[0] if _progress else None,
                   stop_on_first=not collect, printer=print, record=record or ((0,) if gathered is not None else ()),
-                  sample=sample, probe=probe, lints=lints, prior=_before.get() if dependent else None, seed=seed,
-                  schedules=schedules, poison=poison, strict=strict,
+                  sample=sample, probe=probe, compare=compare, lints=lints,
+                  prior=_before.get() if dependent else None, seed=seed, schedules=schedules,
+                  poison=poison, strict=strict,
                   codes=chosen(named) if isinstance(named, frozenset) else None,
                   asynchronous="earliest" if earliest else "latest", exact_fma=env.exact_fma(), steps=env.steps())
     try:

@@ -316,3 +316,55 @@ def test_an_epilogue_through_shared_memory(fault):
         assert found.threads == (7,) and "stored it from register narrow(0, 0, 0)" in found.message, found.message
         assert "right up to k-step 1 and wrong from k-step 2 on (of 8" in found.message
         assert "; the step adds nothing" in found.message
+
+
+@mo.kernel
+def shares(out, total, x, together: mo.Constexpr):
+    tid, bid = mo.thread_idx().x, mo.block_idx().x
+    mo.atomic_add(total, 0, x[bid * 32 + tid])
+    if together:
+        mo.grid_sync()
+    out[bid * 32 + tid] = x[bid * 32 + tid] / mo.load(total, 0)
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_a_result_that_is_right_in_the_first_schedule_alone(together):
+    x, out, total = np.arange(128, dtype=np.float32), np.zeros(128, np.float32), np.zeros(1, np.float32)
+    report = mo.check(shares, expect=lambda x: {"out": x / x.sum()})[4, 32](out, total, x, together)
+    assert np.allclose(out, x / x.sum()) and total[0] == x.sum(), "outputs are those of the first schedule"
+    if together:
+        assert report.ok and report.schedules == 3
+        return
+    found, = report.findings
+    assert found.code == "V1" and "another schedule than the first, in which it is right" in found.message
+    assert "let a barrier, or a wait for a value, stand between" in found.hint
+    assert mo.check(shares)[4, 32](out, np.zeros(1, np.float32), x, together).ok, "no rule is broken"
+
+
+@mo.kernel
+def peeks(out, x, barrier: mo.Constexpr):
+    tid, sums = mo.thread_idx().x, mo.shared_array(mo.int32, 32)
+    if tid < 32:
+        sums[tid] = 0
+    mo.sync_threads()
+    mo.atomic_add(sums, tid % 32, x[tid])
+    if barrier:
+        mo.sync_threads()
+    if tid < 32:
+        out[tid] = mo.load(sums, tid, scope="cta")
+
+
+@pytest.mark.parametrize("barrier", [False, True])
+def test_a_result_that_counts_on_stores_which_loads_may_miss(barrier):
+    x, out = np.arange(128, dtype=np.int32), np.zeros(32, np.int32)
+    report = mo.check(peeks, expect=lambda x: x.reshape(4, 32).sum(0))[1, 128](out, x, barrier)
+    assert (out == x.reshape(4, 32).sum(0)).all()
+    assert [found.code for found in report.findings] == ([] if barrier else ["V1"])
+    if not barrier:
+        assert "a load may miss a store that nothing orders before it, and does here" in report.findings[0].message
+
+
+def test_a_result_that_is_wrong_in_every_schedule_is_told_once():
+    x, out, total = np.arange(128, dtype=np.float32), np.zeros(128, np.float32), np.zeros(1, np.float32)
+    found, = mo.check(shares, expect=lambda x: {"out": x})[4, 32](out, total, x, True).findings
+    assert found.block is not None and "another schedule" not in found.message

@@ -538,6 +538,9 @@ P6   P     spills or local memory
 P7   P     serialised wgmma
 P8   P     occupancy limited by shared memory or registers
 V1   S     wrong result
+  = order      {sentence}; this is so in another schedule than the first, in which it is right
+  > order      let a barrier, or a wait for a value, stand between what is stored and the load that must find it
+  > older      let a barrier, or a wait for a value, stand between what is stored and the load that must find it
 """
 
 CODES: dict[str, Code] = {}

@@ -81,6 +81,8 @@ class Hooks:
     schedules: int | None = 1
     """The number of schedules that run, from ``seed`` on, until one shows a violation; None means several if blocks
     signal."""
+    compare: Callable[[], list[Finding]] | None = None
+    """What is wrong with the outputs of a further schedule, while they are there."""
     chance: Case | None = None
     """Let mbarrier_try_wait be false where it may, or elect() choose the last lane."""
     first: int | None = None

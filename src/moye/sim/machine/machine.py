@@ -189,8 +189,18 @@ class _Others:
             launch.globals.look_back()
         _run(program, launch)
         launch.globals.conflicts.tell()
+        self._compare(launch, locks)
         first.unsupported += [text for text in (*launch.unsupported, *launch.globals.unsupported)
                               if text not in (*first.unsupported, *first.globals.unsupported)]
+
+
+    def _compare(self, launch: Launch, locks: Locks | None) -> None:
+        """Look at what a schedule has computed, if it broke no rule: locks that order nothing may spoil it."""
+        hooks = launch.hooks
+        if hooks.compare is None or locks is not None or launch.done < launch.total or launch.reporter.findings:
+            return
+        for finding in hooks.compare():
+            launch.reporter.add(finding.reworded("order", "order") if hooks.chance is None else finding)
 
 
 def _in_turn(func: Func) -> bool:
