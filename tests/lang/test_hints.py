@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
@@ -49,6 +50,7 @@ def plain_floor(v):
     return math.floor(v) + math.ceil(v) * 10 + math.trunc(-v) * 100
 
 
+folded = functools.reduce
 jit_max, jit_int, jit_range = map(mo.jit, (plain_max, plain_int, plain_range))
 
 
@@ -71,6 +73,8 @@ def launched(text, dtype=np.float32):
      "out[0] = mo.round(x[0] * 10) / 10", 1.6),
     ("out[0] = round(x[0], 1)", "a kernel rounds to integers only", "mo.round(x * 100) / 100 rounds to two digits",
      "out[0] = mo.round(x[0] * 100) / 100", 1.6),
+    ("out[0] = folded(max, [x[0], x[1]])", "cannot become a Python bool", "pass mo.max in place of max",
+     "out[0] = folded(mo.max, [x[0], x[1]])", 2.6),
     ("out[0] = plain_max(x[0])", "cannot become a Python bool",
      "max, min, any and all take it in a function with @mo.jit",
      "out[0] = jit_max(x[0])", 2.0),

@@ -38,7 +38,7 @@ def instead_of_a_test(frame: FrameType | None) -> str:
     if frame is None or not _is_statement(frame):
         more = "; max, min, any and all take it in a function with @mo.jit" if in_plain_code(frame) else ""
         return "Python itself tests it here, as sorted, filter, list.index and comparisons of tuples do: compare " \
-               f"numbers, one by one{more}"
+               f"numbers, one by one, and pass mo.max in place of max{more}"
     code = frame.f_code
     if code.co_name in ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"):
         return KEEP_ITEMS
