@@ -147,3 +147,11 @@ def test_every_access_is_16_bytes(size):
     moves = [line for line in program.sass.splitlines() if any(op in line for op in (" LDG", " STG", " LDS", " STS"))]
     assert len(moves) == 4 * 16 // size and all(".128" in line for line in moves)
     assert program.spills == 0 and program.registers <= (84 if size == 1 else 64)
+
+
+def test_8_bit_floats_whose_name_numpy_does_not_know():
+    x = np.arange(48).reshape(6, 8).astype(ml_dtypes.float8_e5m2)
+    y, z = np.zeros((8, 6), x.dtype), np.zeros((4, 6, 2), x.dtype)
+    transpose(y, x)
+    permute(z, x.reshape(6, 2, 4), (2, 0, 1))
+    assert (y == x.T).all() and (z == x.reshape(6, 2, 4).transpose(2, 0, 1)).all()

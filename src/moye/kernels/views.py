@@ -162,10 +162,11 @@ def strided(x: Any, shape: tuple[int, ...], strides: tuple[int, ...], offset: in
         raise mo.ArgumentError(f"a {type(x).__name__} of shape {tuple(info.shape)} cannot be viewed as {shape}",
                                hint="pass a torch, CuPy or NumPy array")
     tricks = importlib.import_module(f"{info.kind}.lib.stride_tricks")          # of a library that is loaded
+    memory = x.view("u1") if x.itemsize == 1 else x     # NumPy calls float8_e5m2 "<f1", and does not know the name
     if offset:
-        flat = tricks.as_strided(x, (offset + 1,), (x.itemsize,))
-        x = flat[offset:]
-    return tricks.as_strided(x, shape, tuple(s * x.itemsize for s in strides))
+        flat = tricks.as_strided(memory, (offset + 1,), (x.itemsize,))
+        memory = flat[offset:]
+    return tricks.as_strided(memory, shape, tuple(s * x.itemsize for s in strides)).view(x.dtype)
 
 
 def width_of(modes: Sequence[Mode], *infos: Any, limit: int = 16) -> int:

@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -368,3 +369,16 @@ def test_a_result_that_is_wrong_in_every_schedule_is_told_once():
     x, out, total = np.arange(128, dtype=np.float32), np.zeros(128, np.float32), np.zeros(1, np.float32)
     found, = mo.check(shares, expect=lambda x: {"out": x})[4, 32](out, total, x, True).findings
     assert found.block is not None and "another schedule" not in found.message
+
+
+@mo.kernel
+def mirrored(y, x):
+    tid = mo.thread_idx().x
+    y[tid] = x[mo.size(x) - 1 - tid]
+
+
+@pytest.mark.parametrize("dtype", ["float8_e5m2", "float8_e4m3fn", "bfloat16", "bool"])
+def test_dtypes_that_numpy_does_not_know_by_name(dtype):
+    x = np.arange(32).astype(getattr(ml_dtypes, dtype, dtype))[::2]
+    y = np.zeros(32, x.dtype)[::2]
+    assert mo.check(mirrored, expect=lambda y, x: x[::-1])[1, 16](y, x).ok and (y == x[::-1]).all()

@@ -75,7 +75,9 @@ class Operand:
         """The elements by coordinate, as a view; ``flat`` is other memory of the same form."""
         memory = self.flat if flat is None else flat
         steps = tuple(stride * memory.itemsize for stride in self.info.strides)
-        return np.lib.stride_tricks.as_strided(memory, self.info.shape, steps)
+        dtype = memory.dtype
+        memory = memory.view("u1") if memory.itemsize == 1 else memory          # NumPy does not know float8_e5m2's name
+        return np.lib.stride_tricks.as_strided(memory, self.info.shape, steps).view(dtype)
 
     def offset(self, coordinate: Sequence[int]) -> int:
         return sum(i * stride for i, stride in zip(coordinate, self.info.strides, strict=True))
