@@ -87,7 +87,8 @@ def test_products_that_are_sooner_without_copies_stay_as_they_are(name, picked):
 
 def test_few_k_of_16_bits_go_to_kernels_that_start_sooner_if_small(picked):
     """By half a microsecond; which of the two is no sooner than the other here."""
-    for M, N, K, small in ((64, 128, 64, True), (8, 4096, 128, True), (4096, 4096, 128, False), (128, 128, 1024, False)):
+    for M, N, K, small in ((64, 128, 64, True), (8, 4096, 128, True), (4096, 4096, 128, False),
+                           (128, 128, 1024, False)):
         given = picked("sm_90a", *operands("bf16", M=M, N=N, K=K))[0]
         assert given in (("gemm_sm80", "gemm_shallow") if small else ("gemm_sm90",)), (M, N, K)
 
