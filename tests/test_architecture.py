@@ -67,7 +67,7 @@ ALONE = {
         "sim.operations.async_stores", "sim.operations.inline", "tensor.matrix_copy"),
     "of another room than its importer": (
         "ir.text", "sim.costs.table", "sim.costs.tma_boxes", "sim.flow.choices",
-        "sim.flow.spins", "sim.flow.widened"),
+        "sim.flow.widened"),
     "words for users, which no other code of the importer needs": (
         "puzzles.notebook", "runtime.check.report_html", "runtime.host_text",
         "runtime.snapshots"),

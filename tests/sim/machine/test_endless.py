@@ -101,6 +101,135 @@ def test_a_flag_that_nobody_sets(kernel, launch):
     assert time.process_time() - before < 6
 
 
+# --- threads that work while they wait -------------------------------------------------------------------------------
+
+
+@mo.kernel
+def works(x, flags, ok: mo.Constexpr):
+    """Stores in each pass what nobody waits for, and counts beside the flag."""
+    tid, b, s = mo.thread_idx().x, mo.block_idx().x, mo.shared_array(mo.float32, 32)
+    s[tid] = 0.0
+    if ok:
+        mo.atomic_add(flags, b, 1, order="release")
+    while mo.load(flags, 1 - b, order="acquire") == 0:
+        mo.atomic_add(flags, 2 + b, 1)
+        for _ in range(50):
+            s[tid] = s[tid] * 0.5 + 1.0
+        x[b * 32 + tid] += s[tid]
+
+
+@mo.kernel
+def throws(x, flags, ok: mo.Constexpr):
+    """A ball goes to and fro; in the twin somebody stops after a while."""
+    b = mo.block_idx().x
+    if mo.thread_idx().x == 0:
+        thrown = 0
+        while mo.load(flags, 1, order="acquire") == 0:
+            if mo.load(flags, 0, order="acquire") == b:
+                mo.store(flags, 0, 1 - b, order="release")
+                thrown += 1
+                if ok and thrown == 400:
+                    mo.store(flags, 1, 1, order="release")
+            x[b * 32] += 1.0
+
+
+@mo.kernel
+def meets_and_works(x, flags, ok: mo.Constexpr):
+    tid, b = mo.thread_idx().x, mo.block_idx().x
+    s, go = mo.shared_array(mo.float32, 32), mo.shared_array(mo.int32, 1)
+    s[tid] = 0.0
+    if tid == 0:
+        go[0] = 0
+        if ok:
+            mo.atomic_add(flags, b, 1, order="release")
+    mo.sync_threads()
+    while go[0] == 0:
+        mo.sync_threads()
+        if tid == 0:
+            go[0] = mo.load(flags, 1 - b, order="acquire")
+        for _ in range(4):
+            other = s[tid ^ 1]
+            mo.sync_threads()
+            s[tid] = other + 1.0
+            mo.sync_threads()
+    x[b * 32 + tid] = s[tid]
+
+
+@mo.kernel
+def answers(x, flags, ok: mo.Constexpr):
+    """Two loops, one inside of the other: block 0 waits for each answer, and the last one does not come."""
+    tid, b = mo.thread_idx().x, mo.block_idx().x
+    if tid == 0 and b == 0:
+        for turn in range(1, 6):
+            mo.store(flags, 0, turn, order="release")
+            while mo.load(flags, 1, order="acquire") != turn:
+                x[0] += 1.0
+    elif tid == 0:
+        for turn in range(1, 6 if ok else 5):
+            while mo.load(flags, 0, order="acquire") < turn:
+                x[32] += 1.0
+            mo.store(flags, 1, turn, order="release")
+
+
+@pytest.mark.parametrize("kernel", [works, throws, meets_and_works, answers],
+                         ids=lambda kernel: kernel.function.__name__)
+def test_work_that_nobody_waits_for_is_no_progress(kernel):
+    before = time.process_time()
+    wrong, right = judged(kernel, False, grid=2, flags=4), judged(kernel, True, grid=2, flags=4)
+    assert [finding.code for finding in wrong.findings] == ["F4"], str(wrong)
+    assert right.ok, str(right)
+    assert time.process_time() - before < 20
+
+
+@pytest.mark.parametrize("checked", ["0", "1"])
+def test_plain_launches_find_it_too(checked, monkeypatch):
+    monkeypatch.setenv("MOYE_CHECK", checked)
+    with pytest.raises(SimulationError) as caught:
+        works[2, 32](np.ones(64, np.float32), np.zeros(4, np.int32), False)
+    assert caught.value.code == "F4" and "has come back to what it was" in str(caught.value)
+
+
+@mo.kernel
+def tells_late(x, flags, n):
+    """Who polls finds the values one after the other, so that nothing changes for as long as one has been written."""
+    b = mo.block_idx().x
+    if mo.thread_idx().x == 0:
+        if b == 0:
+            for _ in range(n):
+                mo.store(flags, 0, 0, order="release")
+            mo.store(flags, 0, 1, order="release")
+            while mo.load(flags, 1, order="acquire") == 0:
+                x[0] += 1.0
+        else:
+            while mo.load(flags, 0, order="acquire") == 0:
+                x[32] += 1.0
+            mo.store(flags, 1, 1, order="release")
+
+
+@mo.kernel
+def works_long(x, flags, n):
+    """Warp 1 works through a loop that polls as well, and warp 0 waits for it."""
+    tid, s = mo.thread_idx().x, mo.shared_array(mo.int32, 2)
+    if tid < 2:
+        s[tid] = 0
+    mo.sync_threads()
+    if tid == 32:
+        done = 0
+        while mo.load(flags, 0) == 0 and done < n:
+            done += 1
+        mo.store(s, 0, done, order="release", scope="cta")
+    elif tid < 32:
+        while mo.load(s, 0, order="acquire", scope="cta") == 0:
+            x[tid] = x[tid] * 0.5
+
+
+@pytest.mark.parametrize(("kernel", "grid", "block"), [(tells_late, 2, 32), (works_long, 1, 64)],
+                         ids=lambda value: value.function.__name__ if hasattr(value, "function") else "")
+def test_what_takes_long_is_no_deadlock(kernel, grid, block):
+    report = judged(kernel, 3000, grid=grid, block=block, flags=2)
+    assert report.ok, str(report)
+
+
 @mo.kernel
 def grid_barrier(x, flags):
     tid, b = mo.thread_idx().x, mo.block_idx().x

@@ -160,7 +160,8 @@ class Between:
         """Whether those that poll find the newest value, not one after the other."""
         self.late: int | None = None
         """The flags that look old for longer than others that are set before them, as ``Traffic.key``."""
-        self.steps = self.events = 0
+        self.steps = self.events = self.lag = 0
+        """Work done, strong writes, and by how many values looks have found older ones than the newest."""
         self.met: Ints | None = None
         """The last epoch of each thread (blocks, T) before all blocks met last, if they have."""
         self.met_heard: Ints = np.zeros((0, 0), np.int64)

@@ -158,6 +158,7 @@ class Flags:
         """Threads of a block read one place."""
         value = self._choose(op, location, block, threads)
         if value < location.latest:
+            self.between.lag += location.latest - value
             self._given.append((block, threads, location.values[value]))
         self._observe(op, where, location, value, block, threads)
 

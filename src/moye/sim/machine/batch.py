@@ -29,6 +29,7 @@ from moye.sim.machine.barriers import Barriers
 from moye.sim.machine.cluster_barrier import Cluster
 from moye.sim.machine.launch import places
 from moye.sim.machine.register_budgets import Budgets
+from moye.sim.machine.standstill import Standstill
 from moye.sim.machine.stops import Turns
 from moye.sim.machine.waiters import span_of
 from moye.sim.operations.mbarriers import Mbarriers
@@ -107,6 +108,7 @@ class Batch:
         self.returned: dict[Loc, tuple[ops.Exit, Mask]] = {}
         self.spinning: list[Group] = []
         self._events, self._spun = 0, False             # strong writes so far; whether the last group polls
+        self._rounds: Standstill | None = Standstill(self.launch)   # None once those that poll wake each other for ever
         self.polled: dict[int, ops.Op] = {}
         self.seen: dict[int, list[list[Any]]] = {}      # what those that poll carried at their last look ...
         self.looking: dict[int, list[list[Any]]] = {}   # ... and carry in this round
@@ -210,7 +212,10 @@ class Batch:
             return
         events = self.launch.globals.between.events
         if events != self._events and self.spinning and not self._spun and self.launch.schedule.wakes():
-            self.ready, self.spinning = [*self.spinning, *self.ready], []
+            if self._rounds is not None and self._rounds.look([self]):
+                self._rounds = None                     # others may help: other batches, blocks that have not begun
+            if self._rounds is not None:
+                self.ready, self.spinning = [*self.spinning, *self.ready], []
         self._events, self._spun = events, False
 
     def resume(self) -> str:

@@ -132,6 +132,9 @@ class Launch:
     params: dict[str, Any] = field(default_factory=dict)
     writes: int = 0
     """Counts changes of memory that another block could see."""
+    late: int = 0
+    """Counts copies by TMA that landed because somebody waited for them, and answers that were no though they may be
+    yes."""
     moves: int = 0
     """Counts iterations of polling loops that changed a variable of their own."""
     steps: int = 0
@@ -235,6 +238,11 @@ class Launch:
     def exact_fma(self) -> bool:
         """Whether a multiply-add of a Gemm rounds once."""
         return self.hooks.exact_fma
+
+    def missed(self, count: int) -> None:
+        """So many copies have landed only now, or so many answers were no: who polls gets on."""
+        self.writes += count
+        self.late += count
 
     def tick(self) -> int:
         """A clock that only goes forward."""

@@ -28,6 +28,7 @@ from moye.sim.generate.program import Program, program_of
 from moye.sim.machine.batch import Batch
 from moye.sim.machine.launch import Argument, Finding, Hooks, Launch, Outcome, Reporter, resident_blocks
 from moye.sim.machine.schedules import DEAR, MOST_BLOCKS, MOST_BYTES, SEVERAL, Rewind
+from moye.sim.machine.standstill import Standstill
 from moye.sim.machine.stops import StopSimulation, crowded, stuck
 from moye.sim.timeline.tape import Tape
 from moye.sim.values.memory import TensorArg
@@ -272,7 +273,7 @@ def _run(program: Program, launch: Launch) -> None:
     if ops.is_cooperative(program.func) and crowded(launch, queue.limit):
         return
     polling: list[Batch] = []
-    idle = lonely = 0
+    idle, lonely, rounds = 0, 0, Standstill(launch)
     while queue.next < queue.total or polling:
         before, moves = (launch.writes, launch.done, queue.next), launch.moves
         resident = sum(batch.blocks for batch in polling)
@@ -285,6 +286,9 @@ def _run(program: Program, launch: Launch) -> None:
         idle = 0 if not lonely or launch.moves != moves else idle + 1
         if idle > launch.hooks.spins or lonely * len(polling) > launch.hooks.steps:
             stuck(polling, launch, queue.next, queue.total)
+            return
+        if polling and rounds.look(polling, launch.done, queue.next):
+            stuck(polling, launch, queue.next, queue.total, 0 if rounds.idle else rounds.looks)
             return
 
 

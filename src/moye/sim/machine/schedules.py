@@ -71,6 +71,11 @@ class Schedule:
         """
         return None if self.seed < 2 or self.late or len(flags) < 2 else flags[(self.seed // 2 - 1) % len(flags)]
 
+    @property
+    def steady(self) -> bool:
+        """Whether nothing is drawn while it runs: where a state comes back, so does what follows it."""
+        return self.seed < 2 or self.seed == 3
+
     def wakes(self) -> bool:
         """Whether those that poll look at once when a flag changes."""
         return not self.seed or (not self.late and bool(self._random.random() < 0.5))

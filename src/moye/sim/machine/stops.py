@@ -58,8 +58,9 @@ def crowded(launch: Launch, most: int) -> bool:
     return True
 
 
-def stuck(polling: Sequence[Polling], launch: Launch, admitted: int, total: int) -> None:
-    """Report the first block that polls in vain."""
+def stuck(polling: Sequence[Polling], launch: Launch, admitted: int, total: int, looks: int = 0) -> None:
+    """Report the first block that polls in vain; after so many ``looks`` if threads write, and come back to one state.
+    """
     batch = polling[0]
     group = batch.spinning[0]
     lanes = lanes_of(group.mask, batch.threads, batch.blocks)
@@ -72,6 +73,9 @@ def stuck(polling: Sequence[Polling], launch: Launch, admitted: int, total: int)
         return
     where = tuple(int(i) for i in batch.block_ids[block])
     others = [entry for entry in batch.barriers.waiting if entry.lanes[:, block].any()]
+    if looks and admitted == total:
+        endless(batch, batch.polled[group.pc], group.mask, f"for ever: in {looks} turns of all who wait, what decides "
+                "whether a loop ends has come back to what it was, again and again")
     launch.reporter.tell("G4" if admitted < total else "F4", "polls", (batch.polled[group.pc], *(e.op for e in others)),
                          block=where, threads=(thread,), fatal=True, unstarted=total - admitted,
                          others="; ".join(batch.barriers.waits(entry, block) for entry in others))

@@ -164,7 +164,7 @@ class Mbarriers:
         self._ask(op, element, lanes_of(mask, *shape), found)
         lanes = lanes_of(mask, *shape) & found
         if self.answers is not None and (denied := self.answers.denied(op, lanes)).any():
-            self.batch.launch.writes += 1               # who asks again gets on
+            self.batch.launch.missed(1)
             lanes, found = lanes & ~denied, found & ~denied
         if lanes.any():
             self.passes(op, element, lanes)

@@ -435,7 +435,7 @@ class TensorCopies:
             if keep.any():
                 kept.append(load if keep.all() else load.part(keep))
         self.loads = kept
-        self.batch.launch.writes += moved               # who polls gets on
+        self.batch.launch.missed(moved)
         return moved
 
     def _wanted(self) -> dict[int, Array]:
