@@ -227,3 +227,29 @@ def roles_of_a_cluster(x):
 def test_roles_may_meet_their_cluster_at_different_statements():
     report = mo.check(roles_of_a_cluster, lints=False).launch(np.ones(256, np.float32), grid=2, block=128, cluster=2)
     assert report.ok, str(report)
+
+
+@mo.kernel
+def hands_over(x, kind: mo.Constexpr):
+    """Warp 0 arrives at a named barrier at the end, for warp 1, or for nobody."""
+    tid = mo.thread_idx().x
+    if tid < 32:
+        mo.barrier_sync(2, 64)
+    else:
+        mo.barrier_arrive(2, 64)
+    x[tid] = 1.0
+    if kind == "all arrive" or tid < 32:
+        mo.barrier_arrive(1, 64)
+    elif kind == "heard":
+        mo.barrier_sync(1, 64)
+
+
+@pytest.mark.parametrize(("kind", "said"), [
+    ("heard", ""), ("nobody", "nobody waits there until the block ends: 32 of the 64 threads that it counts have come"),
+    ("all arrive", "and nobody waits where it opens")])
+def test_arrivals_that_nobody_waits_for(kind, said):
+    for strict in (False, True):
+        report = mo.check(hands_over, strict=strict)[2, 64](np.zeros(64, np.float32), kind)
+        told = [one for one in (report.findings if strict else report.lints) if one.code == "C5"]
+        assert len(told) == bool(said) and all(said in one.message for one in told), str(report)
+        assert strict or report.ok

@@ -216,7 +216,13 @@ C5   S     named barrier with a wrong count, or one id used by two groups
   number     {arrive_wrong}; barriers are 0 to {last}
   counts     {arrive_wrong} for {wanted} threads while others wait there for {expected}, as those do that came{before}
   many       {arrive_wrong} before it opens: {came} threads where {expected} are expected
+  left       {here} of block {block} {here:arrives|arrive} at named barrier {number}{op}, and nobody waits there
+        until the block ends: {came} of the {expected} threads that it counts have come
+  opened     {here} of block {block} {here:arrives|arrive} at named barrier {number}{op}, and nobody waits where it
+        opens
   > -          count the threads that arrive and those that wait at the barrier, and no others
+  > left       leave the arrival out, or let who needs it wait there
+  > opened     leave the arrival out, or let who needs it wait there
   > groups     give each group a named barrier of its own
   > alone      let somebody wait where it opens, or give each group a named barrier of its own
   > part       let the condition around it be the same for the whole warp

@@ -58,6 +58,7 @@ class Barriers:
         self.expected: dict[int, int] = {}
         self.came: dict[int, Array] = {}
         self.last: dict[int, ops.NamedBarrier] = {}     # the op of the last arrival
+        self.alone: dict[int, tuple[ops.NamedBarrier, Array]] = {}  # who arrived where it opened and nobody waited
         self.meetings.reset()
         self.arrivals.reset()
 
@@ -270,6 +271,7 @@ class Barriers:
             self.batch.watch.checker.named_barrier(op, number, came & freed, freed)
             if (alone := came & ~freed.any(axis=0)).any():
                 self.batch.watch.checker.named_alone(op, number, alone)
+                self.alone.setdefault(number, (op, alone))
         count[complete] = 0
         self.came[number] &= ~complete
         for entry in entries:
@@ -329,6 +331,21 @@ class Barriers:
                                                dead.hint), fatal=True)
         self.waiting.clear()
         self.arrivals.reset()
+
+    def finish(self) -> None:
+        """All threads have ended: tell of arrivals at named barriers that nobody waited for."""
+        for number, count in self.counts.items():
+            if (count > 0).any():
+                self._unheard("left", number, self.last[number], self.came[number] & (count > 0),
+                              came=int(count[count > 0][0]), expected=self.expected[number])
+            elif number in self.alone:
+                self._unheard("opened", number, *self.alone[number])
+
+    def _unheard(self, case: str, number: int, op: ops.NamedBarrier, lanes: Array, **facts: int) -> None:
+        block = int(np.argmax(lanes.any(axis=0)))
+        threads = numbers(lanes[:, block])
+        self._tell("C5", case, [op], block, threads[:1], number=number, advice=True,
+                   here=Crowd(threads, self.batch.threads), **facts)
 
     def _dead(self, block: int) -> Deadlock:
         entries = [entry for entry in self.waiting if entry.lanes[:, block].any()]

@@ -196,6 +196,7 @@ class Batch:
         if self.barriers.waiting:
             self.barriers.deadlock()
         else:
+            self.barriers.finish()
             self.tensor_copies.finish()
             self.products.finish()
         self.budgets.finish()
