@@ -9,6 +9,9 @@ import pytest
 from sim.holdout import (
     barriers,
     clusters,
+    corners,
+    crossings,
+    departures,
     memory,
     mixtures,
     programs,
@@ -22,8 +25,8 @@ from sim.holdout import (
 )
 from sim.holdout.cases import Case, codes, outcome
 
-MODULES = (barriers, clusters, memory, mixtures, programs, rings, roles, streams, suspicious, tails, tensor_copies,
-           ways)
+MODULES = (barriers, clusters, corners, crossings, departures, memory, mixtures, programs, rings, roles, streams,
+           suspicious, tails, tensor_copies, ways)
 
 
 def _cases() -> Iterator[Case]:
