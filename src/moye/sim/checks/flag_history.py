@@ -67,6 +67,8 @@ class Location:
     upto: list[int] = field(default_factory=lambda: [0])
     """The number of releases that the chain of each value had when the value was written."""
     writer: list[Writer | None] = field(default_factory=lambda: [None])
+    at: list[int] = field(default_factory=lambda: [0])
+    """When each value was written, in strong writes of the launch."""
     readers: dict[int, dict[int, list[tuple[int, int]]]] = field(default_factory=dict)
     """What each thread of each block has seen: (epoch, value), the newest last."""
 
@@ -218,6 +220,7 @@ class Between:
         location.chain.append(number)
         location.upto.append(len(chain.log))
         location.writer.append(writer)
+        location.at.append(self.events)
         return location
 
     def cut(self, places: Iterable[Place]) -> None:

@@ -50,7 +50,9 @@ from moye.sim.checks.shared_races import SharedChecker
 from moye.sim.checks.signal_memory import Traffic, strong, traffic
 from moye.sim.checks.signals import Flags, Where
 from moye.sim.checks.unwritten_global import Unwritten
+from moye.sim.checks.versions import Versions
 from moye.sim.findings.finding import Reporter
+from moye.sim.flow.double_looks import twices
 from moye.sim.values.memory import Array, Global
 
 MOST_UNITS = 1 << 20
@@ -69,7 +71,7 @@ class GlobalMemory:
     def __init__(self, func: Func, memory: Callable[[Buffer], Global], blocks: int, place: Place, reporter: Reporter,
                  spent: int | None = 0) -> None:
         walked = list(func.body.walk())
-        self.func = func
+        self.func, self.place, self.reporter = func, place, reporter
         self.cluster = prod(func.cluster_dim)
         signals = traffic(func, {})
         remote = any(isinstance(op, ops.MbarrierArrive) and op.rank is not None for op in walked)
@@ -154,6 +156,8 @@ class GlobalChecker:
         self.memory, self.shared, self.first, self.blocks = memory, shared, first, blocks
         self.threads = memory.func.threads
         self.flags = shared.flags = Flags(memory.between, memory.traffic, first, blocks, shared, memory.held)
+        if twices(memory.func) and memory.held is None and not memory.traffic.older:
+            self.flags.versions = Versions(memory.func, memory.between, memory.reporter, first, memory.place)
         self.doubtful: list[Clash] = []
         """Writes of elements that others write, until ``settle`` knows their values."""
         self.overlaps = Overlaps(memory, shared, self.flags, first, blocks)

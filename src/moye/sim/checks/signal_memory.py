@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from moye.dtypes import Space
 from moye.ir import ops
 from moye.ir.nodes import Buffer, Func, Value
+from moye.sim.flow.double_looks import twices
 from moye.sim.flow.segments import polls
 
 ACQUIRES = ("acquire", "acq_rel", "seq_cst")
@@ -93,6 +94,7 @@ def traffic(func: Func, alias: Mapping[int, int]) -> Traffic:
     inside = [inner for op in walked if isinstance(op, (ops.Loop, ops.For)) and polls(op) for inner in op.body.walk()]
     polled = frozenset(id(op) for op in inside if strong(op) and _looks_again(op))
     spun = frozenset(id(op) for op in inside if isinstance(op, ops.Atomic))
+    ordered |= bool(twices(func))
     return Traffic(ordered, frozenset(read), frozenset(read & plain), polled, spun, atomics, alias)
 
 

@@ -36,6 +36,7 @@ from moye.sim.checks.flag_history import (
 from moye.sim.checks.global_regions import CLUSTER, scope_of
 from moye.sim.checks.locks import Held
 from moye.sim.checks.signal_memory import ACQUIRES, RELEASES, Traffic
+from moye.sim.checks.versions import Versions
 from moye.sim.values.masks import lanes_of
 
 _TURNS: Place = ("fence.sc",)
@@ -110,6 +111,8 @@ class Flags:
         """The oldest values that threads can still find, where locks and chance order nothing."""
         self._idle: dict[int, tuple[int, Ints, Bools]] = {}
         self._given: list[tuple[int, list[int], Any]] = []
+        self.versions: Versions | None = None
+        """The threads that look twice at a number, if there are any."""
 
     # --- accesses ----------------------------------------------------------------------------------------------------
 
@@ -140,6 +143,11 @@ class Flags:
         self._given = []
         return full, True
 
+    def found(self, op: ops.Load, values: Any, newest: Any) -> None:
+        """What the last load has found, older values included."""
+        if self.versions is not None:
+            self.versions.loaded(op, values, newest)
+
     def _load(self, op: ops.Load, where: Where, address: Ints, lanes: Bools) -> None:
         before = self._idle.get(id(op))
         if before is not None and before[0] == self.between.events and np.array_equal(before[1], address) and \
@@ -160,6 +168,9 @@ class Flags:
         if value < location.latest:
             self.between.lag += location.latest - value
             self._given.append((block, threads, location.values[value]))
+        if self.versions is not None and id(op) in self.versions.roles:
+            for thread in threads:
+                self.versions.look(op, location, value, self._floor(location, block, thread, 0), block, thread)
         self._observe(op, where, location, value, block, threads)
 
     def _meet(self, where: Where, address: Ints, lanes: Bools) -> Iterator[tuple[int, Place, list[int]]]:
@@ -352,6 +363,8 @@ class Flags:
         for block in [block for block in self._awaited if lanes[:, block].any()]:
             for group in np.unique(clocks.group[lanes[:, block]]).tolist():
                 self._after(scope, block, np.flatnonzero(lanes[:, block] & (clocks.group == group)).tolist())
+        if self.versions is not None:
+            self.versions.fence(lanes)
         if op.order == "seq_cst" and self.traffic.older:
             self._in_turn(op, scope, lanes)
 

@@ -515,7 +515,10 @@ G3   S     a flag without release and acquire
   arrival    {both}{in_cluster}{arrives}
   launch     {who} {written:reads|writes} {element}{op} with no griddepcontrol_wait() before: the launch of {prior},
         which this one does not wait for, may {does} it later
+  torn       thread {thread} of block {block} reads {tensor}{read} between two looks at {version}, and uses it if both
+        find {number}; but it may have read {may} then: the {who} has no fence {where}
   > -          sync_threads(), then signal with order="release"; wait with order="acquire", then sync_threads()
+  > torn       mo.fence() there, in the {who}
   > atomic     mo.load(x, i) and mo.store(x, i, value) may meet atomics: order="relaxed" for the value alone, release
         and acquire for what was written before it
   > cluster    cluster_sync() between the two

@@ -43,7 +43,7 @@ class LoadSite:
 class LoadPlan:
     def __init__(self, site: LoadSite, batch: BatchState) -> None:
         self.end = site.operand.bind(batch)
-        self.dtype = site.op.result.dtype
+        self.op, self.dtype = site.op, site.op.result.dtype
         self.uniform = site.op.ref.buffer.space is Space.GLOBAL and site.op.order is None
         self.batch, self.checked, self.name = batch, batch.watch is not None, name_of(site.op.result)
         self.watch = batch.watch if site.op.order is not None else None
@@ -59,7 +59,9 @@ class LoadPlan:
             self.end.check_read(index, mask)
         values = self.end.load(index, mask)[0]
         if self.watch is not None:
-            values, older = self.watch.globals.flags.give(values)
+            newest, flags = values, self.watch.globals.flags
+            values, older = flags.give(newest)
+            flags.found(self.op, values, newest)
             self.batch.launch.writes += older                 # who polls gets on
         if self.uniform and not isinstance(offset, np.ndarray):
             return to_scalar(values[0, 0], self.dtype)
