@@ -155,7 +155,7 @@ def test_numpy_dtypes_and_integers_are_taken(body):
     ("b = [mo.shared_array(mo.float32, 4), x]\nfor i in range(2): b[i][0] = 1", "keep one tensor with a mode for b"),
     ("if n > 0:\n    m = x[0]\nelse:\n    m = n\nx[0] = m", "convert one of the two, with mo.float32("),
     ("row = x[1]\nx[0] = row[0]", "x[i, :] is a row"),
-    ("y = mo.shared_array(mo.float32, 4)\na, b = y, mo.shared_array(mo.float32, 4)\nfor _ in range(n): a, b = b, a",
+    ("y = mo.shared_array(mo.float32, 4)\na, b = y, mo.shared_array(mo.float32, 8)\nfor _ in range(n): a, b = b, a",
      "keep one buffer with a stage mode"),
     ("x[0] = mo.zeros((4,), 'float32')[0]", "mo.fragment"),
     ("mo.atomic_add(x[0], 1)", "mo.atomic_add(tensor, "), ("x[mo.thread_idx()] = 1", "mo.thread_idx().x"),

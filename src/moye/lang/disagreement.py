@@ -17,8 +17,9 @@ from moye.dtypes import Space
 from moye.errors import TraceError
 from moye.ir import constants
 from moye.lang.carry import carried_dtype, describe, is_none, is_static, plain_class
-from moye.tensor.context import locate
+from moye.tensor.context import joins, locate
 from moye.tensor.expr import Expr, Scalar
+from moye.tensor.joined import apart
 from moye.tensor.known import Known
 
 Ways = tuple[str, str]
@@ -75,6 +76,9 @@ def changed_structure(name: str, before: object, after: object, ways: Ways) -> T
         return TraceError(f"{name} is one {plain} on one way to this point and another on another, and what an object "
                           "of a plain class holds is not carried", locs=(locate(),),
                           hint=f"make {plain} a dataclass: its fields are carried")
+    pairs = list(apart(before, after))
+    if (known := joins()) is not None and None not in pairs:
+        known.wanted = pairs                            # the trace is made anew, with one array for each pair
     told = describe(before), describe(after)
     if _kind(before) == _kind(after) == "fragment":
         told = told[0], "another " + told[1].removeprefix("the ")

@@ -55,6 +55,7 @@ from moye.lang.source import definition
 from moye.layout import Layout
 from moye.tensor.context import locate, trace_into, tracing
 from moye.tensor.expr import Expr
+from moye.tensor.joined import Joins
 from moye.tensor.tensor import Tensor
 from moye.tensor.tma_boxes import TmaTiling
 from moye.tensor.tma_copy import TmaTensor
@@ -149,7 +150,22 @@ def outermost(function: object) -> str | None:
 
 def trace(function: types.FunctionType, specs: dict[str, Spec], *, block: tuple[int, int, int],
           cluster: tuple[int, int, int] = (1, 1, 1), index_bits: int = 32) -> Traced:
-    """Trace a kernel for one specialisation.  ``specs`` maps parameter names to specs, in order."""
+    """Trace a kernel for one specialisation.  ``specs`` maps parameter names to specs, in order.
+
+    Where a variable means one shared array on one way and another on another, both become one, and the trace is made
+    anew.
+    """
+    joins = Joins()
+    while True:
+        try:
+            return _trace(function, specs, block, cluster, index_bits, joins)
+        except TraceError:
+            if not joins.again():
+                raise
+
+
+def _trace(function: types.FunctionType, specs: dict[str, Spec], block: tuple[int, int, int],
+           cluster: tuple[int, int, int], index_bits: int, joins: Joins) -> Traced:
     func = Func(function.__name__, [], Block(), block, cluster_dim=cluster, index_bits=index_bits,
                 loc=_definition(function))
     rewritten = rewrite(function, CONTROL)
@@ -158,7 +174,7 @@ def trace(function: types.FunctionType, specs: dict[str, Spec], *, block: tuple[
     callees: list[types.FunctionType] = [function]
     _callees.append(callees)
     try:
-        with trace_into(builder):
+        with trace_into(builder, joins):
             regions().append(KernelMarker(rewritten.__code__))
             _trace_entry(rewritten, arguments)
             identity.look()

@@ -42,6 +42,7 @@ class _Code:
 class _State(threading.local):
     def __init__(self) -> None:
         self.builders: list[Builder] = []
+        self.joins: list[Any] = []
 
 
 _state = _State()
@@ -104,13 +105,20 @@ def at_once(verb: Callable[_P, _R], *, registers: bool = False) -> Callable[_P, 
 
 
 @contextmanager
-def trace_into(new: Builder) -> Iterator[Builder]:
-    """Make ``new`` the current builder inside the with statement."""
+def trace_into(new: Builder, joins: Any = None) -> Iterator[Builder]:
+    """Make ``new`` the current builder inside the with statement; ``joins`` are the shared arrays that are one."""
     _state.builders.append(new)
+    _state.joins.append(joins)
     try:
         yield new
     finally:
         _state.builders.pop()
+        _state.joins.pop()
+
+
+def joins() -> Any:
+    """The shared arrays that are one in the trace that runs (``joined.Joins``); None if it cannot be made anew."""
+    return _state.joins[-1] if _state.joins else None
 
 
 def is_internal(file: str) -> bool:

@@ -43,8 +43,9 @@ from moye.layout.ints import is_const
 from moye.tensor import copying, expr, folds
 from moye.tensor.accesses import judge_element
 from moye.tensor.bounds import check_coordinate, need_bytes
-from moye.tensor.context import MAKE_STATIC, at_once, builder, locate
+from moye.tensor.context import MAKE_STATIC, at_once, builder, joins, locate
 from moye.tensor.expr import Expr, Scalar, is_scalar, operand_of
+from moye.tensor.joined import Place
 from moye.tensor.operators import Elementwise
 from moye.tensor.slices import cut, is_slice, normalise, shown, wide
 from moye.tensor.space import IndexSpace, broadcast, common_space, merged, static_size
@@ -425,9 +426,29 @@ def shared_array(dtype: DType, layout: Layout | ComposedLayout | IntTuple, *, al
         raise TensorError(f"shared_array: the layout {layout} has no elements", locs=(locate(),))
     if align is None:
         align = 16 if swizzle is None else max(16, swizzle.span * dtype.bits // 8)
+    known = joins()
+    place = None if known is None else known.place(elements, dtype, align)
+    if place is not None:
+        return _stage(place, layout, inner, dtype, align, swizzle)
     buffer = Buffer(_auto_name("smem"), Space.SHARED, dtype, elements, layout, align=align, loc=locate())
     builder().allocate(buffer)
+    if known is not None:
+        known.own(buffer)
     return Tensor(buffer, 0, inner, dtype, swizzle)
+
+
+def _stage(place: Place, layout: Layout | ComposedLayout, inner: Layout, dtype: DType, align: int,
+           swizzle: Swizzle | None) -> Tensor:
+    """A shared array that is a stage of another one (``joined.py``)."""
+    buffer, whole = place.buffer, place.whole(inner)
+    if buffer is None:
+        of = whole if swizzle is None else ComposedLayout(swizzle, 0, whole)
+        elements = cosize(of)
+        assert isinstance(elements, int), "the layouts of shared arrays are static"
+        buffer = Buffer(place.name, Space.SHARED, dtype, elements, of, align=align, loc=locate())
+        builder().allocate(buffer)
+        place.made(buffer)
+    return Tensor(buffer, place.offset, inner, dtype, swizzle)
 
 
 def make_fragment(layout: Layout, dtype: DType) -> Tensor:
