@@ -479,9 +479,12 @@ F3   S     producer and consumer trip counts differ
   > -          let both sides go through equally many phases of each barrier
 F4   S     cyclic wait
   endless    {here} of block {block} {here:goes|go} on with the loop{op} {why}
+  round      {here} of block {block} {here:goes|go} on with the loop{op} for ever: in {looks} turns of all who wait,
+        what decides whether a loop ends has come back to what it was, again and again
   polls      {polls}: nobody changes what it waits for{others:|; {others}}
   > -          one of them must arrive before it waits
   > endless    look at what its condition depends on; MOYE_STEPS=0 lets loops run for as long as they like
+  > round      let somebody change what its condition depends on
   > polls
 F5   S     a consumer exits while the producer still waits
   > -          let the readers release every stage that is filled for them, or tell the one who fills them to stop

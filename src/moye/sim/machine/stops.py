@@ -31,15 +31,17 @@ class Polling(BatchState, Protocol):
     polled: dict[int, ops.Op]
 
 
-def endless(batch: BatchState, loop: ops.Op, mask: Mask, why: str) -> None:
-    """Report F4: a loop has made as many passes as it may, and goes on, ``why``.  The simulation ends."""
+def endless(batch: BatchState, loop: ops.Op, mask: Mask, why: str = "", *, case: str = "endless",
+            **facts: Any) -> None:
+    """Report F4: a loop has made as many passes as it may, and goes on, ``why``; or it goes round.  The simulation
+    ends."""
     launch = batch.launch
     lanes = lanes_of(mask, batch.threads, batch.blocks)
     block = int(np.argmax(lanes.any(axis=0)))
     threads = tuple(int(t) for t in np.flatnonzero(lanes[:, block]))
     where = tuple(int(i) for i in batch.block_ids[block])
-    raise StopSimulation(launch.reporter.tell("F4", "endless", (loop,), block=where, threads=threads[:1], fatal=True,
-                                              here=Crowd(threads, batch.threads), why=why))
+    raise StopSimulation(launch.reporter.tell("F4", case, (loop,), block=where, threads=threads[:1], fatal=True,
+                                              here=Crowd(threads, batch.threads), why=why, **facts))
 
 
 def crowded(launch: Launch, most: int) -> bool:
@@ -74,8 +76,7 @@ def stuck(polling: Sequence[Polling], launch: Launch, admitted: int, total: int,
     where = tuple(int(i) for i in batch.block_ids[block])
     others = [entry for entry in batch.barriers.waiting if entry.lanes[:, block].any()]
     if looks and admitted == total:
-        endless(batch, batch.polled[group.pc], group.mask, f"for ever: in {looks} turns of all who wait, what decides "
-                "whether a loop ends has come back to what it was, again and again")
+        endless(batch, batch.polled[group.pc], group.mask, case="round", looks=looks)
     launch.reporter.tell("G4" if admitted < total else "F4", "polls", (batch.polled[group.pc], *(e.op for e in others)),
                          block=where, threads=(thread,), fatal=True, unstarted=total - admitted,
                          others="; ".join(batch.barriers.waits(entry, block) for entry in others))
