@@ -24,7 +24,7 @@ from moye.kernels.gemm.sm90.config import COSTS, estimate
 PARTS = 5
 SLOW = 3.0
 """Configurations count by this power of the best's time over theirs; in what a product's have in common by the next."""
-OPTIONS = {"max_iter": 150, "learning_rate": 0.1, "max_leaf_nodes": 24, "min_samples_leaf": 8, "l2_regularization": 1.0,
+OPTIONS = {"max_iter": 200, "learning_rate": 0.1, "max_leaf_nodes": 31, "min_samples_leaf": 8, "l2_regularization": 1.0,
            "max_features": 0.4, "random_state": 0}
 
 
