@@ -90,7 +90,7 @@ def test_many():
 
 def test_the_deepest_products_come_first():
     lists = described("f", *matrices([(8, 8, K) for K in (16, 64, 0, 40)]))
-    kinds, alone = lists.kinds(apart=False)
+    kinds, alone = lists.kinds()
     assert alone == [2] and list(kinds) == [("k", "k")]
     assert [row[EXTENTS] for row in kinds["k", "k"]] == [(8, 8, 64), (8, 8, 40), (8, 8, 16)]
 
@@ -121,14 +121,64 @@ def test_fused():
     agree(*matrices(SHAPES[:3]), alpha=-0.5, activation="gelu", config=SMALL)
 
 
-def test_factors_of_blocks():
-    As, Bs, Cs = matrices(SHAPES[:3], "e4m3")
+def scaled(shapes, orders="CC", **options):
+    """Products of blocks with factors, against float64; the names of the launches."""
+    As, Bs, Cs = matrices(shapes, "e4m3")
     rng = np.random.default_rng(1)
-    of_A = [factors(rng, (M, blocks(K))) for M, _, K in SHAPES[:3]]
-    of_B = [factors(rng, (blocks(N), blocks(K))) for _, N, K in SHAPES[:3]]
-    grouped_gemm_sm90(As, Bs, Cs, scale_a=of_A, scale_b=of_B)
+    of_A = [factors(rng, (M, blocks(K)), orders[0]) for M, _, K in shapes]
+    of_B = [factors(rng, (blocks(N), blocks(K)), orders[1]) for _, N, K in shapes]
+    with mo.checking() as reports:
+        grouped_gemm_sm90(As, Bs, Cs, scale_a=of_A, scale_b=of_B, **options)
     for A, B, C, a, b in zip(As, Bs, Cs, of_A, of_B, strict=True):
         check_error(C, *exact(A, B, a, b))
+    assert [report for report in reports if not report.ok] == []
+    return [report.kernel for report in reports]
+
+
+SEPARATE = ["describe_matrices_kernel", "separate_gemm_sm90_kernel"]
+
+
+@pytest.mark.parametrize("orders", ["CC", "FC", "CF"])
+def test_factors_of_blocks(orders):
+    """However they lie, one launch: they are copied one behind the other."""
+    assert scaled([(130, 136, 256), (5, 72, 400), (64, 8, 16)], orders) == SEPARATE
+
+
+def test_factors_of_many_products():
+    assert scaled([(1 + 29 * i % 70, 8 + 16 * (i % 4), 16 + 48 * i % 300) for i in range(11)]) == SEPARATE
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("config", [WarpgroupConfig(128, 192, 128, 3), WarpgroupConfig(128, 64, 128, 4)])
+def test_factors_of_other_tiles(config):
+    """A tile of 192 columns has a part of two blocks."""
+    assert scaled([(150, 400, 384), (129, 200, 128)], config=config) == SEPARATE
+
+
+def test_factors_of_some_products_alone():
+    """Those that TMA does not take, here a C of 9 columns, and others, which have none."""
+    assert scaled([(33, 9, 144), (20, 24, 144)]) == ["gemm_sm90_kernel", *SEPARATE]
+    As, Bs, Cs = matrices([(33, 16, 144), (20, 24, 144)], "e4m3")
+    a, b = (factors(np.random.default_rng(2), shape) for shape in ((33, 2), (1, 2)))
+    with mo.checking() as reports:
+        grouped_gemm_sm90(As, Bs, Cs, scale_a=[a, None], scale_b=[b, None])
+    check_error(Cs[0], *exact(As[0], Bs[0], a, b))
+    check_error(Cs[1], *expected_of(As[1], Bs[1]))
+    assert [report.kernel for report in reports] == 2 * SEPARATE and all(report.ok for report in reports)
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    ({"scale_a": [0, np.zeros((21, 2), np.float32)]}, "product 1: scale_a must be float32 (20, 2)"),
+    ({"scale_b": [0, np.zeros((1, 2))]}, "product 1: scale_b must be float32 (1, 2)"),
+    ({"scale_b": [0, None]}, "product 1: scale_a is given without scale_b"),
+    ({"fast_accum": True}, "product 0: fast_accum=True does not go with scale_a")])
+def test_factors_that_do_not_fit(change, message):
+    As, Bs, Cs = matrices([(33, 16, 144), (20, 24, 144)], "e4m3")
+    given = {"scale_a": [np.zeros((33, 2), np.float32), np.zeros((20, 2), np.float32)],
+             "scale_b": [np.zeros((1, 2), np.float32)] * 2}
+    options = {name: [given[name][0], x[1]] if isinstance(x, list) else x for name, x in (given | change).items()}
+    with pytest.raises(mo.ArgumentError, match=f"^grouped_gemm_sm90, {re.escape(message)}"):
+        grouped_gemm_sm90(As, Bs, Cs, **options)
 
 
 @pytest.mark.slow

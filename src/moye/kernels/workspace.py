@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import functools
 import importlib
+import math
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -75,6 +77,18 @@ def ordered(x: Any, order: tuple[int, ...]) -> Any:
     if permute is None:
         raise mo.ArgumentError(f"a {type(x).__name__} has no transpose: pass a torch, CuPy, JAX or NumPy array")
     return permute(*order)
+
+
+def end_to_end(like: Any, arrays: Sequence[Any]) -> Any:
+    """The elements of all arrays, which are of one dtype, one array behind the other, beside ``like``."""
+    if isinstance(like, mo.TensorLike):
+        return mo.TensorLike(arrays[0].dtype, (sum(math.prod(x.shape) for x in arrays),))
+    package = library_of(type(like))
+    if package == "torch":
+        return sys.modules[package].cat([x.detach().reshape(-1) for x in arrays])
+    if package not in MAKES_ARRAYS:
+        empty(like, mo.float32, (1,))                   # says what nothing can be made for
+    return sys.modules[package].concatenate([x.reshape(-1) for x in arrays])
 
 
 def as_one(x: Any) -> Any:

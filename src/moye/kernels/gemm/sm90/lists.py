@@ -2,7 +2,7 @@
 
 In: lists of A_i (M_i, K_i), B_i (N_i, K_i) and C_i (M_i, N_i).  Out: ``Lists``.
 
-    lists = described("grouped_gemm_sm90", As, Bs, Cs); lists.kinds(apart=False)       # {("k", "k"): [...], None: []}
+    lists = described("grouped_gemm_sm90", As, Bs, Cs); kinds, alone = lists.kinds()       # {("k", "k"): [...]}, [...]
 
 A call may have hundreds of matrices, of extents that no call had before, and takes this way each time.  So all are
 looked at in short loops, and only where something does not fit is each looked at closely, to say what is wrong with it.
@@ -24,7 +24,8 @@ from moye.kernels.memory import apart
 _UNIT = 16
 """Bytes of which TMA takes multiples as addresses and strides."""
 Row = tuple[int, ...]
-"""Of one product: the addresses of A, B and C; M, N and K; the distances in elements between lines of A, B and C."""
+"""Of one product: the addresses of A, B and C; M, N and K; the distances in elements between lines of A, B and C; its
+place in the lists."""
 EXTENTS = slice(3, 6)
 
 
@@ -44,11 +45,11 @@ class Lists:
     first: tuple[Any, Any, Any]
     like: Any
 
-    def kinds(self, *, apart: bool) -> tuple[dict[tuple[str, str], list[Row]], list[int]]:
+    def kinds(self) -> tuple[dict[tuple[str, str], list[Row]], list[int]]:
         """The rows of products with elements by how A and B lie, which share a launch: ("k", "mn") and so on.
 
-        Behind them the indices of those that get a launch of their own: what TMA does not take as it is, or all,
-        ``apart``.  The deepest products come first, so that what is left over at the end is short.
+        Behind them the indices of those that get a launch of their own: what TMA does not take as it is.  The deepest
+        products come first, so that what is left over at the end is short.
         """
         a, b, c = (x.dtype for x in self.first)
         stores = c.bits in (16, 32)
@@ -60,10 +61,10 @@ class Lists:
                 continue
             (of_A, step_A), (of_B, step_B) = _lines(A, a.bytes, a.bits == 16), _lines(B, b.bytes, b.bits == 16)
             of_C, step_C = _lines(C, c.bytes, False)
-            if apart or not (of_A and of_B and of_C and K and stores) or N * c.bytes % _UNIT:
+            if not (of_A and of_B and of_C and K and stores) or N * c.bytes % _UNIT:
                 alone.append(i)
             else:
-                row = A[0], B[0], C[0], M, N, K, step_A, step_B, step_C
+                row = A[0], B[0], C[0], M, N, K, step_A, step_B, step_C, i
                 found.setdefault((of_A, of_B), []).append(row)
         for rows in found.values():
             rows.sort(key=_depth, reverse=True)

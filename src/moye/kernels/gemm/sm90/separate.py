@@ -6,14 +6,15 @@ In: A_i (M_i, K_i), B_i (N_i, K_i) and C_i (M_i, N_i), of one dtype each.  Out: 
 
 A table of addresses, extents and strides goes to the device.  A first kernel makes a tensor map of each matrix of it.
 The tiles of all products are numbered one after the other, and dealt out to a persistent grid of a second one, so
-neither is compiled again for other numbers of products or other extents.  What TMA cannot load or store as it is gets a
-launch of its own.
+neither is compiled again for other numbers of products or other extents.  Factors of blocks are copied first, one
+behind the other.  What TMA cannot load or store as it is gets a launch of its own.
 """
 
 from __future__ import annotations
 
 import functools
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -32,14 +33,17 @@ from moye.kernels.gemm.sm90.kernel import share_registers, stages_of
 from moye.kernels.gemm.sm90.lists import EXTENTS, Lists, Row, described
 from moye.kernels.gemm.sm90.mainloop import first_turn, mainloop, promoted_mainloop
 from moye.kernels.gemm.sm90.plan import Plan, make_plan
+from moye.kernels.gemm.sm90.scales import BLOCK, check_scales, scales_of_tile
 from moye.kernels.upload import host_numbers, tensor_maps
-from moye.kernels.workspace import empty, swapped
+from moye.kernels.workspace import empty, end_to_end, swapped
 
 MATRICES = 3
-ADDRESS, EXTENT, STRIDE, BEGIN = 0, 3, 6, 9
-"""Rows of the table (10, products + 1): of A, B and C; M, N and K; of A, B and C; the number of the first tile, with
-that of all tiles behind the last product."""
-FIELDS, LINE = 10, 128
+ADDRESS, EXTENT, STRIDE, BEGIN, FACTORS = 0, 3, 6, 9, 10
+"""Rows of the table (12, products + 1): of A, B and C; M, N and K; of A, B and C; the number of the first tile, with
+that of all tiles behind the last product; where factors of blocks of A and of B begin among those of all."""
+FIELDS, LINE = 12, 128
+Scales = tuple[Sequence[Any], Sequence[Any]]
+"""Factors of blocks of A and of B, one array a product."""
 
 
 # --- tensor maps -----------------------------------------------------------------------------------------------------
@@ -82,12 +86,16 @@ def shapes_of(table, product):
 
 
 @mo.kernel
-def separate_gemm_sm90_kernel(tma_A, tma_B, tma_C, maps, table, count, alpha, plan: mo.Constexpr):
-    """Tiles of all products, block after block of the persistent grid."""
+def separate_gemm_sm90_kernel(tma_A, tma_B, tma_C, maps, table, count, alpha, scale_A, scale_B, plan: mo.Constexpr):
+    """Tiles of all products, block after block of the persistent grid.
+
+    ``scale_A`` and ``scale_B``: factors of blocks, those of one product behind those of the other; None if there are
+    none.
+    """
     config, groups, tid = plan.config, plan.config.groups, mo.thread_idx().x
     sA, sB, _ = stages_of(plan)                                         # (bM, bK, stages), (bN, bK, stages)
     sC = mo.shared_array(plan.C.dtype, plan.C.staged)                   # (64 * groups, columns, 2)
-    pipe = mo.PipelineTma(config.stages, tma_A.bytes + tma_B.bytes, consumers=groups)
+    pipe = mo.PipelineTma(config.stages, tma_A.bytes + tma_B.bytes, consumers=groups * plan.product.readers)
     pipe.init()
     mo.sync_threads()
     mo.griddepcontrol_wait()                                            # for the tensor maps
@@ -98,7 +106,7 @@ def separate_gemm_sm90_kernel(tma_A, tma_B, tma_C, maps, table, count, alpha, pl
             produce(plan, tma_A, tma_B, maps, sA, sB, pipe, work)
     else:
         share_registers(plan, loads=False)
-        consume(plan, tma_C, maps, alpha, sA, sB, sC, pipe, work)
+        consume(plan, tma_C, maps, alpha, (scale_A, scale_B), sA, sB, sC, pipe, work)
 
 
 class Work:
@@ -160,7 +168,19 @@ def produce(plan, tma_A, tma_B, maps, sA, sB, pipe, work):
 
 
 @mo.jit
-def consume(plan, tma_C, maps, alpha, sA, sB, sC, pipe, work):
+def factors_of(plan, work, scales, product, place, thr_mma):
+    """The factors of blocks of a tile at ``place`` in its product; None if there are none."""
+    if scales[0] is None:
+        return None
+    (M, K), (N, _), _ = shapes_of(work.table, product)
+    k = mo.ceil_div(K, BLOCK)
+    A, B = (mo.domain_offset((mo.int32(work.table[FACTORS + i, product]),), scales[i]).with_layout(
+        mo.make_layout((rows, k), (k, 1))) for i, rows in enumerate((M, mo.ceil_div(N, BLOCK))))
+    return scales_of_tile(plan, (A, None, B), (M, place[0] * plan.config.bM), place[1], 0, thr_mma)
+
+
+@mo.jit
+def consume(plan, tma_C, maps, alpha, scales, sA, sB, sC, pipe, work):
     """All warpgroups' rows of a tile, whatever product it is of."""
     config, tid, known = plan.config, mo.thread_idx().x, -1
     thr_mma = plan.product.mma.get_slice(tid % (config.groups * GROUP))
@@ -174,7 +194,8 @@ def consume(plan, tma_C, maps, alpha, sA, sB, sC, pipe, work):
         m, n = place_of(work, product, tile)
         acc, k_tiles = plan.product.mma.partition_fragment_C((config.bM, config.bN)), mo.ceil_div(K, config.bK)
         if plan.product.promote:
-            state = promoted_mainloop(plan, pipe, acc, tCrA, tCrB, state, (0, k_tiles), None)
+            factors = factors_of(plan, work, scales, product, (m, n), thr_mma)
+            state = promoted_mainloop(plan, pipe, acc, tCrA, tCrB, state, (0, k_tiles), factors)
         else:
             state = mainloop(plan, pipe, acc, tCrA, tCrB, state, (0, k_tiles))
         slot = maps[product * MATRICES + 2, :]
@@ -194,23 +215,27 @@ def separate_products(name: str, As: Any, Bs: Any, Cs: Any, scale_a: Any, scale_
                       alpha: float, fast_accum: bool, config: WarpgroupConfig | None) -> Any:
     """C[i] = activation(alpha * A[i] @ B[i].T) for every i, in place; returns C."""
     lists = described(name, As, Bs, Cs)
-    scales = [_factors(name, letter, given, len(As)) for letter, given in (("scale_a", scale_a), ("scale_b", scale_b))]
+    scales = _factors(name, "scale_a", scale_a, len(As)), _factors(name, "scale_b", scale_b, len(As))
     configured(name, config, WarpgroupConfig)
     function = activation_of(name, activation, ACTIVATIONS)
     if lists is None:
         return Cs
     a, _, c = lists.first
     factor = scalar(alpha, a.dtype, name)
+    scaled = () if scale_a is None is scale_b else _scaled(name, lists, scales, fast_accum)
     promote = a.dtype in EIGHTH and not fast_accum
     fusion = Fusion(scaled=factor != 1, activation=function)
     mo.write_by_address(name, Cs)
     held = None if c.device is not None or c.kind == "spec" else mo.addresses([*As, *Bs, *Cs])
-    kinds, alone = lists.kinds(apart=scale_a is not None or scale_b is not None)
+    kinds, alone = lists.kinds()
     for i in alone:                                     # refused here as well, with the name of that function
         gemm_sm90(As[i], Bs[i], Cs[i], alpha=alpha, activation=activation, fast_accum=fast_accum, scale_a=scales[0][i],
                   scale_b=scales[1][i], config=config)
     for majors, rows in kinds.items():
-        _launch(name, lists, rows, majors, fusion, promote, config, factor)
+        for given, some in ((scales, [row for row in rows if row[-1] in scaled]),
+                            (None, [row for row in rows if row[-1] not in scaled])):
+            if some:
+                _launch(name, lists, some, majors, fusion, promote, config, factor, given)
     del held                                            # the simulator knew the arrays as long as this was there
     return Cs
 
@@ -225,24 +250,52 @@ def _factors(name: str, letter: str, given: Any, count: int) -> Sequence[Any]:
     return given
 
 
+def _scaled(name: str, lists: Lists, scales: Scales, fast_accum: bool) -> set[int]:
+    """The products that have factors of blocks; ArgumentError for those that do not fit.
+
+    The first ones are looked at closely, and others that are not like them.
+    """
+    found: set[int] = set()
+    for i, (x, y) in enumerate(zip(*scales, strict=True)):
+        a, b, c = (info._replace(ptr=ptr, shape=tuple(shape), strides=tuple(strides)) for info, (ptr, shape, strides) in
+                   zip(lists.first, (places[i] for places in lists.places), strict=True))
+        k = -(-a.shape[1] // BLOCK)
+        known = min(found, default=None)
+        like = known is not None and _is_like(x, scales[0][known], (a.shape[0], k)) \
+            and _is_like(y, scales[1][known], (-(-b.shape[0] // BLOCK), k))
+        if like or check_scales(f"{name}, product {i}", x, y, a, b, c, {"fast_accum=True": fast_accum}):
+            found.add(i)
+    return found
+
+
+def _is_like(x: Any, first: Any, shape: tuple[int, int]) -> bool:
+    """Whether an array has this shape, and is otherwise like the first one."""
+    return type(x) is type(first) and tuple(x.shape) == shape and x.dtype == first.dtype and x.device == first.device
+
+
 def _launch(name: str, lists: Lists, rows: list[Row], majors: tuple[str, str], fusion: Fusion, promote: bool,
-            config: WarpgroupConfig | None, alpha: Any) -> None:
+            config: WarpgroupConfig | None, alpha: Any, scales: Scales | None) -> None:
     """One launch of the products of these rows, which lie alike."""
     (a, b, c), count = lists.first, len(rows)
     extents = list(zip(*(row[EXTENTS] for row in rows), strict=True))                   # of M, of N, of K
     check_extents(name, a._replace(shape=tuple(map(max, extents))))
     multiprocessors, (M, N, K) = mo.multiprocessors(c), (_rounded(sum(every) // count) for every in extents)
     problem = Problem(M, N, K, _rounded(count), a.dtype, promote, most=MOST if fusion.plain else 128)
-    way = _way(name, problem, majors, b.dtype, c.dtype, fusion, config, multiprocessors)
+    way = _way(name, problem, majors, b.dtype, c.dtype, fusion, config, multiprocessors, scales is not None)
     plan, room = way.plan, 1 << max(3, (count - 1).bit_length())        # tables of one size have launches in common
     table = np.zeros((FIELDS, room + 1), np.int64)
-    table[:BEGIN, :count] = np.array(rows, np.int64).T
+    table[:BEGIN, :count] = np.array(rows, np.int64).T[:BEGIN]
+    factors: list[Any] = [None, None]
+    for i, given in enumerate(scales or ()):
+        mine = [given[row[-1]] for row in rows]
+        factors[i] = end_to_end(lists.like, mine)
+        table[FACTORS + i, 1:count] = list(itertools.accumulate(math.prod(x.shape) for x in mine[:-1]))
     tiles = (-(-row[3] // plan.config.bM) * -(-row[4] // plan.config.bN) for row in rows)
     table[BEGIN, 1:count + 1] = list(itertools.accumulate(tiles))
     copies, maps = way.copies(lists.like, c), tensor_maps(lists.like, MATRICES * room)
     numbers = host_numbers(lists.like, table)
     describe_matrices_kernel.launch(*copies, maps, numbers, count, *majors, grid=room, block=32 * MATRICES)
-    separate_gemm_sm90_kernel.launch(*copies, maps, numbers, count, alpha if fusion.scaled else None, plan,
+    separate_gemm_sm90_kernel.launch(*copies, maps, numbers, count, alpha if fusion.scaled else None, *factors, plan,
                                      grid=multiprocessors, block=plan.config.threads, dependent=True)
 
 
@@ -277,10 +330,10 @@ class _Way:
 
 @functools.lru_cache(maxsize=1024)
 def _way(name: str, problem: Problem, majors: tuple[str, str], b_dtype: Any, c_dtype: Any, fusion: Fusion,
-          config: WarpgroupConfig | None, multiprocessors: int) -> _Way:
+          config: WarpgroupConfig | None, multiprocessors: int, scaled: bool) -> _Way:
     chosen = config_of_groups(name, problem, multiprocessors, config)
     plan = make_plan(chosen, (multiplied(problem.dtype), multiplied(b_dtype)), c_dtype, *majors, "k", fusion, 1,
-                     problem.promote)
+                     problem.promote, scaled="threads" if scaled else "")
     return _Way(plan, (problem.dtype, b_dtype, c_dtype), majors)
 
 
