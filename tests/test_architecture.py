@@ -58,7 +58,7 @@ ALONE = {
         "runtime.check.needless_barriers", "sim.checks.unwritten_global", "sim.costs.mixed_swizzles",
         "sim.costs.wgmma_waits"),
     "one step of a kernel each": (
-        "kernels.attention.sm90.turns", "kernels.gemm.shallow.leave", "kernels.gemm.shallow.multiply"),
+        "kernels.attention.sm90.turns", "kernels.gemm.shallow.multiply"),
     "one way to share the work of a kernel": (
         "kernels.gemm.simt.few_kernel", "kernels.gemm.sm90.shares", "kernels.top_k_warps"),
     "one family of instructions each": (
