@@ -3,7 +3,8 @@
 Interleaved in one process, the order reversed every other round; random-normal data, drawn factors; L2 flushed before
 every launch; medians.  Results are compared with float64 on a poisoned output first, 256 rows of each.  Columns are
 microseconds: of moye's promoted sums and of scaled ones, of cuBLAS without fast accumulation, and with factors of
-blocks where torch has it.  Then bf16 groups: stacked, as separate matrices, and one torch.mm after the other.  With
+blocks where torch has it; groups are stacked, or matrices that lie anywhere.  Then bf16 groups: stacked, as separate
+matrices, and one torch.mm after the other.  With
 ``--configs``, every configuration of ``TRIED`` instead, in TFLOP/s.
 
     python benchmarks/gemm_scaled.py [--rounds N] [--seconds BUDGET] [--only REGEX] [--configs]
@@ -29,6 +30,10 @@ SHAPES = {"4096x4096x4096": (4096, 4096, 4096), "8192x8192x8192": (8192, 8192, 8
           "4096x2112x7168": (4096, 2112, 7168), "4096x7168x2048": (4096, 7168, 2048)}
 HEIGHTS = (1013, 1100, 960, 1024, 1187, 870, 1001, 1037)        # of groups, about 1024 rows each
 GROUPED = {"8 groups x4096x7168": (HEIGHTS, 4096, 7168), "8 groups x7168x2048": (HEIGHTS, 7168, 2048)}
+
+
+SEPARATE = {"8 separate x4096x7168": (HEIGHTS, 4096, 7168), "8 separate x7168x2048": (HEIGHTS, 7168, 2048),
+            "64 separate x768x2048": (tuple(1 + 29 * i % 200 for i in range(64)), 768, 2048)}
 
 
 def tile(bM, bN, stages, promotion="between", **more):
@@ -134,9 +139,21 @@ class Grouped(Operands):
         return max(errors)
 
 
+class Separate(Grouped):
+    """Several, as matrices that lie anywhere."""
+
+    def moye(self, scaled, config=None):
+        heights = [last - first for first, last in itertools.pairwise(self.ends)]
+        As, Cs = ([part.clone() for part in self.A.split(heights)], self.C.split(heights))
+        of_A = [part.contiguous() for part in self.of_A.split(heights)]
+        factors = {"scale_a": of_A, "scale_b": list(self.of_B)} if scaled else {}
+        return lambda: grouped_gemm_sm90(As, list(self.B), Cs, config=config, **factors)
+
+
 def problems(only):
     made = {**{name: lambda shape=shape: Dense(*shape) for name, shape in SHAPES.items()},
-            **{name: lambda shape=shape: Grouped(*shape) for name, shape in GROUPED.items()}}
+            **{name: lambda shape=shape: Grouped(*shape) for name, shape in GROUPED.items()},
+            **{name: lambda shape=shape: Separate(*shape) for name, shape in SEPARATE.items()}}
     return {name: make for name, make in made.items() if only.search(name)}
 
 
