@@ -107,12 +107,12 @@ class Reporter:
 
     def tell(self, code: str, case: str, points: Sequence[Op | None], *, block: tuple[int, ...] | None = None,
              threads: tuple[int, ...] = (), tensor: str = "", coordinate: Coordinate | None = None, count: int = 1,
-             mend: str | None = None, around: str | None = None, fatal: bool = False, advice: bool = False,
+             mend: str | None = None, around: str | None = None, fatal: bool = False, lint: bool = False,
              **facts: Any) -> Finding:
         """One violation of a class in a case: its words are those of the table of codes, with these facts.
 
         ``points`` that are not known (None) are left out.  ``mend`` is the case of the hint, if it is another one;
-        ``around`` is a clause that has the hint in it; ``advice`` is no violation, but for ``strict``.  Facts without
+        ``around`` is a clause that has the hint in it; ``lint`` is no violation, but for ``strict``.  Facts without
         being given: ``block``, ``thread`` (the last), ``tensor``, ``element``, ``op`` (the last point), ``count``.
         """
         known = {"block": block, "thread": threads[-1] if threads else None, "tensor": tensor, "op": points[-1],
@@ -123,10 +123,10 @@ class Reporter:
             told = say(code, clause(code, around), known | {"mend": told})
         message, locs = say(code, sentence(code, case), known), tuple(op.loc for op in points if op is not None)
         found = Finding(code, message, locs, block, threads, tensor, coordinate, told, count)
-        self.add(found, fatal=fatal, advice=advice)
+        self.add(found, fatal=fatal, lint=lint)
         return found
 
-    def add(self, finding: Finding, *, fatal: bool = False, advice: bool = False) -> None:
+    def add(self, finding: Finding, *, fatal: bool = False, lint: bool = False) -> None:
         """Keep the finding, unless one with the same code, tensor and source lines is there: then count it there.
 
         ``fatal``: the kernel cannot go on, so that its class is not asked for.
@@ -134,9 +134,9 @@ class Reporter:
         if not fatal and self.codes is not None and finding.code not in self.codes:
             return
         key = (finding.code, finding.tensor, finding.lines)
-        if (self._agree or advice) and not self.strict:
+        if (self._agree or lint) and not self.strict:
             if all((known.code, known.tensor, known.lines) != key for known in self.advice):
-                self.advice.append(finding if advice else finding.reworded("agreed"))
+                self.advice.append(finding if lint else finding.reworded("agreed"))
             return
         self.told += 1
         place = self._places.setdefault(key, len(self.findings))

@@ -344,7 +344,7 @@ class Barriers:
     def _unheard(self, case: str, number: int, op: ops.NamedBarrier, lanes: Array, **facts: int) -> None:
         block = int(np.argmax(lanes.any(axis=0)))
         threads = numbers(lanes[:, block])
-        self._tell("C5", case, [op], block, threads[:1], number=number, advice=True,
+        self._tell("C5", case, [op], block, threads[:1], number=number, lint=True,
                    here=Crowd(threads, self.batch.threads), **facts)
 
     def _dead(self, block: int) -> Deadlock:

@@ -2,7 +2,9 @@
 
 In: the ``Problem``.  Out: ``WarpgroupConfig``s, and microseconds.
 
->>> min(estimate(config, problem, 132) for config in candidates(problem))
+>>> problem = Problem(4096, 4096, 4096, 1, mo.bfloat16)
+>>> 100 < estimate(WarpgroupConfig(128, 256, 64, 4), problem, 132) < 300
+True
 
 A configuration that no kernel can have is refused by ``require``; the model is one of waves over the device.
 """
