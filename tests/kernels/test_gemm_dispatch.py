@@ -230,6 +230,14 @@ def test_a_configuration_of_one_kernel_and_splits_of_the_other(picked):
         picked("sm_90a", *operands(), config=WARPGROUP, splits=2)
 
 
+@pytest.mark.parametrize(("dtype", "hint"), [("f32", "tf32=True"), ("s32", "C[:, :, i])")])
+def test_what_goes_to_gemm_simt_takes_no_batches(dtype, hint, picked):
+    """Whose own words would be of a matrix A, though other dtypes take batches."""
+    with pytest.raises(mo.ArgumentError, match=r"which takes no batches, and A has shape \(64, 32, 3\)") as told:
+        picked("sm_90a", *operands(dtype, batches=(3,)))
+    assert hint in told.value.hint
+
+
 @pytest.mark.parametrize("options", [*HOPPER_ONLY, {"bias": np.ones(64, np.float32)}], ids=lambda x: next(iter(x)))
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
 def test_single_precision_takes_no_epilogue(arch, options, picked):

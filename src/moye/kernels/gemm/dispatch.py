@@ -69,6 +69,10 @@ def gemm(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, tf32: boo
             raise mo.ArgumentError(f"gemm: operands of {info.dtype} go to gemm_simt, which takes no "
                                    f"{', '.join(epilogue)} here", hint="tf32=True multiplies float32 on tensor cores, "
                                    "with epilogues" if info.dtype == mo.float32 else None)
+        if len(info.shape) == 3:
+            also = ", or tf32=True, which multiplies batches on tensor cores" if info.dtype == mo.float32 else ""
+            raise mo.ArgumentError(f"gemm: operands of {info.dtype} go to gemm_simt, which takes no batches, and A has "
+                                   f"shape {tuple(info.shape)}", hint=f"gemm(A[:, :, i], B[:, :, i], C[:, :, i]){also}")
         return gemm_simt(A, B, C, alpha=alpha, beta=beta)
     way = _way(A, B, C, info, epilogue, plain=not epilogue and alpha == 1 and beta == 0)
     if way == "sm90":
