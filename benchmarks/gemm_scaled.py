@@ -4,8 +4,7 @@ Interleaved in one process, the order reversed every other round; random-normal 
 every launch; medians.  Results are compared with float64 on a poisoned output first, 256 rows of each.  Columns are
 microseconds: of moye's promoted sums and of scaled ones, of cuBLAS without fast accumulation, and with factors of
 blocks where torch has it; groups are stacked, or matrices that lie anywhere.  Then bf16 groups: stacked, as separate
-matrices, and one torch.mm after the other.  With
-``--configs``, every configuration of ``TRIED`` instead, in TFLOP/s.
+matrices, and one torch.mm after the other.  With ``--configs``, every configuration of ``TRIED`` instead, in TFLOP/s.
 
     python benchmarks/gemm_scaled.py [--rounds N] [--seconds BUDGET] [--only REGEX] [--configs]
 """

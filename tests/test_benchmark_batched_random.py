@@ -9,7 +9,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import batched_random  # noqa: E402
+import gemm_shallow_batched  # noqa: E402
 from batched_random import Drawn  # noqa: E402
+from moye.kernels.gemm.shallow.config import options  # noqa: E402
 from random_calls import rows_of  # noqa: E402
 
 
@@ -36,6 +38,22 @@ def test_calls(one):
         run()
     assert C.shape == (one.batches, one.M, one.N)
     assert float((C.float() - D.float()).norm() / D.float().norm()) < batched_random.CLOSE
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the benchmark itself compares on a GPU")
+@pytest.mark.parametrize("one", [Drawn("bf16", 3, 40, 24, 32, "KK", "apart", False),
+                                 Drawn("f16", 2, 19, 33, 17, "MM", "rows", True)], ids=str)
+def test_every_configuration_of_few_k(one):
+    """What gemm_shallow_batched.py measures agrees with torch, and what is wrong would be told."""
+    torch.manual_seed(0)
+    runs, size, C, D = gemm_shallow_batched.works(one)
+    assert {"bmm", "gemm", *options(size)} == set(runs) and len(runs) > 6
+    assert gemm_shallow_batched.wrong(runs, C, D) == []
+    assert gemm_shallow_batched.wrong({**runs, "nothing": lambda: None}, C, D) == ["nothing"]
+
+
+def test_more_k_is_not_for_it():
+    assert gemm_shallow_batched.works(Drawn("tf32", 2, 8, 8, 130, "KK", "apart", False)) is None
 
 
 def test_lines():

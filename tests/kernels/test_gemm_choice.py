@@ -78,3 +78,17 @@ def test_the_trees_decide_something():
         problem = Problem(*(8 * rng.randint(16, 1024) for _ in range(3)), 1, mo.bfloat16)
         others += choose(problem, H200) != timed(problem, H200)[0][1]
     assert 2 < others < 20
+
+
+@pytest.mark.parametrize("most", [6, 30])
+def test_what_is_measured_begins_with_the_choice(most):
+    """gemm_measure.py: and has configurations that the model finds best, and others."""
+    pytest.importorskip("torch")
+    import gemm_measure
+    from gemm_rows import Row
+
+    row = Row("", "bf16", KNOWN.M, KNOWN.N, KNOWN.K, "KK")
+    problem = gemm_measure.problem_of(row)
+    found, times = gemm_measure.candidates(row, 1.3, most, H200), timed(problem, H200)
+    assert found[0] == choose(problem, H200) and len(found) == len(set(found)) == most
+    assert times[0][1] in found and {config for _, config in times} >= set(found)

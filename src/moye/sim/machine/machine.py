@@ -194,7 +194,6 @@ class _Others:
         first.unsupported += [text for text in (*launch.unsupported, *launch.globals.unsupported)
                               if text not in (*first.unsupported, *first.globals.unsupported)]
 
-
     def _compare(self, launch: Launch, locks: Locks | None) -> None:
         """Look at what a schedule has computed, if it broke no rule: locks that order nothing may spoil it."""
         hooks = launch.hooks

@@ -21,7 +21,7 @@ from moye.kernels.gemm.shallow.config import MOST, ShallowConfig, choose, fits, 
 from moye.kernels.gemm.shallow.leave import leave, out_of, stage
 from moye.kernels.gemm.shallow.lines import fetch, side_of
 from moye.kernels.gemm.shallow.multiply import products
-from moye.kernels.gemm.shallow.plan import plan_of, size_of, suits
+from moye.kernels.gemm.shallow.plan import MOST_BATCHES, plan_of, size_of, suits
 from moye.kernels.workspace import swapped, words
 
 
@@ -72,7 +72,8 @@ def gemm_shallow(A: Any, B: Any, C: Any, *, config: ShallowConfig | None = None)
                           for name, x in (("A", a), ("B", b), ("C", c)))
         raise mo.ArgumentError(f"gemm_shallow: {given}: A and B must both be float16, bfloat16 or float32, of lines "
                                f"along a mode that do not overlap, with K at most {MOST} bytes; C of these or float32, "
-                               "contiguous along a mode, from a multiple of 16 bytes on",
+                               "contiguous along a mode, from a multiple of 16 bytes on; and batches at most "
+                               f"{MOST_BATCHES}",
                                hint="mo.kernels.gemm takes others")
     size, (X, x), (Y, y), out = size_of(a, b, c), (A, a), (B, b), C
     if c.strides[1] != 1:
