@@ -1,9 +1,9 @@
 """``moye.kernels.gemm`` of batches beside ``torch.bmm``, on products that nobody listed: drawn by seed.
 
-    python benchmarks/batched_random.py SEED COUNT [--rounds 15] [--worst 15] [--csv batched_random.csv]
+    python benchmarks/batched_random.py SEED COUNT [--exact] [--rounds 15] [--worst 15] [--csv batched_random.csv]
     for i in 0 1 2 3; do python benchmarks/batched_random.py SEED COUNT --compile $i 4 & done    # to have it compiled
 
-2 to 1024 products each, of bfloat16, float16 or float32 (TF32), whose extents are log-uniform, a third multiples of
+2 to 1024 products each, of bfloat16, float16 or float32 (TF32; ``--exact``: all of them float32 without), whose extents are log-uniform, a third multiples of
 128, a third of 8, a third of any number.  Batches lie one behind the other, or beside each other in the rows, as heads
 of attention do; operands lie along K or along their rows; one B may be that of all.  Random-normal, interleaved, L2
 flushed, medians; a ratio is the time of torch over moye's.  Results are compared with torch's, as the norm of the
@@ -28,8 +28,10 @@ from moye.testing import interleave
 from random_calls import arguments, rows_of, status_of
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-DTYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "tf32": torch.float32}
+DTYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "tf32": torch.float32, "f32": torch.float32}
+DRAWN = "bf16", "bf16", "f16", "tf32"
 ELEMENTS, LEAST, WORK = 1 << 28, 1 << 14, 1 << 38       # of an operand or a result; multiplications
+EXACT = 1 << 35                                         # of these without tensor cores
 CLOSE = 0.02
 
 
@@ -55,17 +57,18 @@ class Drawn:
                 f"{', one B' if self.shared else ''}")
 
 
-def draw(seed: int, count: int) -> list[Drawn]:
-    """So many calls that fit."""
+def draw(seed: int, count: int, *, exact: bool = False) -> list[Drawn]:
+    """So many calls that fit; ``exact``: of float32 without tensor cores."""
     rng, found = random.Random(f"batches {seed}"), []
     while len(found) < count:
         batches = round(math.exp(rng.uniform(math.log(2), math.log(1024))))
         multiple = rng.choice((128, 8, 1))
         M, N, K = (extent(rng, multiple) for _ in range(3))
         orders = "KK" if rng.random() < 0.4 else rng.choice(("KK", "KM", "MK", "MM"))
-        one = Drawn(rng.choice(("bf16", "bf16", "f16", "tf32")), batches, M, N, K, orders,
-                    rng.choice(("apart", "apart", "rows")), rng.random() < 0.1)
-        if LEAST <= batches * max(M * K, N * K, M * N) <= ELEMENTS and one.work <= WORK:
+        kind = rng.choice(DRAWN)
+        one = Drawn("f32" if exact else kind, batches, M, N, K, orders, rng.choice(("apart", "apart", "rows")),
+                    rng.random() < 0.1)
+        if LEAST <= batches * max(M * K, N * K, M * N) <= ELEMENTS and one.work <= (EXACT if exact else WORK):
             found.append(one)
     return found
 
@@ -122,8 +125,9 @@ def distribution(name: str, ratios: list[float]) -> str:
 
 
 def main() -> int:
-    options = arguments(__doc__, rounds=15, worst=15)
-    cases = draw(options.seed, options.count)
+    options = arguments(__doc__, rounds=15, worst=15, more=lambda parser: parser.add_argument(
+        "--exact", action="store_true", help="float32 without tensor cores"))
+    cases = draw(options.seed, options.count, exact=options.exact)
     rows = rows_of(options, cases, lambda one: runs_of(one)[0]["moye"](), measured)
     if not rows:
         return 0

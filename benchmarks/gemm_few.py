@@ -56,7 +56,7 @@ def measured(row, rounds):
     A, B, C = problem.A, problem.B, problem.C
     size, tiles = config.streaming(problem_of(row), "A"), config.choose(problem_of(row), MULTIPROCESSORS)
     plan = few.choose(size, MULTIPROCESSORS)
-    runs = {"streams": lambda: multiply(B, A, swapped(C), (1.0, 0.0), plan, size.rows),
+    runs = {"streams": lambda: multiply(B, A, swapped(C), plan, size),
             "tiles": lambda: gemm_simt(A, B, C, config=tiles[0], splits=tiles[1]),
             "cuBLAS": problem.works()["cuBLAS"]}
     C.fill_(math.nan)

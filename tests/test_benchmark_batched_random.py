@@ -18,7 +18,8 @@ from random_calls import rows_of  # noqa: E402
 def test_draws():
     found = batched_random.draw(7, 300)
     assert found == batched_random.draw(7, 300) != batched_random.draw(8, 300)
-    assert {one.kind for one in found} == set(batched_random.DTYPES)
+    assert {one.kind for one in found} == set(batched_random.DRAWN)
+    assert {one.kind for one in batched_random.draw(7, 20, exact=True)} == {"f32"}
     assert {one.orders for one in found} == {"KK", "KM", "MK", "MM"}
     assert {one.lying for one in found} == {"apart", "rows"}
     assert sum(one.shared for one in found) > 10 and min(one.batches for one in found) <= 4
@@ -29,7 +30,8 @@ def test_draws():
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the benchmark itself compares on a GPU")
 @pytest.mark.parametrize("one", [Drawn("bf16", 3, 40, 24, 32, "KK", "apart", False),
                                  Drawn("f16", 2, 5, 33, 17, "MM", "rows", True),
-                                 Drawn("tf32", 2, 1, 9, 40, "KM", "rows", False)], ids=str)
+                                 Drawn("tf32", 2, 1, 9, 40, "KM", "rows", False),
+                                 Drawn("f32", 2, 33, 9, 40, "MK", "apart", False)], ids=str)
 def test_calls(one):
     """Both sides write all of their results, and agree."""
     torch.manual_seed(0)

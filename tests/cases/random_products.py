@@ -34,7 +34,7 @@ WIDTHS = {"bf16": 2, "f16": 2, "f32": 4, "f64": 8, "e4m3": 1, "e5m2": 1, "s8": 1
 class Kind:
     """Dtypes of A, B, and those of which C may be; what sums cost: see ``_sums``.
 
-    ``simt``: takes no batches and fuses nothing.  ``hopper``: runs on sm_90a alone.
+    ``simt``: on ordinary cores, which take no more than tensor cores of sm_80 do.  ``hopper``: runs on sm_90a alone.
     """
 
     a: str
@@ -146,7 +146,7 @@ def draw(rng: random.Random, *, most: int, work: int, archs: tuple[str, ...] = (
     if arch != "sm_90a":
         kind = KINDS[name := rng.choice([name for name, kind in KINDS.items() if not kind.hopper])]
         arch = "sm_89" if kind.a in EIGHTH else arch
-    batches = rng.choice((None, None, None, 1, 2, 3)) if not kind.simt else None
+    batches = rng.choice((None, None, None, 1, 2, 3))
     M, N, K = _extents(rng, most, work // (batches or 1))
     out = rng.choice((kind.outs[0], *kind.outs))
     hows = ("aligned",) if rng.random() < 0.4 else ("dense", "aligned", "aligned", "odd")
@@ -157,8 +157,7 @@ def draw(rng: random.Random, *, most: int, work: int, archs: tuple[str, ...] = (
                       alpha=rng.choice((1, 1, 1, 2, -1, 3) if exact else (1, 1, 1, 0.5, -1, 0.1, 4096.0)),
                       beta=rng.choice((0, 0, 0, 1, -2) if exact else (0, 0, 0, 1, -0.5, 0.1)),
                       special="" if exact or rng.random() < 0.6 else rng.choice(("nan", "inf")))
-    if not kind.simt:
-        product = _fused(rng, product, kind)
+    product = _fused(rng, product, kind)
     return dataclasses.replace(product, options=(*product.options, ("tf32", True))) if name == "tf32" else product
 
 
@@ -211,7 +210,7 @@ def _fused(rng: random.Random, product: Product, kind: Kind) -> Product:
     """With an epilogue and options that this dtype has on this architecture; a third with none."""
     exact, options, vectors = product.out == "s32", [], []
     sums = {"s32": ("s32",), "f64": ("f64", "f32")}.get(product.out, _FLOATS)
-    hopper = product.arch == "sm_90a" and kind.a != "f64"
+    hopper = product.arch == "sm_90a" and kind.a != "f64" and not kind.simt
     if hopper and kind.a in EIGHTH and rng.random() < 0.5:
         options.append(("fast_accum", True))
     if not kind.hopper and rng.random() < 0.1:

@@ -72,10 +72,11 @@ def operand(draw: Draw, shape: tuple[int, ...], dtype: Any) -> Any:
 
 def multiplied(draw: Draw, function: Callable[..., Any], A: Any, B: Any, C: Any, want: Any, loose: float,
                **options: Any) -> None:
-    """Launch alpha A B^T + beta C and compare; ``loose``: of the sum of magnitudes."""
-    alpha, beta, before = options["alpha"], options["beta"], wide(C)
+    """Launch alpha A B^T + beta C + bias and compare; ``loose``: of the sum of magnitudes."""
+    alpha, beta, before, bias = options["alpha"], options["beta"], wide(C), options.get("bias")
     terms = abs(alpha) * (np.abs(wide(A)) @ np.abs(wide(B)).T) + (np.abs(beta * before) if beta else 0)
-    want = alpha * want + (beta * before if beta else 0)
+    want = alpha * want + (beta * before if beta else 0) + (0 if bias is None else wide(bias))
+    terms = terms + (0 if bias is None else np.abs(wide(bias)))
     function(A, B, C, **options)
     if C.dtype.kind == "i":
         assert np.array_equal(wide(C), want), f"{int((wide(C) != want).sum())} of {want.size} are wrong"
@@ -85,7 +86,7 @@ def multiplied(draw: Draw, function: Callable[..., Any], A: Any, B: Any, C: Any,
 
 @family
 def gemm_simt(draw: Draw) -> None:
-    """Each configuration, and K shared by blocks."""
+    """Each configuration, and K shared by blocks; with what is added to sums."""
     name = draw.one("f32", "f32", "f64", "s32")
     dtype = np.int32 if name == "s32" else name
     config = draw.one(None, *simt_configs(8 if name == "f64" else 4))
@@ -95,6 +96,7 @@ def gemm_simt(draw: Draw) -> None:
                "splits": draw.one(None, None, draw.whole(1, most)) if config is not None else None}
     draw.note(name=name, M=M, N=N, K=K, **options)
     A, B = operand(draw, (M, K), dtype), operand(draw, (N, K), dtype)
+    options["bias"] = draw.room((N,), dtype, values=draw.rng.integers(-9, 10, (N,))) if draw.one(False, True) else None
     C = draw.room((M, N), dtype, values=draw.rng.integers(-9, 10, (M, N)) if options["beta"] else None)
     multiplied(draw, kernels.gemm_simt, A, B, C, wide(A) @ wide(B).T, 32 * eps_of(A), **options)
 

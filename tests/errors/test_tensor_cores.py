@@ -84,7 +84,7 @@ PRODUCTS = {
     "gemm_sm80_fraction_of_integers": Product(**INTEGERS, alpha=0.5),
     "gemm_sm80_infinite_alpha": Product(**INTEGERS, alpha=float("inf")),
     "gemm_sm80_alpha_is_a_string": Product(alpha="2"),
-    "gemm_with_a_bias_in_float32": Product(gemm, **SINGLES, bias=single(64)),
+    "gemm_with_scales_in_float32": Product(gemm, **SINGLES, row_scale=single(64)),
     "gemm_with_an_unknown_option": Product(gemm, gamma=1),
     # how it is done
     "gemm_sm80_no_configuration": Product(config=(128, 128, 32)),

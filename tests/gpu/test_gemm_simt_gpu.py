@@ -9,6 +9,7 @@ import torch
 import moye as mo
 from moye.kernels import gemm, gemm_simt, tuned_gemm_simt
 from moye.kernels.gemm.parts.arguments import scalar
+from moye.kernels.gemm.parts.epilogues import Epilogue
 from moye.kernels.gemm.simt import few
 from moye.kernels.gemm.simt.config import FLOAT, copied_first
 from moye.kernels.gemm.simt.few_kernel import multiply
@@ -76,8 +77,9 @@ def test_few_rows_beside_what_streams(seed):
         gemm(*((X, S, C) if seed % 3 == 1 else (S, X, C.T)), alpha=alpha, beta=beta)
     else:
         width = rng.choice((1, 4)) if K % 4 == lead == 0 else 1
-        plan = few.FewPlan(8, rng.choice((1, 2, 4)), rng.choice((1, 2, 4, 8)), width, alpha != 1, beta != 0)
-        multiply(X, S, C, (scalar(alpha, mo.float32, "test"), scalar(beta, mo.float32, "test")), plan, R)
+        plan = few.FewPlan(8, rng.choice((1, 2, 4)), rng.choice((1, 2, 4, 8)), width, Epilogue(alpha != 1, beta != 0))
+        multiply(X, S, C, plan, few.Few(R, F, K, 4), alpha=scalar(alpha, mo.float32, "test"),
+                 beta=scalar(beta, mo.float32, "test"))
     wanted = alpha * exact + beta * old.double()
     assert float((C.double() - wanted).norm()) <= 1e-5 * float(wanted.norm()) + 1e-6 * K ** 0.5
 
@@ -95,6 +97,31 @@ def test_operands_of_long_products_are_turned_round_first(M, N, K):
             gemm(A, B, C.fill_(math.nan))
             exact = A.double() @ B.double().T
             assert float((C.double() - exact).norm()) <= 1e-5 * float(exact.norm())
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_batches_and_epilogues(seed):
+    rng = random.Random(seed)
+    dtype, tolerance = DTYPES[rng.choice(("f4", "f4", "i4", "f8"))]
+    M, N, K = (round(math.exp(rng.uniform(0, math.log(n)))) for n in rng.choice(((8, 3000, 3000), (700, 700, 2000))))
+    batches = rng.choice((1, 2, 7, 300 if M * N < 1 << 14 else 5))
+
+    def whole(rows, columns):
+        x = torch.stack([matrix(rows, columns, dtype, order) for order in [rng.choice("CF")] * batches], dim=-1)
+        return x if rng.random() < 0.2 else x.permute(2, 0, 1).contiguous().permute(1, 2, 0)
+
+    A, B, C, R = whole(M, K), whole(N, K), whole(M, N), whole(M, N)
+    bias = matrix(N, 1, dtype, "C")[:, 0] if rng.random() < 0.6 else None
+    alpha, beta, residual = rng.choice((1, 2)), rng.choice((0, -3)), rng.choice((None, R))
+    activation = rng.choice(("none", "relu"))
+    expected = alpha * torch.einsum("mkl,nkl->mnl", A.double(), B.double()) + beta * C.double()
+    expected = expected + (0 if residual is None else R.double()) + (0 if bias is None else bias.double()[:, None])
+    expected = expected.relu() if activation == "relu" else expected
+    if not beta:
+        C.fill_(77 if dtype == torch.int32 else math.nan)
+    gemm_simt(A, B, C, alpha=alpha, beta=beta, bias=bias, residual=residual, activation=activation,
+              splits=rng.choice((None, None, 3)))
+    assert float((C.double() - expected).norm()) <= tolerance * float(expected.norm())
 
 
 def test_operands_that_begin_anywhere():

@@ -204,6 +204,14 @@ def test_single_precision_with_options_that_say_nothing(kind, picked):
     assert picked("sm_90a", *operands(kind), **nothing) == ("gemm_simt", {})
 
 
+@pytest.mark.parametrize("kind", ["f32", "s32"])
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
+def test_single_precision_with_epilogues_and_batches(arch, kind, picked):
+    bias = np.ones(64, np.float32 if kind == "f32" else np.int32)
+    name, options = picked(arch, *operands(kind, batches=(3,)), bias=bias, activation="relu")
+    assert name == "gemm_simt" and options["bias"] is bias and options["activation"] == "relu"
+
+
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
 def test_int32_and_float64(arch, picked):
     assert picked(arch, *operands("s32"))[0] == "gemm_simt"
@@ -230,19 +238,17 @@ def test_a_configuration_of_one_kernel_and_splits_of_the_other(picked):
         picked("sm_90a", *operands(), config=WARPGROUP, splits=2)
 
 
-@pytest.mark.parametrize(("dtype", "hint"), [("f32", "tf32=True"), ("s32", "C[:, :, i])")])
-def test_what_goes_to_gemm_simt_takes_no_batches(dtype, hint, picked):
-    """Whose own words would be of a matrix A, though other dtypes take batches."""
-    with pytest.raises(mo.ArgumentError, match=r"which takes no batches, and A has shape \(64, 32, 3\)") as told:
-        picked("sm_90a", *operands(dtype, batches=(3,)))
-    assert hint in told.value.hint
-
-
-@pytest.mark.parametrize("options", [*HOPPER_ONLY, {"bias": np.ones(64, np.float32)}], ids=lambda x: next(iter(x)))
+@pytest.mark.parametrize("options", [x for x in HOPPER_ONLY if "config" not in x], ids=lambda x: next(iter(x)))
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
-def test_single_precision_takes_no_epilogue(arch, options, picked):
-    with pytest.raises(mo.ArgumentError, match=f"go to gemm_simt, which takes no {next(iter(options))} here"):
+def test_single_precision_takes_none_of_hoppers_options(arch, options, picked):
+    with pytest.raises(mo.ArgumentError, match=f"go to gemm_simt, which takes no {next(iter(options))}\n"):
         picked(arch, *operands("f32"), **options)
+
+
+def test_single_precision_takes_no_configuration_of_others():
+    A, B, C = operands("f32")
+    with pytest.raises(mo.ArgumentError, match="gemm_simt: config=WarpgroupConfig.* is no mo.kernels.TileConfig"):
+        gemm.gemm(A, B, C, config=WARPGROUP)
 
 
 @pytest.mark.parametrize("options", HOPPER_ONLY, ids=lambda options: next(iter(options)))

@@ -8,6 +8,7 @@ import pytest
 import moye as mo
 from moye.kernels import gemm_simt, tuned_gemm_simt
 from moye.kernels.gemm.parts import arguments
+from moye.kernels.gemm.parts.epilogues import Epilogue
 from moye.kernels.gemm.simt import few, few_kernel, kernel
 from moye.kernels.gemm.simt.config import (
     DOUBLE,
@@ -96,6 +97,19 @@ def test_copied_first(M, N, K, which, monkeypatch):
     agree(M, N, K, "i4", orders="CCF")
 
 
+@pytest.mark.parametrize("which", [(True, True), (True, False), (False, True)])
+def test_batches_are_copied_first(which, monkeypatch):
+    monkeypatch.setattr(kernel, "copied_first", lambda *_: which)
+    rng = np.random.default_rng(4)
+    A, B, C = (np.moveaxis(matrix(rng, shape, "f4", "C"), 0, 2) for shape in ((3, 67, 41), (3, 35, 41), (3, 67, 35)))
+    C[...] = np.nan
+    with mo.checking() as reports:
+        gemm_simt(A, B, C)
+    assert [report.ok for report in reports] == [True] * (1 + sum(which))
+    expected = np.einsum("mkl,nkl->mnl", A.astype("f8"), B.astype("f8"))
+    assert np.linalg.norm(C - expected) <= 1e-5 * np.linalg.norm(expected)
+
+
 @pytest.mark.parametrize("lines", ["C", "F"])
 def test_a_single_row_has_any_stride(lines):
     """That of the transpose of a column is 1: the row lies along K all the same, and is multiplied without tiles."""
@@ -126,6 +140,58 @@ def test_scaling_and_accumulation():
     agree(130, 70, 40, "f8", alpha=0.1, beta=0.3)
 
 
+def drawn_matrices(rng, shape, dtype, batches):
+    """A matrix or a batch of them, (.., .., L), lines along either mode, batches before or behind them, some apart."""
+    order = [1, 0] if rng.random() < 0.5 else [0, 1]
+    whole = [*shape] if batches is None else [*shape, batches]
+    if batches is not None:
+        order.insert(int(rng.choice([0, 0, 0, 2])), 2)
+    extents = [whole[i] for i in order]
+    extents[-1] += int(rng.choice([0, 0, 1, 4]))
+    values = matrix(rng, extents, dtype, "C").transpose(np.argsort(order))
+    return values[:shape[0], :shape[1]] if batches is None else values[:shape[0], :shape[1], :batches]
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_batches_and_epilogues_drawn(seed):
+    """By the rule, by some configuration, split or not, few rows beside what streams: all that can be fused."""
+    rng = np.random.default_rng(seed)
+    dtype = ("f4", "f4", "f4", "i4", "f8")[seed % 5]
+    batches = [None, 1, 2, 3][rng.integers(4)]
+    M, N, K = (int(np.exp(rng.uniform(0, np.log(n)))) for n in ((8.99, 150, 500) if seed % 3 == 0 else (150, 150, 90)))
+    A, B, C, R = (drawn_matrices(rng, shape, dtype, batches) for shape in ((M, K), (N, K), (M, N), (M, N)))
+    bias = matrix(rng, (N, 3), dtype, "C")[:, rng.integers(3)] if rng.random() < 0.6 else None
+    given = {"alpha": int(rng.choice([1, 1, 2])), "beta": int(rng.choice([0, 0, -3])), "bias": bias,
+             "residual": [None, R, C][rng.integers(3)], "activation": ["none", "relu"][rng.integers(2)]}
+    if rng.random() < 0.4:
+        tiles = configs(8 if dtype == "f8" else 4)
+        given["config"], given["splits"] = tiles[rng.integers(len(tiles))], int(rng.choice([1, 1, 3]))
+    sums = np.einsum("mk...,nk...->mn...", A.astype("f8"), B.astype("f8")) * given["alpha"]
+    if given["beta"]:
+        sums += given["beta"] * C.astype("f8")
+    if given["residual"] is not None:
+        sums += given["residual"].astype("f8")
+    if bias is not None:
+        sums += bias.astype("f8")[:, None] if batches else bias.astype("f8")
+    expected = np.maximum(sums, 0) if given["activation"] == "relu" else sums
+    if not given["beta"] and given["residual"] is not C:
+        C[...] = np.nan if dtype != "i4" else 77
+    with mo.checking() as reports:
+        gemm_simt(A, B, C, **given)
+    assert reports and all(report.ok for report in reports)
+    assert np.linalg.norm(C - expected) <= TOLERANCE[dtype] * np.linalg.norm(expected)
+
+
+def test_one_matrix_for_a_whole_batch():
+    """A stride of 0 between the matrices of an operand."""
+    rng = np.random.default_rng(5)
+    A, B = matrix(rng, (40, 24), "f4", "C"), matrix(rng, (50, 24, 3), "f4", "F")
+    C = np.full((40, 50, 3), np.nan, "f4")
+    gemm_simt(np.broadcast_to(A[:, :, None], (40, 24, 3)), B, C)
+    expected = np.einsum("mk,nkl->mnl", A.astype("f8"), B.astype("f8"))
+    assert np.linalg.norm(C - expected) <= 1e-5 * np.linalg.norm(expected)
+
+
 def test_int32_is_exact():
     agree(67, 33, 17, "i4")
     agree(128, 128, 32, "i4", "FCC")
@@ -144,8 +210,8 @@ def test_strided_views_of_larger_arrays():
 @pytest.mark.parametrize("change, message", [
     (lambda A, B, C: (A[:, :7], B, C), "are not .M, K., .N, K. and .M, N."),
     (lambda A, B, C: (A.astype("f8"), B, C), "B holds float32, A float64; A, B and C are all"),
-    (lambda A, B, C: (A[0], B, C), "A must be a matrix, not .8,."),
-    (lambda A, B, C: ("A", B, C), "A must be a matrix, not a str"),
+    (lambda A, B, C: (A[0], B, C), "A must be a matrix or a batch of them, not .8,."),
+    (lambda A, B, C: ("A", B, C), "A must be a matrix or a batch of them, not a str"),
 ])
 def test_wrong_arguments(change, message):
     A, B, C = (np.zeros(s, "f4", order="F") for s in ((16, 8), (16, 8), (16, 16)))
@@ -225,8 +291,9 @@ def few_agree(R, F, K, plan=None, order="C", dtype="f4", alpha=1, beta=0, last="
     if not beta:
         C[...] = np.nan
     plan = plan or few.choose(few.Few(R, F, K, X.itemsize, lead == 0 and K % (16 // X.itemsize) == 0), H200)
-    few_kernel.multiply(X, S, C, (scalar(alpha, dtype), scalar(beta, dtype)),
-                        replace(plan, scaled=alpha != 1, accumulate=beta != 0), R)
+    plan = replace(plan, epilogue=Epilogue(scaled=alpha != 1, accumulate=beta != 0))
+    few_kernel.multiply(X, S, C, plan, few.Few(R, F, K, 8 if dtype == "f8" else 4), alpha=scalar(alpha, dtype),
+                        beta=scalar(beta, dtype))
     assert np.linalg.norm(C - expected) <= TOLERANCE[dtype] * np.linalg.norm(expected)
 
 
@@ -277,7 +344,8 @@ def test_few_rows_take_numbers_that_are_none():
     X, S = np.ones((6, 40), "f4"), np.ones((2, 40), "f4")
     X[1, 7], S[1, 3] = np.inf, np.nan
     C = np.zeros((6, 2), "f4")
-    few_kernel.multiply(X, S, C, (scalar(1, "f4"), scalar(0, "f4")), few.choose(few.Few(6, 2, 40, 4, True), H200), 6)
+    size = few.Few(6, 2, 40, 4, True)
+    few_kernel.multiply(X, S, C, few.choose(size, H200), size)
     assert np.isinf(C[1, 0]) and np.isnan(C[:, 1]).all() and (C[[0, 2, 3, 4, 5], 0] == 40).all()
 
 

@@ -331,11 +331,11 @@ def packed(X: Any) -> Any:
 
 
 def packed_whole(X: Any) -> Any:
-    """The same of a matrix (rows, K), with K rounded up to whole 16 bytes; what lies beyond K is undefined."""
+    """The same with K rounded up to whole 16 bytes; what lies beyond K is undefined."""
     copy, K = _prepared(X)
     _launched(copy, K)
     per = 16 // mo.describe(copy.room).dtype.bytes      # type: ignore[union-attr]      # it is an array
-    return columns(copy.room, -(-K // per) * per, batched=False)
+    return columns(copy.room, -(-K // per) * per, batched=len(mo.describe(X).shape) == 3)   # type: ignore[union-attr]
 
 
 def both_packed(A: Any, B: Any) -> tuple[Any, Any]:

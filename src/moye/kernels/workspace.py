@@ -99,14 +99,16 @@ def as_one(x: Any) -> Any:
 
 
 def one_row(x: Any, info: Any) -> Any:
-    """A matrix, or, of a single row whose elements follow each other, a view whose stride between rows is natural.
+    """Matrices, or, of a single row whose elements follow each other, a view whose stride between rows is natural.
 
     Any stride may be told of a single one, such as 1 of the transpose of a column, which would be no multiple of 16
     bytes.
     """
     if info.shape[0] != 1 or info.strides[1] != 1 or info.strides[0] == info.shape[1]:
         return x
-    return replace(x, strides=(info.shape[1], 1)) if isinstance(x, mo.TensorLike) else as_one(x[0])
+    if isinstance(x, mo.TensorLike):
+        return replace(x, strides=(info.shape[1], *info.strides[1:]))
+    return as_one(x[0])
 
 
 def one_batch(x: Any) -> Any:

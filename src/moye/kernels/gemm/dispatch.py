@@ -49,7 +49,7 @@ def gemm(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, tf32: boo
 
     Shapes, strides and ``epilogue`` (bias, residual, activation, ...) are as in ``gemm_sm80``.  That kernel multiplies
     float16, bfloat16, float8, float64, int8 and uint8, and float32 if ``tf32``.  Other float32 and int32 go to
-    ``gemm_simt``, which takes no epilogue and no batches, and so do float32 products that are sooner without tensor
+    ``gemm_simt``, with the same epilogues and batches, and so do float32 products that are sooner without tensor
     cores.  On sm_90a, all that ``gemm_sm90`` can multiply goes there,
     and it also takes gated, row_scale, col_scale, fast_accum, and scale_a and scale_b, the factors of blocks of float8
     operands.  ArgumentError for arguments that no kernel takes.
@@ -65,15 +65,11 @@ def gemm(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, tf32: boo
         raise mo.ArgumentError(f"gemm: A holds {info.dtype}, for which there is no kernel; there are some for int32, "
                                f"{', '.join(map(str, instructions()))}")
     if info is not None and info.dtype in (mo.float32, mo.int32) and not (tf32 and info.dtype == mo.float32):
-        if epilogue:
+        if lacking := [name for name in epilogue if name in _HOPPER]:
             raise mo.ArgumentError(f"gemm: operands of {info.dtype} go to gemm_simt, which takes no "
-                                   f"{', '.join(epilogue)} here", hint="tf32=True multiplies float32 on tensor cores, "
-                                   "with epilogues" if info.dtype == mo.float32 else None)
-        if len(info.shape) == 3:
-            also = ", or tf32=True, which multiplies batches on tensor cores" if info.dtype == mo.float32 else ""
-            raise mo.ArgumentError(f"gemm: operands of {info.dtype} go to gemm_simt, which takes no batches, and A has "
-                                   f"shape {tuple(info.shape)}", hint=f"gemm(A[:, :, i], B[:, :, i], C[:, :, i]){also}")
-        return gemm_simt(A, B, C, alpha=alpha, beta=beta)
+                                   f"{', '.join(lacking)}", hint="tf32=True multiplies float32 on tensor cores, "
+                                   "with all epilogues" if info.dtype == mo.float32 else None)
+        return gemm_simt(A, B, C, alpha=alpha, beta=beta, **epilogue)
     way = _way(A, B, C, info, epilogue, plain=not epilogue and alpha == 1 and beta == 0)
     if way == "sm90":
         return gemm_sm90(A, B, C, alpha=alpha, beta=beta, **epilogue)
@@ -148,7 +144,7 @@ def modelled(a: Any, b: Any, c: Any, multiprocessors: int, plain: bool) -> dict[
         stream, other = (a, b) if side == "A" else (b, a)
         size = size_of(stream, other)
         times["streamed"] = streamed.modelled(streamed.choose(size, multiprocessors), size, multiprocessors)
-    if plain and len(c.shape) == 2 and a.dtype == b.dtype == c.dtype == mo.float32:
+    if plain and a.dtype == b.dtype == c.dtype == mo.float32:
         exact = simt.soonest(simt_problem_of(a, b, c), multiprocessors)
         times["simt"] = exact + _EXACT * max(0.0, exact - simt.COSTS.launch)
     if c.strides[0] == 1 != c.strides[1]:               # as that kernel takes it

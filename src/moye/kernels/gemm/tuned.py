@@ -30,7 +30,8 @@ _NEAR = 2.0                             # times the best predicted time, beyond 
 def _unfit(config: mo.Config, *, A: Any, B: Any, C: Any, **_: Any) -> bool | str:
     """Why a configuration is not worth compiling for this problem."""
     a, b, c = mo.describe(A), mo.describe(B), mo.describe(C)
-    if a is None or b is None or c is None or {len(x.shape) for x in (a, b, c)} != {2} or 0 in c.shape:
+    if a is None or b is None or c is None or len({len(x.shape) for x in (a, b, c)}) > 1 \
+            or len(c.shape) not in (2, 3) or 0 in c.shape:
         return False                    # gemm_simt says what is wrong with them
     tile: TileConfig = config["config"]
     if tile not in simt_config.configs(a.dtype.bytes):
@@ -46,10 +47,10 @@ def _unfit(config: mo.Config, *, A: Any, B: Any, C: Any, **_: Any) -> bool | str
 
 @mo.autotune([mo.Config(config=tile, splits=n) for tile in (*FLOAT, *DOUBLE) for n in _SPLITS], key=["A", "B", "C"],
              prune=_unfit)
-def tuned_gemm_simt(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, config: TileConfig | None = None,
-                    splits: int | None = None) -> Any:
+def tuned_gemm_simt(A: Any, B: Any, C: Any, *, config: TileConfig | None = None, splits: int | None = None,
+                    **options: Any) -> Any:
     """``gemm_simt`` with the fastest tile configuration and number of K splits for these shapes and strides."""
-    return gemm_simt(A, B, C, alpha=alpha, beta=beta, config=config, splits=splits)
+    return gemm_simt(A, B, C, config=config, splits=splits, **options)
 
 
 # --- Hopper ----------------------------------------------------------------------------------------------------------

@@ -55,11 +55,6 @@ def _linear(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str, tf3
     if not x.shape[-1]:
         C.copy_(torch.zeros_like(C) if bias is None else bias)
         return _ACTIVATIONS[activation](out) if activation != "none" else out
-    if x.dtype == torch.float32 and not tf32:           # the product on ordinary cores has no epilogues
-        if bias is not None:
-            C.copy_(bias)
-        gemm(A, weight, C, beta=0 if bias is None else 1)
-        return _ACTIVATIONS[activation](out) if activation != "none" else out
     gemm(A, weight, C, bias=bias, activation=activation, tf32=tf32)
     return out
 

@@ -53,9 +53,9 @@ def same_problem(name: str, a: Any, b: Any, c: Any) -> None:
     if depth == K and tuple(c.shape[:2]) == (M, N) and len(batches) == 1:
         return
     turned = N == K and tuple(c.shape[:2]) == (M, depth) and len(a.shape) == 2
-    alike = "" if name == "gemm_simt" else ", each with the same batch mode or none"
     raise mo.ArgumentError(f"{name}: A {tuple(a.shape)}, B {tuple(b.shape)} and C {tuple(c.shape)} are not (M, K), "
-                           f"(N, K) and (M, N){alike}", hint="B is (K, N) here: pass B.T" if turned else None)
+                           "(N, K) and (M, N), each with the same batch mode or none",
+                           hint="B is (K, N) here: pass B.T" if turned else None)
 
 
 def contiguous_mode(info: Any, modes: tuple[int, ...], *, loads: bool = False) -> int | None:

@@ -29,14 +29,15 @@ class Epilogue:
     activation: Callable[[Any], Any] | None = None
 
 
+Activation = str | Callable[[Any], Any]
 ACTIVATIONS: dict[str, Callable[[Any], Any] | None] = {"none": None, "relu": mo.relu, "gelu": mo.gelu, "silu": mo.silu}
 
 
 @mo.jit
 def added(acc, source, inside):
-    """acc += what the source holds there, in the accumulators' precision."""
+    """What the source holds where the accumulators are ``inside`` (None: all are), in their precision."""
     more = mo.make_fragment_like(acc, source.dtype)
-    mo.copyto(more, source, pred=inside, zero_fill=True)
+    mo.copyto(more, source, pred=inside, zero_fill=inside is not None)
     wide = mo.make_fragment_like(acc)
     mo.copyto(wide, more)
     return wide
@@ -63,9 +64,10 @@ def finish(epilogue, acc, tCgC, tCgR, tCgBias, tCcC, M, N, alpha, beta):
 
 
 @mo.jit
-def spread(bias, M, N):
-    """A vector along N as the (M, N) tensor that repeats it."""
-    return bias.with_layout(mo.make_layout((M, N), (0, mo.stride(bias.layout)[0])))
+def spread(bias, M, N, mode=1):
+    """A vector along N, or along M for mode 0, as the (M, N) tensor that repeats it."""
+    step = mo.stride(bias.layout)[0]
+    return bias.with_layout(mo.make_layout((M, N), (0, step) if mode == 1 else (step, 0)))
 
 
 @mo.jit

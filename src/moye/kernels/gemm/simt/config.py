@@ -96,7 +96,8 @@ def configs(bytes_per_element: int) -> tuple[TileConfig, ...]:
 class Problem:
     """What a choice depends on: extents, bytes of an element, how each operand is copied (``majors`` of a plan).
 
-    ``workspace``: the library of C can make the arrays in which sums of several blocks meet.
+    ``workspace``: the library of C can make the arrays in which sums of several blocks meet.  ``batches``: of such
+    products, one behind the other.
     """
 
     M: int
@@ -106,6 +107,7 @@ class Problem:
     majors: tuple[str, str] = ("vector", "vector")
     vector: int = 4
     workspace: bool = True
+    batches: int = 1
 
 
 def most_parts(config: TileConfig, K: int, multiprocessors: int) -> int:
@@ -123,7 +125,7 @@ def parts_of(config: TileConfig, problem: Problem, multiprocessors: int) -> list
 
     A part has two k tiles at least, or it is all prologue; those of several rounds have more.
     """
-    tiles = max(1, -(-problem.M // config.bM) * -(-problem.N // config.bN))
+    tiles = max(1, _tiles(config, problem))
     most = min(most_parts(config, problem.K, multiprocessors), problem.K // (2 * config.bK))
     if not problem.workspace or most < 2:
         return [1]
@@ -187,7 +189,7 @@ def estimate(config: TileConfig, parts: int, problem: Problem, multiprocessors: 
     The multiprocessor with the most blocks decides.  Its blocks go through their k tiles together, as many as it holds
     at a time; a k tile takes as long as its products, its loads or the latency, whatever is longer.
     """
-    tiles = -(-problem.M // config.bM) * -(-problem.N // config.bN)
+    tiles = _tiles(config, problem)
     k_tiles = -(-max(1, -(-problem.K // config.bK)) // parts)
     rounds, rest = _rounds(config, tiles, parts, multiprocessors)
     store = config.bM * config.bN * (costs.store if problem.vector > 1 else costs.store_single)
@@ -195,13 +197,18 @@ def estimate(config: TileConfig, parts: int, problem: Problem, multiprocessors: 
     for count, held in ((rounds, config.blocks), (1 if rest else 0, rest)):
         if count:
             busy += count * (k_tiles * _step(config, held, problem, costs) + store * held)
-    read = float(problem.bytes * (problem.K * (problem.M + problem.N) + problem.M * problem.N))
+    read = float(problem.bytes * problem.batches * (problem.K * (problem.M + problem.N) + problem.M * problem.N))
     dram = _either(read / costs.dram, read / (costs.dram_one * min(tiles * parts, multiprocessors)), costs.sharp)
     meet = 0.0
     if parts > 1:
         sums = -(-tiles * parts // multiprocessors) * config.bM * config.bN
         meet = costs.meet + costs.meet_each * parts + costs.meet_sum * sums
     return costs.launch + _either(busy, dram, costs.sharp_dram) + meet
+
+
+def _tiles(config: TileConfig, problem: Problem) -> int:
+    """Tiles of C, of all batches."""
+    return -(-problem.M // config.bM) * -(-problem.N // config.bN) * problem.batches
 
 
 def _rounds(config: TileConfig, tiles: int, parts: int, multiprocessors: int) -> tuple[int, int]:
@@ -276,7 +283,7 @@ def streaming(problem: Problem, side: str) -> few.Few | None:
     (rows, most), major = (problem.M, problem.N)[::1 if side == "A" else -1], problem.majors["AB".index(side)]
     if most > few.MOST or problem.bytes != 4 or not all(x.startswith("k") for x in problem.majors):
         return None
-    return few.Few(rows, most, problem.K, problem.bytes, major == "k vector")
+    return few.Few(rows, most, problem.K, problem.bytes, major == "k vector", problem.batches)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -289,7 +296,7 @@ def streams(problem: Problem, multiprocessors: int) -> str:
 
 def copying(problem: Problem, which: tuple[bool, bool], costs: Costs = COSTS) -> float:
     """Microseconds of copying operands, which turns round those that lie along K."""
-    return sum(costs.copy + rows * problem.K * problem.bytes / costs.copied
+    return sum(costs.copy + rows * problem.K * problem.bytes * problem.batches / costs.copied
                for rows, turn in zip((problem.M, problem.N), which, strict=True) if turn)
 
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from moye.kernels.gemm.parts.epilogues import Epilogue
+
 MOST = 8
 """Rows that count as few."""
 WARPS, LANES = 8, 32
@@ -36,28 +38,36 @@ COSTS = Costs()
 
 @dataclass(frozen=True, slots=True)
 class Few:
-    """``rows`` that stream, ``few`` of the other operand, of elements of ``bytes``.  ``aligned``: to 16 bytes."""
+    """``rows`` that stream, ``few`` of the other operand, of elements of ``bytes``.  ``aligned``: to 16 bytes.
+
+    So for each of ``batches`` products.
+    """
 
     rows: int
     few: int
     K: int
     bytes: int
     aligned: bool = False
+    batches: int = 1
+
+
+_PLAIN = Epilogue()
 
 
 @dataclass(frozen=True, slots=True)
 class FewPlan:
     """What a launch is specialised on: ``few`` rows, a power of two; a warp has ``rows``; ``deep`` warps share them.
 
-    ``width``: elements of a read.  ``scaled`` and ``accumulate``: whether there are alpha and beta.
+    ``width``: elements of a read.  ``bias_streams``: the bias runs along the rows that stream, not along the few.
     """
 
     few: int
     rows: int
     deep: int
     width: int
-    scaled: bool = False
-    accumulate: bool = False
+    epilogue: Epilogue = _PLAIN
+    batched: bool = False
+    bias_streams: bool = False
 
     @property
     def strips(self) -> int:
@@ -82,15 +92,16 @@ def choose(size: Few, multiprocessors: int) -> FewPlan:
     few, width = 1 << max(0, size.few - 1).bit_length(), 16 // size.bytes if size.aligned else 1
     plans = [FewPlan(few, rows, deep, width) for rows, deep in ((4, 1), (4, 2), (4, 4), (2, 4), (2, 8), (1, 8))
              if deep == 1 or deep * LANES * width <= size.K]
-    return next((plan for plan in plans if plan.blocks(size.rows) >= RESIDENT * multiprocessors), plans[-1])
+    return next((plan for plan in plans if plan.blocks(size.rows) * size.batches >= RESIDENT * multiprocessors),
+                plans[-1])
 
 
 def estimate(size: Few, multiprocessors: int, costs: Costs = COSTS) -> float:
     """Microseconds on an H200, or on a device with so many multiprocessors."""
     plan = choose(size, multiprocessors)
-    blocks, rows = plan.blocks(size.rows), plan.rows * plan.strips
+    blocks, rows = plan.blocks(size.rows) * size.batches, plan.rows * plan.strips
     turns = -(-blocks // multiprocessors)               # of blocks, on the multiprocessor with the most
-    moved = size.bytes * (size.rows * (size.K + size.few) + size.few * size.K)
+    moved = size.bytes * size.batches * (size.rows * (size.K + size.few) + size.few * size.K)
     read = size.bytes * turns * (rows + size.few) * size.K
     each = costs.product if plan.width > 1 else costs.product_one
     worked = turns * rows * plan.few * (size.K * each + costs.fold * plan.deep)

@@ -1,8 +1,8 @@
 """Products of up to eight rows with an operand along K, which streams from memory once: without tensor cores.
 
-In: X (R, K), contiguous along K, and few rows S (F, K) of any strides.  Out: C (R, F), written in place.
+In: X (R, K), contiguous along K, and few rows S (F, K) of any strides, or batches of them.  Out: C (R, F), written.
 
-    multiply(X, S, C, (alpha, beta), plan, R)           # C = alpha * X @ S.T + beta * C
+    multiply(X, S, C, plan, size, alpha=0.5)            # C = alpha * X @ S.T + beta * C + residual + bias
 
 A warp has some rows of X.  Its lanes lie along K, so that each reads what is next to its neighbour's, and nothing goes
 through shared memory; the few rows come from L1.  Where rows of X are few, too, several warps of a block share the K of
@@ -15,21 +15,32 @@ from typing import Any
 
 import moye as mo
 from moye.kernels.gemm.parts.operands import factor
-from moye.kernels.gemm.simt.few import LANES, RESIDENT, WARPS, FewPlan
+from moye.kernels.gemm.simt.few import LANES, RESIDENT, WARPS, Few, FewPlan
 
 
-def multiply(X: Any, S: Any, C: Any, factors: tuple[Any, Any], plan: FewPlan, rows: int) -> None:
-    """C (rows, F) = alpha * X (rows, K) @ S (F, K).T + beta * C; ``factors`` are alpha and beta."""
-    gemm_few_kernel[plan.blocks(rows), WARPS * LANES](X, S, C, *factors, plan)
+def multiply(X: Any, S: Any, C: Any, plan: FewPlan, size: Few, *, alpha: Any = 1.0, beta: Any = 0.0,
+             residual: Any = None, bias: Any = None) -> None:
+    """C (R, F) = activation(alpha * X (R, K) @ S (F, K).T + beta * C + residual + bias), or batches of them.
+
+    What of this is done is the plan's ``epilogue``.
+    """
+    blocks = plan.blocks(size.rows)
+    gemm_few_kernel[blocks * size.batches, WARPS * LANES](X, S, C, residual, bias, alpha, beta, blocks, plan)
 
 
 @mo.kernel
-def gemm_few_kernel(X, S, C, alpha, beta, plan: mo.Constexpr):
-    """A warp's rows of X times all few rows, or its share of their sums over K."""
+def gemm_few_kernel(X, S, C, residual, bias, alpha, beta, blocks, plan: mo.Constexpr):
+    """A warp's rows of X times all few rows, or its share of their sums over K; ``blocks`` for each of the batches."""
     mo.min_blocks(RESIDENT)
+    block = mo.block_idx().x
+    if plan.batched:
+        mo.assume(blocks > 0)
+        batch, block = block // blocks, block % blocks
+        X, S, C = X[:, :, batch], S[:, :, batch], C[:, :, batch]
+        residual = None if residual is None else residual[:, :, batch]
     lane, warp = mo.thread_idx().x % LANES, mo.thread_idx().x // LANES
     strip, part = warp // plan.deep, warp % plan.deep
-    first = (mo.block_idx().x * plan.strips + strip) * plan.rows
+    first = (block * plan.strips + strip) * plan.rows
     sums = mo.fragment((plan.few, plan.rows), C.dtype)
     sums.fill(0)
     reads, beside = mo.size(X, 1) // plan.width, LANES * plan.deep
@@ -40,11 +51,22 @@ def gemm_few_kernel(X, S, C, alpha, beta, plan: mo.Constexpr):
     own = total(plan, sums, lane, strip, part)
     row, f = first + lane // plan.few, lane % plan.few
     if (part == 0) & (lane < plan.few * plan.rows) & (row < mo.size(X, 0)) & (f < mo.size(S, 0)):
-        if plan.scaled:
-            own = own * factor(alpha, C.dtype)
-        if plan.accumulate:
-            own = own + C[row, f] * factor(beta, C.dtype)
-        C[row, f] = own
+        C[row, f] = finished(plan, own, C, residual, bias, row, f, alpha, beta)
+
+
+@mo.jit
+def finished(plan, own, C, residual, bias, row, f, alpha, beta):
+    """Everything that is done to a sum before it is stored."""
+    epilogue = plan.epilogue
+    if epilogue.scaled:
+        own = own * factor(alpha, C.dtype)
+    if epilogue.accumulate:
+        own = own + C[row, f] * factor(beta, C.dtype)
+    if epilogue.residual:
+        own = own + C.dtype(residual[row, f])
+    if epilogue.bias:
+        own = own + C.dtype(bias[row if plan.bias_streams else f])
+    return own if epilogue.activation is None else epilogue.activation(own)
 
 
 @mo.jit

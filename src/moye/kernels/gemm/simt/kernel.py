@@ -1,6 +1,6 @@
-"""Matrix products on the ordinary cores: C = alpha * A @ B.T + beta * C in float32, float64 or int32.
+"""Matrix products on the ordinary cores: C = alpha * A @ B.T + beta * C in float32, float64 or int32, with epilogues.
 
-In: A (M, K), B (N, K), C (M, N), of any strides.  Out: C, written in place.
+In: A (M, K), B (N, K), C (M, N) or the same with a batch mode behind, of any strides.  Out: C, written in place.
 
     gemm_simt(A, B, C)                       # any transposes are views: gemm_simt(A.T, B, C)
 
@@ -14,7 +14,16 @@ from dataclasses import replace
 from typing import Any
 
 import moye as mo
-from moye.kernels.gemm.parts.arguments import configured, matrices, part_count, same_problem, scalar
+from moye.kernels.gemm.parts.arguments import (
+    activation_of,
+    addend,
+    configured,
+    matrices,
+    part_count,
+    same_problem,
+    scalar,
+)
+from moye.kernels.gemm.parts.epilogues import ACTIVATIONS, Activation, Epilogue, added, spread
 from moye.kernels.gemm.parts.operands import copy_end, copy_whole, factor, load_end, load_whole, raster, side_of
 from moye.kernels.gemm.simt import few
 from moye.kernels.gemm.simt.config import (
@@ -265,17 +274,42 @@ def within(window, place):
 
 
 @mo.jit
-def store(C, acc, pred, plan, beta):
-    """Add the old C, store."""
-    if plan.accumulate:
-        old = mo.make_fragment_like(acc)
-        mo.copyto(old, C, pred=pred, zero_fill=pred is not None)
-        acc[...] = acc + old * factor(beta, C.dtype)
-    mo.copyto(C, acc, pred=pred)
+def store(plan, C, acc, adds, pred, factors):
+    """Finish the sums and store them, a column at a time: of all columns together, what is added would be spilled."""
+    if plan.epilogue == Epilogue():
+        mo.copyto(C, acc, pred=pred)
+    else:
+        for j in mo.static_range(mo.size(acc, 2)):
+            sums, out, *more = [X[:, :, j] for X in [acc, C, *adds]]
+            inside = None if pred is None else pred[:, :, j]
+            finish(plan, sums, out, more, inside, factors)
+            mo.copyto(out, sums, pred=inside)
 
 
 @mo.jit
-def gather(plan, acc, tCgC, tCcC, window, meeting, factors):
+def finish(plan, sums, C, adds, pred, factors):
+    """Everything that is done to sums before they are stored: ``adds`` lie as C does."""
+    (alpha, beta), epilogue = factors, plan.epilogue
+    if epilogue.scaled:
+        sums[...] = sums * factor(alpha, sums.dtype)
+    if epilogue.accumulate:
+        sums[...] = sums + added(sums, C, pred) * factor(beta, sums.dtype)
+    for more in adds:
+        sums[...] = sums + added(sums, more, pred)
+    if epilogue.activation is not None:
+        sums[...] = epilogue.activation(sums)
+
+
+@mo.jit
+def addends(plan, C, residual, bias):
+    """What is added to sums, as tensors like C."""
+    shape = mo.size(C, 0), mo.size(C, 1)
+    rows = [] if bias is None else [spread(bias, *shape, plan.bias_mode)]
+    return rows if residual is None else [residual, *rows]
+
+
+@mo.jit
+def gather(plan, acc, tCgC, adds, tCcC, window, meeting, factors):
     """Each block leaves its sums in memory, waits for the others of its tile, and stores some pieces of it.
 
     All blocks together read each piece once from each of them, and add in one order, so that results repeat.
@@ -299,7 +333,7 @@ def gather(plan, acc, tCgC, tCcC, window, meeting, factors):
                           pred=peer < splits, zero_fill=True)
             for i in mo.static_range(_AT_ONCE):
                 total[...] = total + theirs[:, i]
-        store_piece(plan, total, tCgC, tCcC, (piece % groups, piece // groups), window, factors)
+        store_piece(plan, total, tCgC, adds, tCcC, (piece % groups, piece // groups), window, factors)
     mo.sync_threads()                                                       # all of this block have read
     if tid == 0 and mo.atomic_add(arrived, tile, 1, order="acq_rel") == 2 * splits - 1:
         arrived[tile] = 0                                                   # for the next launch
@@ -317,20 +351,14 @@ def wait_for_all(arrived, tile, splits):
 
 
 @mo.jit
-def store_piece(plan, total, tCgC, tCcC, place, window, factors):
-    """Some rows of one column, scaled, added to the old C, stored."""
-    quad, (alpha, beta) = plan.quad, factors
-    out = mo.tile(tCgC[0, :, :], (quad, 1), place)[:, 0]
-    coords = mo.tile(tCcC[0, :, :], (quad, 1), place)[:, 0]
+def store_piece(plan, total, tCgC, adds, tCcC, place, window, factors):
+    """Some rows of one column, finished and stored."""
+    quad = plan.quad
+    out, coords, *more = [mo.tile(X[0, :, :], (quad, 1), place)[:, 0] for X in [tCgC, tCcC, *adds]]
     inside = mo.fragment((quad,), mo.bool)
     for i in mo.static_range(quad):
         inside[i] = within(window, coords[i])
-    if plan.scaled:
-        total[...] = total * factor(alpha, total.dtype)
-    if plan.accumulate:
-        old = mo.make_fragment_like(total)
-        mo.copyto(old, out, pred=inside, zero_fill=True)
-        total[...] = total + old * factor(beta, total.dtype)
+    finish(plan, total, out, more, inside, factors)
     mo.copyto(out, total, pred=inside)
 
 
@@ -373,13 +401,18 @@ def wait_for_turned(plan):
 
 
 @mo.kernel
-def gemm_kernel(A, B, C, alpha, beta, parts, arrived, splits, plan: mo.Constexpr):
-    """One (bM, bN) tile of C per block, or its part of the sum over K."""
+def gemm_kernel(A, B, C, residual, bias, alpha, beta, parts, arrived, splits, plan: mo.Constexpr):
+    """One (bM, bN) tile of C per block, or its part of the sum over K; batches follow one another."""
     bM, bN, bK = plan.config.bM, plan.config.bN, plan.config.bK
     M, N, K = mo.size(A, 0), mo.size(B, 0), mo.size(A, 1)
     edge_M, edge_N = plan.edges
     tile, rank = share(splits) if plan.split else (mo.block_idx().x, 0)
-    bx, by = raster(tile, mo.ceil_div(M, bM), mo.ceil_div(N, bN))
+    m_tiles, n_tiles, own = mo.ceil_div(M, bM), mo.ceil_div(N, bN), tile
+    if plan.batched:
+        batch, own = tile // (m_tiles * n_tiles), tile % (m_tiles * n_tiles)
+        A, B, C = A[:, :, batch], B[:, :, batch], C[:, :, batch]
+        residual = None if residual is None else residual[:, :, batch]
+    bx, by = raster(own, m_tiles, n_tiles)
     rows_C, columns_C = (mo.size(C, i) if plan.padded[i] else None for i in range(2))
     m, rows = tile_of(M, rows_C, bM, bx, edge_M, plan.steps[0])
     n, columns = tile_of(N, columns_C, bN, by, edge_N, plan.steps[1])
@@ -388,14 +421,12 @@ def gemm_kernel(A, B, C, alpha, beta, parts, arrived, splits, plan: mo.Constexpr
 
     sA = mo.shared_array(A.dtype, plan.sA)                              # (bM, bK, stages)
     sB = mo.shared_array(B.dtype, plan.sB)                              # (bN, bK, stages)
-    gC = mo.tile(mo.domain_offset((m, n), C), (bM, bN), (0, 0), ragged=True)            # (bM, bN)
-    cC = mo.identity_tensor((bM, bN))                              # (bM, bN)
+    tCcC = thr_mma.partition_C(mo.identity_tensor((bM, bN)))            # (MMA, MMA_M, MMA_N)
     a = side_of(mo.domain_offset((m, 0), A), sA, plan.copy_A, thr_mma.partition_A, (bM, bK), 0, (True, True),
                 edge_M == "short")
     b = side_of(mo.domain_offset((n, 0), B), sB, plan.copy_B, thr_mma.partition_B, (bN, bK), 0, (True, True),
                 edge_N == "short")
-    tCgC, tCcC = thr_mma.partition_C(gC), thr_mma.partition_C(cC)       # (MMA, MMA_M, MMA_N)
-    acc = mo.fragment(mo.make_layout((1, mo.size(tCgC, 1), mo.size(tCgC, 2)), (0, mo.size(tCgC, 2), 1)), C.dtype)
+    acc = mo.fragment(mo.make_layout((1, mo.size(tCcC, 1), mo.size(tCcC, 2)), (0, mo.size(tCcC, 2), 1)), C.dtype)
     acc.fill(0)                                                         # (MMA, MMA_M, MMA_N)
 
     k_first, k_last = 0, mo.ceil_div(K, bK)
@@ -404,45 +435,51 @@ def gemm_kernel(A, B, C, alpha, beta, parts, arrived, splits, plan: mo.Constexpr
     wait_for_turned(plan)
     mainloop(plan, a, b, acc, k_first, k_last, K)
 
+    tCgC, *adds = [thr_mma.partition_C(mo.tile(mo.domain_offset((m, n), X), (bM, bN), (0, 0), ragged=True))
+                   for X in [C, *addends(plan, C, residual, bias)]]     # (MMA, MMA_M, MMA_N)
     if plan.split:
-        gather(plan, acc, tCgC, tCcC, (rows, columns), (parts, arrived, (tile, rank, splits)), (alpha, beta))
+        gather(plan, acc, tCgC, adds, tCcC, (rows, columns), (parts, arrived, (tile, rank, splits)), (alpha, beta))
+    elif plan.edges == ("whole", "whole") or ((bx + 1) * bM <= mo.size(C, 0) and (by + 1) * bN <= mo.size(C, 1)):
+        store(plan, tCgC, acc, adds, None, (alpha, beta))
     else:
-        if plan.scaled:
-            acc[...] = acc * factor(alpha, C.dtype)
-        if plan.edges == ("whole", "whole") or ((bx + 1) * bM <= mo.size(C, 0) and (by + 1) * bN <= mo.size(C, 1)):
-            store(tCgC, acc, None, plan, beta)
-        else:
-            store(tCgC, acc, edge_predicate(acc, tCcC, (rows, columns), plan.vector), plan, beta)
+        store(plan, tCgC, acc, adds, edge_predicate(acc, tCcC, (rows, columns), plan.vector), (alpha, beta))
 
 
 # --- host ------------------------------------------------------------------------------------------------------------
 
 
-def gemm_simt(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, config: TileConfig | None = None,
-              splits: int | None = None) -> Any:
-    """C = alpha * A @ B.T + beta * C, in place; returns C.
+def gemm_simt(A: Any, B: Any, C: Any, *, bias: Any = None, residual: Any = None, activation: Activation = "none",
+              alpha: float = 1, beta: float = 0, config: TileConfig | None = None, splits: int | None = None) -> Any:
+    """C = activation(alpha * A @ B.T + beta * C + residual + bias), in place; returns C.
 
-    A is (M, K), B (N, K) and C (M, N), of one dtype (float32, float64, int32), of any strides, on one device.
+    A is (M, K), B (N, K) and C (M, N), or (M, K, L), (N, K, L) and (M, N, L), of one dtype (float32, float64, int32),
+    of any strides, on one device.  ``residual`` is like C, and ``bias`` has N elements.  ``activation`` is "none",
+    "relu", "gelu", "silu" or a function of a register tensor.
     ``config`` and ``splits`` override the choice; no more blocks share a tile than k tiles it has, and than the device
     has multiprocessors.  Without them, up to eight rows of float32 are multiplied without tiles, while an operand along
     K streams from memory, where that is sooner; and operands of a long product that lie along K, or whose lines begin
     anywhere, are copied first, into memory of their own size.  ArgumentError for other shapes and dtypes.
     """
-    a, b, c = matrices("gemm_simt", A, B, C)
+    a, b, c = matrices("gemm_simt", A, B, C, ranks=(2, 3))
     _check(a, b, c)
+    addend("gemm_simt", "bias", bias, (b.shape[0],), c)
+    addend("gemm_simt", "residual", residual, tuple(c.shape), c)
     configured("gemm_simt", config, TileConfig)
     splits = part_count("gemm_simt", splits)
     factors, result = [scalar(x, c.dtype, "gemm_simt") for x in (alpha, beta)], C
+    epilogue = Epilogue(bool(alpha != 1), bool(beta != 0), residual is not None, bias is not None,
+                        activation_of("gemm_simt", activation, ACTIVATIONS))
     if 0 in c.shape:
         return result
-    problem = problem_of(a, b, c)
+    problem, exchanged = problem_of(a, b, c), _exchanged(c)
     M, N, K = problem.M, problem.N, problem.K
     A, B = one_row(A, a), one_row(B, b)
-    if _exchanged(c):
-        A, B, C = B, A, swapped(C)
+    if exchanged:
+        A, B, C, residual = B, A, swapped(C), None if residual is None else swapped(residual)
     free = config is None and splits is None and c.dtype == mo.float32
     if free and (side := streams(problem, mo.multiprocessors(c))):
-        _few(A, B, C, problem, side, factors, (bool(alpha != 1), bool(beta != 0)))
+        _few(A, B, C, (residual, bias), problem, side, factors, epilogue=epilogue, batched=len(c.shape) == 3,
+             bias_streams=exchanged == (side == "A"))
         return result
     which = (False, False)
     if config is None:
@@ -452,36 +489,43 @@ def gemm_simt(A: Any, B: Any, C: Any, *, alpha: float = 1, beta: float = 0, conf
         config, chosen = choose(problem, mo.multiprocessors(c))
         splits = chosen if splits is None else splits
     splits = min(splits or 1, most_parts(config, problem.K, mo.multiprocessors(c)))
-    tiles = -(-M // config.bM) * -(-N // config.bN)
+    tiles = -(-M // config.bM) * -(-N // config.bN) * problem.batches
     # Of more blocks than there is room for, those that begin early made others late: up to 6 % were measured.
     early = any(which) and tiles * splits <= config.blocks * mo.multiprocessors(c)
     plan = make_plan(config, c.dtype, problem.majors, (_edge(M, config.bM), _edge(N, config.bN)), K % config.bK != 0,
-                     problem.vector, split=splits > 1, scaled=bool(alpha != 1), accumulate=bool(beta != 0),
+                     problem.vector, split=splits > 1, batched=len(c.shape) == 3, epilogue=epilogue,
+                     bias_mode=0 if exchanged else 1,
                      wide=problem.vector > 1 or (problem.majors[0][0] != "k" and K > 1024), follows=early,
                      padded=(which[0] and M % 4 != 0, which[1] and N % 4 != 0))
     parts, arrived = None, None
     if splits > 1:
         parts, arrived = empty(C, c.dtype, (config.bM * config.bN, tiles * splits)), counters(C, tiles)
-    gemm_kernel.launch(A, B, C, *factors, parts, arrived, splits, plan, grid=tiles * splits, block=config.threads,
-                       dependent=plan.follows)
+    gemm_kernel.launch(A, B, C, residual, bias, *factors, parts, arrived, splits, plan, grid=tiles * splits,
+                       block=config.threads, dependent=plan.follows)
     return result
 
 
-def _few(A: Any, B: Any, C: Any, problem: Problem, side: str, factors: list[Any], given: tuple[bool, bool]) -> None:
-    """The product of few rows with the operand of this side, which streams.  ``given``: whether alpha, and beta, is."""
-    size = streaming(problem, side)
+def _few(A: Any, B: Any, C: Any, more: tuple[Any, Any], problem: Problem, side: str, factors: list[Any],
+         **finish: Any) -> None:
+    """The product of few rows with the operand of this side, which streams.  ``more``: a residual and a bias.
+
+    ``finish``: fields of the plan that say what is done beside multiplying.
+    """
+    size, (residual, bias) = streaming(problem, side), more
     assert size is not None, "streams() names a side that may stream"
-    plan = replace(few.choose(size, mo.multiprocessors(C)), scaled=given[0], accumulate=given[1])
-    X, S, out = (A, B, C) if side == "A" else (B, A, swapped(C))
-    multiply(X, S, out, (factors[0], factors[1]), plan, size.rows)
+    plan = replace(few.choose(size, mo.multiprocessors(C)), **finish)
+    if side == "B":
+        A, B, C, residual = B, A, swapped(C), None if residual is None else swapped(residual)
+    multiply(A, B, C, plan, size, alpha=factors[0], beta=factors[1], residual=residual, bias=bias)
 
 
 def problem_of(a: Any, b: Any, c: Any) -> Problem:
     """The product of arrays like these as the model of costs sees it; that of C.T, if C is contiguous along N."""
     if _exchanged(c):
-        a, b, c = b, a, c._replace(shape=c.shape[::-1], strides=c.strides[::-1])
+        a, b, c = b, a, c._replace(shape=(c.shape[1], c.shape[0], *c.shape[2:]),
+                                   strides=(c.strides[1], c.strides[0], *c.strides[2:]))
     return Problem(a.shape[0], b.shape[0], a.shape[1], c.dtype.bytes, (_major(a), _major(b)), _store_vector(c),
-                   c.kind in MAKES_ARRAYS)
+                   c.kind in MAKES_ARRAYS, c.shape[2] if len(c.shape) == 3 else 1)
 
 
 def _edge(extent: int, tile: int) -> str:
@@ -503,16 +547,21 @@ def _check(a: Any, b: Any, c: Any) -> None:
 def _major(info: Any) -> str:
     """How an operand is copied: along its rows 16 bytes ("vector") or one "element", along K "k vector" or "k"."""
     quad = 16 // info.dtype.bytes
+    aligned = info.ptr % 16 == 0 and _apart(info, quad)
     if info.shape[0] == 1 and info.strides[1] == 1:     # however far the next row would be: see ``one_row``
-        return "k vector" if info.shape[1] % quad == 0 and info.ptr % 16 == 0 else "k"
+        return "k vector" if info.shape[1] % quad == 0 and aligned else "k"
     for mode, name in ((0, "vector"), (1, "k vector")):
-        if info.strides[mode] == 1 and info.shape[mode] % quad == 0 and info.strides[1 - mode] % quad == 0 \
-                and info.ptr % 16 == 0:
+        if info.strides[mode] == 1 and info.shape[mode] % quad == 0 and info.strides[1 - mode] % quad == 0 and aligned:
             return name
     return "k" if info.strides[1] == 1 and info.strides[0] != 1 else "element"
 
 
+def _apart(info: Any, quad: int) -> bool:
+    """Whether matrices of a batch, if there are any, are multiples of ``quad`` elements apart."""
+    return len(info.shape) == 2 or info.shape[2] == 1 or info.strides[2] % quad == 0
+
+
 def _store_vector(info: Any) -> int:
     quad = 16 // info.dtype.bytes
-    aligned = info.strides[0] == 1 and info.strides[1] % quad == 0 and info.ptr % 16 == 0
+    aligned = info.strides[0] == 1 and info.strides[1] % quad == 0 and info.ptr % 16 == 0 and _apart(info, quad)
     return quad if aligned and info.shape[0] % quad == 0 else 1

@@ -15,7 +15,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import moye as mo
+from moye.kernels.gemm.parts.epilogues import Epilogue
 from moye.kernels.gemm.simt.config import TileConfig
+
+
+_PLAIN = Epilogue()
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +42,10 @@ class Plan:
     vector: int
     """Elements along M that C is stored by."""
     split: bool = False
-    scaled: bool = False
-    accumulate: bool = False
+    batched: bool = False
+    epilogue: Epilogue = _PLAIN
+    bias_mode: int = 1
+    """The mode of C along which the bias runs."""
     follows: bool = False
     """Whether the launch before copies an operand for this one, which begins before that ends."""
     padded: tuple[bool, bool] = (False, False)
@@ -78,8 +84,9 @@ class Plan:
 
 @functools.lru_cache(maxsize=1024)
 def make_plan(config: TileConfig, dtype: Any, majors: tuple[str, str], edges: tuple[str, str], ragged_K: bool,
-              vector: int, *, split: bool = False, scaled: bool = False, accumulate: bool = False,
-              wide: bool = True, follows: bool = False, padded: tuple[bool, bool] = (False, False)) -> Plan:
+              vector: int, *, split: bool = False, batched: bool = False, epilogue: Epilogue = _PLAIN,
+              bias_mode: int = 1, wide: bool = True, follows: bool = False,
+              padded: tuple[bool, bool] = (False, False)) -> Plan:
     """Layouts and tiled operations of one kind of problem; the same object for the same kind.
 
     ``majors`` says how operands are copied: 16 bytes along their rows ("vector") or along K ("k vector"), or element by
@@ -96,7 +103,7 @@ def make_plan(config: TileConfig, dtype: Any, majors: tuple[str, str], edges: tu
     along_k = [major.startswith("k") and not config.turns for major in majors]
     steps = quad if majors[0] == "vector" else vector, quad if majors[1] == "vector" else 1
     return Plan(config, sA, sB, copy_A, copy_B, mma, (along_k[0], along_k[1]), edges, steps, ragged_K, vector, split,
-                scaled, accumulate, follows, padded)
+                batched, epilogue, bias_mode, follows, padded)
 
 
 def _rows(lanes: int, warps: int, group: int, values: int) -> mo.Layout:

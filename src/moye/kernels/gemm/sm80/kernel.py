@@ -11,7 +11,6 @@ shared memory with 128-bit stores.  Edges are predicated and zero-filled; small 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import moye as mo
@@ -24,7 +23,7 @@ from moye.kernels.gemm.parts.arguments import (
     same_problem,
     scalar,
 )
-from moye.kernels.gemm.parts.epilogues import ACTIVATIONS, Epilogue, reduce_kernel, store
+from moye.kernels.gemm.parts.epilogues import ACTIVATIONS, Activation, Epilogue, reduce_kernel, store
 from moye.kernels.gemm.parts.operands import load, raster, side_of
 from moye.kernels.gemm.sm80 import in_place, lines
 from moye.kernels.gemm.sm80.config import TensorConfig, architecture, choose, instruction, outputs
@@ -34,7 +33,6 @@ from moye.kernels.pack import make_plan as shift_of
 from moye.kernels.workspace import MAKES_ARRAYS, empty, one_batch, swapped, words
 
 _WIDE = (1 << 31) - (1 << 16)           # bytes that 32-bit offsets reach
-Activation = str | Callable[[Any], Any]
 
 
 @mo.jit
