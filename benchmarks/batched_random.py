@@ -3,11 +3,11 @@
     python benchmarks/batched_random.py SEED COUNT [--exact] [--rounds 15] [--worst 15] [--csv batched_random.csv]
     for i in 0 1 2 3; do python benchmarks/batched_random.py SEED COUNT --compile $i 4 & done    # to have it compiled
 
-2 to 1024 products each, of bfloat16, float16 or float32 (TF32; ``--exact``: all of them float32 without), whose extents are log-uniform, a third multiples of
-128, a third of 8, a third of any number.  Batches lie one behind the other, or beside each other in the rows, as heads
-of attention do; operands lie along K or along their rows; one B may be that of all.  Random-normal, interleaved, L2
-flushed, medians; a ratio is the time of torch over moye's.  Results are compared with torch's, as the norm of the
-difference over the norm.
+2 to 1024 products each, of bfloat16, float16 or float32 (TF32; ``--exact``: all of them float32 without), whose
+extents are log-uniform, a third multiples of 128, a third of 8, a third of any number.  Batches lie one behind the
+other, or beside each other in the rows, as heads of attention do; operands lie along K or along their rows; one B may
+be that of all.  Random-normal, interleaved, L2 flushed, medians; a ratio is the time of torch over moye's.  Results
+are compared with torch's, as the norm of the difference over the norm.
 Seeds below 1000 are for work on the kernels; figures that are told come from seeds from 1000 on, run once.
 """
 

@@ -18,6 +18,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 
 from gemm_fit import MULTIPROCESSORS, today
 from gemm_model import read
+from moye.kernels.gemm.parts.trees import fitted
 from moye.kernels.gemm.sm90 import choice
 from moye.kernels.gemm.sm90.config import COSTS, estimate
 
@@ -85,8 +86,8 @@ def judged(products):
     return [trees[part[one.extents]].predict(one.rows) for one in products]
 
 
-def arrays(trees):
-    """What ``choice.Trees`` has."""
+def arrays(trees, costs):
+    """What ``Trees`` has, and the costs that it corrects."""
     nodes = [predictor.nodes for predictors in trees._predictors for predictor in predictors]
     starts = np.cumsum([0, *map(len, nodes)])
     joined, own = np.concatenate(nodes), np.arange(starts[-1])
@@ -98,7 +99,22 @@ def arrays(trees):
             "feature": np.where(leaf, 0, joined["feature_idx"]).astype(np.uint8),
             "limit": np.where(leaf, 0, joined["num_threshold"]).astype(np.float32), "low": low, "high": high,
             "value": np.where(leaf, joined["value"], 0).astype(np.float32), "depth": max(joined["depth"]),
-            "costs": np.array(dataclasses.astuple(COSTS))}
+            "costs": np.array(dataclasses.astuple(costs))}
+
+
+def judge(products, write, path, costs):
+    """Tell what the model and the trees are worth; ``write`` those that all products were given to."""
+    told("the model", products, [0.0] * len(products))
+    told("with trees", products, judged(products))
+    if not write:
+        return
+    trees = fit(products)
+    np.savez_compressed(path, **arrays(trees, costs))
+    fitted.cache_clear()
+    rows = np.concatenate([one.rows for one in products])
+    worst = float(np.abs(fitted(path).of(rows) + trees._baseline_prediction.item() - trees.predict(rows)).max())
+    assert math.isclose(worst, 0, abs_tol=1e-4), f"trees that were written are off by {worst}"
+    print(f"{path.name}: {len(fitted(path).value)} nodes, {path.stat().st_size} bytes")
 
 
 def main():
@@ -106,18 +122,7 @@ def main():
     parser.add_argument("files", nargs="+")
     parser.add_argument("--write", action="store_true", help="choice.npz")
     options = parser.parse_args()
-    products = samples(options.files)
-    told("the model", products, [0.0] * len(products))
-    told("with trees", products, judged(products))
-    if not options.write:
-        return
-    trees = fit(products)
-    np.savez_compressed(choice.FITTED, **arrays(trees))
-    choice.fitted.cache_clear()
-    rows = np.concatenate([one.rows for one in products])
-    worst = float(np.abs(choice.fitted().of(rows) + trees._baseline_prediction.item() - trees.predict(rows)).max())
-    assert math.isclose(worst, 0, abs_tol=1e-4), f"trees that were written are off by {worst}"
-    print(f"{choice.FITTED.name}: {len(choice.fitted().value)} nodes, {choice.FITTED.stat().st_size} bytes")
+    judge(samples(options.files), options.write, choice.FITTED, COSTS)
 
 
 if __name__ == "__main__":

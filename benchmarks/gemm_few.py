@@ -1,9 +1,10 @@
 """float32 products of up to eight rows with an operand along K: as it streams, by tiles, and cuBLAS.
 
-    python benchmarks/gemm_few.py SEED COUNT [--rounds 15] [--csv gemm_few_f32.csv]         # measures, on a GPU
+    python benchmarks/gemm_few.py SEED COUNT [--batched] [--rounds 15] [--csv gemm_few_f32.csv]       # on a GPU
     python benchmarks/gemm_few.py --fit FILE... [--keep 0.25] [--write]                        # needs SciPy; no GPU
 
-Drawn as in gemm_random.py, but for the few rows; in torch's order, half of K multiples of 4.  Interleaved, L2 flushed,
+Drawn as in gemm_random.py, but for the few rows; in torch's order, half of K multiples of 4; ``--batched``: 2 to 512 of
+smaller ones, beside ``torch.bmm``.  Interleaved, L2 flushed,
 random-normal data, medians; results are compared with float64.  "tiles" is what ``gemm_simt`` takes without this way,
 operands copied first left out.  The fit is that of the costs of ``simt/few.py``, and tells how often and how far
 the rule, which takes the lesser of two estimates, is off on products kept back.
@@ -28,18 +29,45 @@ LARGEST = 1 << 29                                       # elements of what strea
 SHORT = 12.0                                            # microseconds
 
 
-def draw(seed, count):
+@dataclasses.dataclass(frozen=True)
+class Product(Row):
+    """A product, or a batch of them."""
+
+    batches: int = 1
+
+
+def draw(seed, count, *, batched=False):
     """So many products; a third of the rows that stream multiples of 128, a third of 8."""
     rng, found = random.Random(seed), []
+    (least, rows_most), (k_least, k_most) = ((1, 1 << 13), (1, 1 << 12)) if batched else ((64, 1 << 17), (16, 1 << 17))
     while len(found) < count:
         step = rng.choice((128, 8, 1))
-        rows = max(1, round(math.exp(rng.uniform(math.log(64), math.log(1 << 17))) / step)) * step
-        K = round(math.exp(rng.uniform(math.log(16), math.log(1 << 17))))
-        K = K // 4 * 4 if rng.random() < 0.5 else K
-        row = Row(f"seed {seed}", "f32", rng.randint(1, few.MOST), rows, K)
-        if rows * K <= LARGEST:
+        rows = max(1, round(math.exp(rng.uniform(math.log(least), math.log(rows_most))) / step)) * step
+        K = round(math.exp(rng.uniform(math.log(k_least), math.log(k_most))))
+        K = max(1, K // 4) * 4 if rng.random() < 0.5 else K
+        batches = round(math.exp(rng.uniform(math.log(2), math.log(512)))) if batched else 1
+        row = Product(f"seed {seed}", "f32", rng.randint(1, few.MOST), rows, K, batches=batches)
+        if rows * K * batches <= LARGEST and K > 1:     # a single k lies along any mode
             found.append(row)
     return found
+
+
+def product_of(line):
+    """The product of a line of a CSV."""
+    return Product("", "f32", *(int(line[name]) for name in "MNK"), batches=int(line.get("batches", 1)))
+
+
+def seen(row):
+    """The product as the models see it."""
+    return dataclasses.replace(problem_of(row), batches=row.batches)
+
+
+def operands(row):
+    """A, B, C and what cuBLAS does, for a batch of products."""
+    import torch
+    A, B = (torch.randn(row.batches, rows, row.K, device="cuda") for rows in (row.M, row.N))
+    C, D = (torch.empty(row.batches, row.M, row.N, device="cuda") for _ in range(2))
+    return *(x.permute(1, 2, 0) for x in (A, B, C)), lambda: torch.bmm(A, B.mT, out=D)
 
 
 def measured(row, rounds):
@@ -52,16 +80,16 @@ def measured(row, rounds):
     from moye.kernels.workspace import swapped
     from moye.testing import interleave
     torch.backends.cuda.matmul.allow_tf32 = False
-    problem = Problem(row)
-    A, B, C = problem.A, problem.B, problem.C
-    size, tiles = config.streaming(problem_of(row), "A"), config.choose(problem_of(row), MULTIPROCESSORS)
-    plan = few.choose(size, MULTIPROCESSORS)
+    problem = Problem(row) if row.batches == 1 else None
+    A, B, C, cublas = (problem.A, problem.B, problem.C, problem.works()["cuBLAS"]) if problem else operands(row)
+    size, tiles = config.streaming(seen(row), "A"), config.choose(seen(row), MULTIPROCESSORS)
+    plan = dataclasses.replace(few.choose(size, MULTIPROCESSORS), batched=row.batches > 1)
     runs = {"streams": lambda: multiply(B, A, swapped(C), plan, size),
             "tiles": lambda: gemm_simt(A, B, C, config=tiles[0], splits=tiles[1]),
-            "cuBLAS": problem.works()["cuBLAS"]}
+            "cuBLAS": cublas}
     C.fill_(math.nan)
     runs["streams"]()
-    exact = A.double() @ B.double().T
+    exact = torch.einsum("mk...,nk...->mn...", A.double(), B.double())
     error = float((C.double() - exact).norm() / exact.norm())
     return {way: 1e3 * ms for way, ms in interleave(runs, rounds).items()}, error
 
@@ -69,12 +97,14 @@ def measured(row, rounds):
 def measure(options):
     """Measure, tell, write."""
     lines = []
-    for row in draw(options.seed, options.count):
+    for row in draw(options.seed, options.count, batched=options.batched):
         us, error = measured(row, options.rounds)
-        thought = few.estimate(config.streaming(problem_of(row), "A"), MULTIPROCESSORS)
-        print(f"{row.M}x{row.N}x{row.K}: streams {us['streams']:.1f} ({thought:.1f})  tiles {us['tiles']:.1f}  cuBLAS "
-              f"{us['cuBLAS']:.1f}  off {error:.1e}{'  WRONG' if not error < 1e-5 else ''}", flush=True)
-        lines.append({"M": row.M, "N": row.N, "K": row.K, **{way: f"{us[way]:.3f}" for way in WAYS}})
+        thought = few.estimate(config.streaming(seen(row), "A"), MULTIPROCESSORS)
+        print(f"{row.batches}x{row.M}x{row.N}x{row.K}: streams {us['streams']:.1f} ({thought:.1f})  tiles "
+              f"{us['tiles']:.1f}  cuBLAS {us['cuBLAS']:.1f}  off {error:.1e}"
+              f"{'  WRONG' if not error < 1e-5 else ''}", flush=True)
+        extents = {"batches": row.batches, "M": row.M, "N": row.N, "K": row.K}
+        lines.append({**extents, **{way: f"{us[way]:.3f}" for way in WAYS}})
     for way in WAYS[1:]:
         ratios = [float(line[way]) / float(line["streams"]) for line in lines]
         print(f"{way} / streams: geometric mean {statistics.geometric_mean(ratios):.3f}, least {min(ratios):.2f}, "
@@ -88,7 +118,7 @@ def measure(options):
 
 def tiled(row):
     """Microseconds of tiles, by their model."""
-    problem = problem_of(row)
+    problem = seen(row)
     return config.estimate(*config.choose(problem, MULTIPROCESSORS), problem, MULTIPROCESSORS)
 
 
@@ -111,10 +141,10 @@ def fit(options):
     found = {}
     for path in options.fit:
         with open(path, newline="") as file:
-            found |= to_scale({Row("", "f32", *(int(line[name]) for name in "MNK")):
-                               {way: float(line[way]) for way in WAYS} for line in csv.DictReader(file)})
+            found |= to_scale({product_of(line): {way: float(line[way]) for way in WAYS}
+                               for line in csv.DictReader(file)})
     kept = {row for row in found if random.Random(str(row)).random() < options.keep}
-    samples = [(config.streaming(problem_of(row), "A"), us["streams"]) for row, us in found.items() if row not in kept]
+    samples = [(config.streaming(seen(row), "A"), us["streams"]) for row, us in found.items() if row not in kept]
     costs = fitted(samples, few.COSTS, {f.name: 6.0 for f in dataclasses.fields(few.Costs)},
                    lambda sample, costs: few.estimate(sample[0], MULTIPROCESSORS, costs), shared=0.0)
     print(costs)
@@ -123,7 +153,7 @@ def fit(options):
     for name, rows in (("fitted", [row for row in found if row not in kept]), ("kept back", sorted(kept, key=str))):
         regrets, ratios = [], []
         for row in rows:
-            us, size = found[row], config.streaming(problem_of(row), "A")
+            us, size = found[row], config.streaming(seen(row), "A")
             way = "streams" if few.estimate(size, MULTIPROCESSORS, costs) <= tiled(row) else "tiles"
             regrets.append(us[way] / min(us["streams"], us["tiles"]))
             ratios.append(us["cuBLAS"] / us[way])
@@ -138,6 +168,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("seed", type=int, nargs="?")
     parser.add_argument("count", type=int, nargs="?")
+    parser.add_argument("--batched", action="store_true")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--csv", type=Path)
     parser.add_argument("--fit", type=Path, nargs="+")

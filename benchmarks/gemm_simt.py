@@ -13,7 +13,7 @@ import torch
 
 import moye as mo
 from moye.kernels import gemm_simt
-from moye.kernels.gemm.simt.config import choose
+from moye.kernels.gemm.simt.choice import choose
 from moye.kernels.gemm.simt.kernel import problem_of
 from moye.testing import interleave
 
@@ -41,7 +41,7 @@ def contest(M, N, K, orders, rounds):
 
 
 def chosen(M, N, K, orders):
-    """The configuration that the rule chooses, and the number of parts of K."""
+    """The configuration that the rule chooses, the number of parts of K, and which operands are copied first."""
     A, B, C = (mo.describe(matrix(*shape, order)) for shape, order in zip(((M, K), (N, K), (M, N)), orders + "F",
                                                                           strict=True))
     return choose(problem_of(A, B, C), mo.multiprocessors(C))
@@ -49,10 +49,11 @@ def chosen(M, N, K, orders):
 
 def row(M, N, K, orders, rounds):
     cublas, moye = contest(M, N, K, orders, rounds)
-    config, splits = chosen(M, N, K, orders)
+    config, splits, copied = chosen(M, N, K, orders)
     flops = 2e-9 * M * N * K
     print(f"{M:5} {N:5} {K:5}  {orders}  {flops / moye:7.2f} {flops / cublas:8.2f} {cublas / moye:7.3f}   "
-          f"{config.bM}x{config.bN}x{config.bK}" + (f", {splits} splits" if splits > 1 else ""), flush=True)
+          f"{config.bM}x{config.bN}x{config.bK}" + (f", {splits} splits" if splits > 1 else "")
+          + " copied" * sum(copied), flush=True)
     return cublas / moye
 
 

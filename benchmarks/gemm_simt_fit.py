@@ -2,6 +2,8 @@
 
     cd benchmarks/data; python ../gemm_simt_fit.py gemm_simt.csv.gz gemm_simt_copied.csv.gz [--keep 0.2] [--write]
 
+After it has changed the costs, ``gemm_simt_choice_fit.py`` must be run again: its trees correct these costs.
+
 It needs SciPy, and no GPU.  In: CSVs of measured products and configurations.  Out: the fitted ``Costs``, the error of
 the model, and the regret of its choice: the time of what it chooses, among what was measured, over the best, on
 products kept back from the fit.
@@ -17,8 +19,9 @@ import statistics
 
 from gemm_fitting import fitted, write
 from gemm_rows import Row
-from gemm_simt_model import COPIES, FIELDS, Way, problem_of, short
+from gemm_simt_model import COPIES, FIELDS, problem_of, short
 from moye.kernels.gemm.simt import config as model
+from moye.kernels.gemm.simt.choice import Way
 
 MULTIPROCESSORS, TIMES = 132, 4
 

@@ -1,12 +1,10 @@
 """Microseconds of ``gemm_simt``'s configurations on drawn float32 products: what ``gemm_simt_fit.py`` learns from.
 
     for s in $(seq 12); do python benchmarks/gemm_simt_measure.py $s 40 --seconds 90 --out simt_$s.csv.gz & done; wait
-    for s in 84 85 86; do python benchmarks/gemm_simt_measure.py $s 60 --copied --out copied_$s.csv.gz & done; wait
 
 Several processes may run at a time: they trace and compile beside each other, and take turns on the GPU, product by
 product.  Each ends after so many seconds.  A CSV line for each product and configuration, and one for cuBLAS (TF32
-off).  Every result is compared with cuBLAS's, on a poisoned C.  With ``--copied`` each way to copy operands first has
-a line, with the configuration that the model of costs chooses for it.
+off).  Every result is compared with cuBLAS's, on a poisoned C.
 """
 
 import argparse
@@ -25,10 +23,9 @@ import moye as mo
 from gemm import Problem
 from gemm_draws import draw
 from gemm_measure import Pooled, turn
-from gemm_simt_model import COPIES, FIELDS, Way, choices, problem_of
+from gemm_simt_model import COPIES, FIELDS, problem_of
 from moye.kernels import gemm_simt
-from moye.kernels.gemm.simt import config as model
-from moye.kernels.gemm.simt import kernel
+from moye.kernels.gemm.simt import choice
 from moye.runtime.prepare import compile_only
 from moye.runtime.tuning.precompile import Compiling
 from moye.testing import interleave
@@ -39,22 +36,23 @@ LARGEST = 1 << 37
 
 
 def candidates(row, near, most, multiprocessors):
-    """Configurations, with parts of K, whose predicted time is near the best; if these are many, some by chance."""
+    """The choice and ways whose predicted time is near the best; if these are many, half of them the soonest, and the
+    others soonest of their kind, or there by chance.
+    """
     problem = problem_of(row)
-    costs = {Way(config, parts): model.estimate(config, parts, problem, multiprocessors)
-             for config in model.configs(4) for parts in model.parts_of(config, problem, multiprocessors)}
-    best = min(costs.values())
-    good = sorted((key for key, cost in costs.items() if cost <= near * best), key=costs.get)
-    first = most // 2
-    return good if len(good) <= most else \
-        good[:first] + random.Random(row.label).sample(good[first:], most - first)
+    found = choice.timed(problem, multiprocessors)
+    good = [way for us, way in found if us <= near * found[0][0]]
+    kinds = {(way.config, way.copied): way for way in reversed(good)}
+    first = [choice.choose(problem, multiprocessors), *good[:most // 2], *sorted(kinds.values(), key=good.index)]
+    chosen = list(dict.fromkeys(first))[:most - 2]
+    others = [way for way in good if way not in chosen]
+    return chosen + random.Random(row.label).sample(others, min(2, len(others)))
 
 
 def call(problem, way):
     """The product in this way."""
     def copied():
-        with mock.patch.multiple(kernel, copied_first=lambda *_: way.copied, streams=lambda *_: "",
-                                 choose=lambda *_: (way.config, way.parts)):
+        with mock.patch.multiple(choice, streams=lambda *_: "", choose=lambda *_: way):
             gemm_simt(problem.A, problem.B, problem.C)
 
     return copied if any(way.copied) else \
@@ -109,11 +107,10 @@ def main():
     parser.add_argument("seed", type=int)
     parser.add_argument("count", type=int)
     parser.add_argument("--near", type=float, default=1.7)
-    parser.add_argument("--most", type=int, default=8, help="configurations of a product")
+    parser.add_argument("--most", type=int, default=15, help="ways of a product")
     parser.add_argument("--batch", type=int, default=4, help="products that are compiled at a time")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=math.inf)
-    parser.add_argument("--copied", action="store_true", help="ways to copy operands first")
     parser.add_argument("--out", type=Path, default=Path("gemm_simt_measured.csv.gz"))
     options = parser.parse_args()
     start = time.perf_counter()
@@ -127,8 +124,7 @@ def main():
         for first in range(0, len(rows), options.batch):
             if time.perf_counter() - start > options.seconds:
                 break
-            chosen = {row: list(choices(problem_of(row), multiprocessors, options.near)) if options.copied else
-                      candidates(row, options.near, options.most, multiprocessors)
+            chosen = {row: candidates(row, options.near, options.most, multiprocessors)
                       for row in rows[first:first + options.batch]}
             ready = compiled(chosen, pools)
             for row, configs in chosen.items():

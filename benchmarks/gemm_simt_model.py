@@ -1,4 +1,4 @@
-"""Rows of the benchmarks as the model of costs of ``moye.kernels.gemm.simt`` sees them.
+"""Rows of the benchmarks as the models of ``moye.kernels.gemm.simt`` see them.
 
 In: a ``Row`` of ``gemm_rows``, float32, C row-major.  Out: a ``Problem`` of the model, with A and B as they are
 multiplied: exchanged, since C^T is column-major.  It imports neither torch nor anything that needs a GPU.
@@ -7,35 +7,11 @@ multiplied: exchanged, since C^T is column-major.  It imports neither torch nor 
 """
 
 import dataclasses
-import itertools
-from typing import NamedTuple
 
 from moye.kernels.gemm.simt import config as model
 
 FIELDS = [f.name for f in dataclasses.fields(model.TileConfig)]
 COPIES = ["copied_A", "copied_B"]
-
-
-class Way(NamedTuple):
-    """A configuration, the parts of K, and which operands (as they are multiplied) are copied first."""
-
-    config: model.TileConfig
-    parts: int
-    copied: tuple[bool, bool] = (False, False)
-
-    def estimate(self, problem, multiprocessors, costs=model.COSTS):
-        """Microseconds, copies among them."""
-        given = model.turned(problem, self.copied)
-        return model.copying(problem, self.copied, costs) + model.estimate(self.config, self.parts, given,
-                                                                          multiprocessors, costs)
-
-
-def choices(problem, multiprocessors, near=2.0):
-    """Each way to copy operands, or none, with its choice; those whose estimate is near the least."""
-    copies = itertools.product(*([False, True] if major != "vector" else [False] for major in problem.majors))
-    ways = [Way(*model.choose(model.turned(problem, which), multiprocessors), which) for which in copies]
-    least = min(way.estimate(problem, multiprocessors) for way in ways)
-    return [way for way in ways if way.estimate(problem, multiprocessors) <= near * least]
 
 
 def problem_of(row):

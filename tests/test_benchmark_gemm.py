@@ -345,3 +345,23 @@ def test_draws_of_few_rows():
     assert {size.few for size in sizes} == set(range(1, 9)) and {size.aligned for size in sizes} == {True, False}
     assert all((size.rows, size.few, size.K) == (row.N, row.M, row.K) for size, row in zip(sizes, found, strict=True))
     assert max(size.rows * size.K for size in sizes) <= gemm_few.LARGEST
+
+
+def test_draws_of_batches_of_few_rows():
+    found = gemm_few.draw(3, 60, batched=True)
+    sizes = [gemm_few.config.streaming(gemm_few.seen(row), "A") for row in found]
+    assert all((size.rows, size.few, size.batches) == (row.N, row.M, row.batches)
+               for size, row in zip(sizes, found, strict=True))
+    assert min(size.batches for size in sizes) < 8 < 128 < max(size.batches for size in sizes)
+    assert min(size.K for size in sizes) < 8 and all(size.rows * size.K * size.batches <= gemm_few.LARGEST
+                                                     for size in sizes)
+
+
+def test_what_is_measured_of_single_precision():
+    """The choice, the soonest by the model, and ways of other kinds; no more than asked."""
+    measure = pytest.importorskip("gemm_simt_measure", reason="it needs torch", exc_type=ImportError)
+    for row in measure.draw(12, 10, "f32"):
+        problem = measure.problem_of(row)
+        ways = measure.candidates(row, 1.7, 15, 132)
+        assert ways[0] == measure.choice.choose(problem, 132) and len(ways) == len(set(ways)) <= 15
+        assert measure.choice.timed(problem, 132)[0][1] in ways

@@ -11,7 +11,8 @@ from moye.kernels import gemm, gemm_simt, tuned_gemm_simt
 from moye.kernels.gemm.parts.arguments import scalar
 from moye.kernels.gemm.parts.epilogues import Epilogue
 from moye.kernels.gemm.simt import few
-from moye.kernels.gemm.simt.config import FLOAT, copied_first
+from moye.kernels.gemm.simt.choice import choose
+from moye.kernels.gemm.simt.config import FLOAT
 from moye.kernels.gemm.simt.few_kernel import multiply
 from moye.kernels.gemm.simt.kernel import problem_of
 
@@ -89,7 +90,7 @@ def test_operands_of_long_products_are_turned_round_first(M, N, K):
     """Into memory of the call: repeated calls, which decide nothing anew, see what the operands hold then."""
     C = torch.full((M, N), math.nan, device="cuda")
     known = (mo.describe(x) for x in (torch.empty(M, K), torch.empty(N, K), torch.empty(M, N)))
-    assert copied_first(problem_of(*known), 132) == (True, True)
+    assert choose(problem_of(*known), 132).copied == (True, True)
     for repetition in range(4):
         A, B = matrix(M, K, torch.float32, "C"), matrix(N, K, torch.float32, "C")
         for _ in range(2):

@@ -19,6 +19,8 @@ from moye import kernels
 from moye.kernels import scans
 from moye.kernels.attention.dispatch import attention, attention_backward
 from moye.kernels.gemm.simt import kernel as simt
+from moye.kernels.gemm.simt.choice import Way
+from moye.kernels.gemm.simt.config import choose, turned
 from moye.kernels.gemm.simt.kernel import gemm_simt
 from moye.kernels.gemm.sm90.config import WarpgroupConfig
 from moye.kernels.gemm.streamed.config import options
@@ -149,9 +151,14 @@ def streamed_product(rng):
     gemm_streamed(A, B, nothing(131, 3, dtype=np.float16), config=config)
 
 
+def copying_first(problem, multiprocessors):
+    """A way of ``gemm_simt`` that copies its first operand."""
+    return Way(*choose(turned(problem, (True, False)), multiprocessors), (True, False))
+
+
 @call
 def product_of_an_operand_turned_round(rng):
-    with mock.patch.object(simt, "copied_first", lambda problem, multiprocessors: (True, False)):
+    with mock.patch.object(simt.choice, "choose", copying_first):
         gemm_simt(normal(rng, 40, 70), normal(rng, 40, 70), nothing(40, 40))
 
 
@@ -212,7 +219,7 @@ def copies_on_one_multiprocessor(rng, columns):
 
 
 def turned_round_on_one_multiprocessor(rng, columns):
-    with mock.patch.object(simt, "copied_first", lambda problem, multiprocessors: (True, False)):
+    with mock.patch.object(simt.choice, "choose", copying_first):
         gemm_simt(normal(rng, 40, 70), normal(rng, columns, 70), nothing(40, columns))
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import moye as mo
+from moye.kernels.gemm.parts.trees import Trees, fitted
 from moye.kernels.gemm.sm90 import choice
 from moye.kernels.gemm.sm90.choice import choose, corrected, shortlist, timed
 from moye.kernels.gemm.sm90.config import COSTS, Problem, candidates
@@ -40,12 +41,13 @@ def test_all_rows_at_a_time_are_what_each_is_alone():
     short = shortlist(timed(KNOWN, H200))
     rows = np.array([choice.features(config, KNOWN, us, H200) for us, config in short], np.float32)
     assert rows.shape[1] == len(choice.FEATURES)
-    np.testing.assert_allclose(choice.fitted().of(rows), [walked(choice.fitted(), row) for row in rows], atol=1e-5)
+    trees = fitted(choice.FITTED)
+    np.testing.assert_allclose(trees.of(rows), [walked(trees, row) for row in rows], atol=1e-5)
 
 
 def test_a_node_sends_equal_numbers_down():
     """Two trees, of which one is a leaf; what equals the limit is not above it."""
-    trees = choice.Trees(np.array([0, 3]), np.array([1, 0, 0, 0]), np.array([2.0, 0, 0, 0]), np.array([1, 1, 2, 3]),
+    trees = Trees(np.array([0, 3]), np.array([1, 0, 0, 0]), np.array([2.0, 0, 0, 0]), np.array([1, 1, 2, 3]),
                          np.array([2, 1, 2, 3]), np.array([0.0, 10, 20, 1]), depth=1)
     assert trees.of(np.array([[9.0, 2.0], [9.0, 2.5]])).tolist() == [11.0, 21.0]
 

@@ -247,7 +247,7 @@ def test_single_precision_takes_none_of_hoppers_options(arch, options, picked):
 
 def test_single_precision_takes_no_configuration_of_others():
     A, B, C = operands("f32")
-    with pytest.raises(mo.ArgumentError, match="gemm_simt: config=WarpgroupConfig.* is no mo.kernels.TileConfig"):
+    with pytest.raises(mo.ArgumentError, match=r"gemm_simt: config=WarpgroupConfig.* is no mo.kernels.TileConfig"):
         gemm.gemm(A, B, C, config=WARPGROUP)
 
 

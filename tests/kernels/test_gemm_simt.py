@@ -1,6 +1,6 @@
 """``gemm_simt`` against float64 NumPy in the simulator, checks on: shapes, transposes, dtypes, splits, scaling."""
 
-from dataclasses import replace
+from dataclasses import astuple, replace
 
 import numpy as np
 import pytest
@@ -9,18 +9,18 @@ import moye as mo
 from moye.kernels import gemm_simt, tuned_gemm_simt
 from moye.kernels.gemm.parts import arguments
 from moye.kernels.gemm.parts.epilogues import Epilogue
-from moye.kernels.gemm.simt import few, few_kernel, kernel
+from moye.kernels.gemm.simt import choice, few, few_kernel
+from moye.kernels.gemm.simt.choice import Way, copies, streams
 from moye.kernels.gemm.simt.config import (
+    COSTS,
     DOUBLE,
     FLOAT,
     Problem,
     choose,
     configs,
-    copied_first,
     most_parts,
     parts_of,
     streaming,
-    streams,
     turned,
 )
 
@@ -85,11 +85,17 @@ def test_split_k(M, N, K, splits):
     agree(M, N, K, splits=splits, alpha=0.5, beta=-2.0, orders="FFC")
 
 
+def copy_first(monkeypatch, which):
+    """Tell ``gemm_simt`` to copy these operands."""
+    monkeypatch.setattr(choice, "choose", lambda problem, multiprocessors: Way(
+        *choose(turned(problem, which), multiprocessors), which))
+
+
 @pytest.mark.parametrize("M, N, K", [(68, 36, 40), (67, 35, 41), (30, 202, 9)])
 @pytest.mark.parametrize("which", [(True, True), (True, False), (False, True)])
 def test_copied_first(M, N, K, which, monkeypatch):
     """Long products are; these are too short for it, unless they are told to.  Copies have rows that C does not."""
-    monkeypatch.setattr(kernel, "copied_first", lambda *_: which)
+    copy_first(monkeypatch, which)
     for orders in ("CCF", "CCC", "FFF"):
         with mo.checking() as reports:
             agree(M, N, K, orders=orders, beta=0.5)
@@ -99,7 +105,7 @@ def test_copied_first(M, N, K, which, monkeypatch):
 
 @pytest.mark.parametrize("which", [(True, True), (True, False), (False, True)])
 def test_batches_are_copied_first(which, monkeypatch):
-    monkeypatch.setattr(kernel, "copied_first", lambda *_: which)
+    copy_first(monkeypatch, which)
     rng = np.random.default_rng(4)
     A, B, C = (np.moveaxis(matrix(rng, shape, "f4", "C"), 0, 2) for shape in ((3, 67, 41), (3, 35, 41), (3, 67, 35)))
     C[...] = np.nan
@@ -126,13 +132,37 @@ def test_a_single_row_has_any_stride(lines):
 def test_what_is_copied_first():
     """Operands of 4 bytes along K, or whose lines begin anywhere, where arrays can be made and products are long."""
     lying = Problem(4096, 4096, 4096, 4, ("k vector", "k"))
-    assert copied_first(lying, H200) == (True, True)
+    assert choice.choose(lying, H200).copied == (True, True) and len(copies(lying, H200)) == 4
     assert turned(lying, (True, False)).majors == ("vector", "k")
-    assert copied_first(replace(lying, majors=("vector", "k")), H200) == (False, True)
-    assert copied_first(replace(lying, majors=("vector", "element")), H200) == (False, True)
-    for other in (replace(lying, K=16), replace(lying, workspace=False), replace(lying, bytes=8),
+    assert choice.choose(replace(lying, majors=("vector", "k")), H200).copied == (False, True)
+    assert copies(replace(lying, majors=("vector", "element")), H200) == [(False, False), (False, True)]
+    assert choice.choose(replace(lying, K=16), H200).copied == (False, False)
+    for other in (replace(lying, K=4, M=64), replace(lying, workspace=False), replace(lying, bytes=8),
                   replace(lying, majors=("vector", "vector"))):
-        assert copied_first(other, H200) == (False, False)
+        assert copies(other, H200) == [(False, False)] and choice.choose(other, H200).copied == (False, False)
+
+
+def test_the_trees_correct_the_costs_that_there_are():
+    """Fitted costs ask for fitted trees: gemm_simt_choice_fit.py."""
+    with np.load(choice.FITTED) as found:
+        assert found["costs"].tolist() == list(astuple(COSTS))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_choice_is_a_way_near_the_best_of_the_model(seed):
+    """And the least of what is corrected; batches, of which none were measured, follow the model."""
+    rng = np.random.default_rng(seed)
+    M, N, K = (int(np.exp(rng.uniform(0, np.log(6000)))) for _ in range(3))
+    problem = Problem(M, N, K, 4, (("vector", "k")[rng.integers(2)], ("element", "k vector")[rng.integers(2)]))
+    found = choice.timed(problem, H200)
+    short = choice.shortlist(found)
+    rows = np.array([choice.features(way, problem, us, H200) for us, way in short])
+    assert rows.shape[1] == len(choice.FEATURES)
+    best = min(zip(choice.corrected(short, problem, H200), short, strict=True), key=lambda one: one[0])[1][1]
+    assert choice.choose(problem, H200) == best and best in [way for _, way in found]
+    assert best.estimate(problem, H200) <= 1.6 * found[0][0]
+    many = replace(problem, batches=3)
+    assert choice.choose(many, H200) == choice.timed(many, H200)[0][1]
 
 
 def test_scaling_and_accumulation():
@@ -332,7 +362,7 @@ def test_what_streams():
 @pytest.mark.parametrize(("M", "N", "orders"), [(2, 130, "CCC"), (130, 3, "CCF"), (5, 70, "CCF"), (70, 8, "CCC")])
 def test_few_rows_are_multiplied_as_the_other_operand_streams(M, N, orders, monkeypatch):
     asked = []
-    monkeypatch.setattr(kernel, "streams", lambda problem, _: asked.append(problem) or next(
+    monkeypatch.setattr(choice, "streams", lambda problem, _: asked.append(problem) or next(
         side for side in "AB" if streaming(problem, side)))
     agree(M, N, 203, orders=orders, alpha=0.5, beta=2.0)
     agree(M, N, 204, orders=orders)

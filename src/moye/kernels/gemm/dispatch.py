@@ -20,6 +20,7 @@ from moye.kernels.gemm.shallow import config as shallow
 from moye.kernels.gemm.shallow import plan as shallow_plan
 from moye.kernels.gemm.shallow.kernel import gemm_shallow
 from moye.kernels.gemm.simt import config as simt
+from moye.kernels.gemm.simt.choice import soonest
 from moye.kernels.gemm.simt.kernel import gemm_simt
 from moye.kernels.gemm.simt.kernel import problem_of as simt_problem_of
 from moye.kernels.gemm.sm80 import config as sm80
@@ -145,7 +146,7 @@ def modelled(a: Any, b: Any, c: Any, multiprocessors: int, plain: bool) -> dict[
         size = size_of(stream, other)
         times["streamed"] = streamed.modelled(streamed.choose(size, multiprocessors), size, multiprocessors)
     if plain and a.dtype == b.dtype == c.dtype == mo.float32:
-        exact = simt.soonest(simt_problem_of(a, b, c), multiprocessors)
+        exact = soonest(simt_problem_of(a, b, c), multiprocessors)
         times["simt"] = exact + _EXACT * max(0.0, exact - simt.COSTS.launch)
     if c.strides[0] == 1 != c.strides[1]:               # as that kernel takes it
         a, b, c = b, a, turned(c)

@@ -1,11 +1,9 @@
-"""Tile configurations of ``gemm_simt`` and the model of costs that picks one without search.
+"""Tile configurations of ``gemm_simt``, and the model of what each takes.  ``choice.py`` picks one.
 
-In: a ``Problem``.  Out: a ``TileConfig`` and a number of parts of K, and which operands are copied first.
+In: a ``Problem``.  Out: a ``TileConfig`` and a number of parts of K, and microseconds.
 
->>> problem = Problem(4096, 4096, 4096, 4, ("k vector", "k vector"))
->>> copied_first(problem, 132)
-(True, True)
->>> config, parts = choose(turned(problem, (True, True)), 132)
+>>> problem = Problem(4096, 4096, 4096, 4)
+>>> config, parts = choose(problem, 132)
 >>> config.bM * config.bN >= 96 * 128, parts
 (True, 1)
 
@@ -179,7 +177,6 @@ class Costs:
 
 COSTS = Costs()
 _PEAK = 128 * 1980.0                    # products of one multiprocessor in a microsecond
-_LONG = 10                              # copies of nothing, below which no product is worth a thought of them
 _ROUNDS, _LONG_PART = 4, 16             # of blocks, one after the other, and the k tiles of each that are worth it
 
 
@@ -254,7 +251,7 @@ def _step(config: TileConfig, held: int, problem: Problem, costs: Costs) -> floa
 
 @functools.lru_cache(maxsize=4096)
 def choose(problem: Problem, multiprocessors: int) -> tuple[TileConfig, int]:
-    """The configuration and the number of parts of K that the model of ``estimate`` finds fastest."""
+    """The configuration and the parts of K that the model finds fastest, for operands as they lie."""
     return min(((config, parts) for config in configs(problem.bytes)
                 for parts in parts_of(config, problem, multiprocessors)),
                key=lambda found: estimate(found[0], found[1], problem, multiprocessors))
@@ -264,15 +261,6 @@ def turned(problem: Problem, which: tuple[bool, bool]) -> Problem:
     """The same product of operands some of which have been copied: those lie along their rows, at 16 bytes."""
     first, second = ("vector" if turn else major for major, turn in zip(problem.majors, which, strict=True))
     return replace(problem, majors=(first, second))
-
-
-def soonest(problem: Problem, multiprocessors: int) -> float:
-    """Microseconds of the choice: few rows beside what streams, or tiles, with operands that are copied first."""
-    which = copied_first(problem, multiprocessors)
-    given = turned(problem, which)
-    tiled = copying(problem, which) + estimate(*choose(given, multiprocessors), given, multiprocessors)
-    sizes = [size for side in "AB" if (size := streaming(problem, side))]
-    return min([tiled, *(few.estimate(size, multiprocessors) for size in sizes)])
 
 
 def streaming(problem: Problem, side: str) -> few.Few | None:
@@ -286,33 +274,7 @@ def streaming(problem: Problem, side: str) -> few.Few | None:
     return few.Few(rows, most, problem.K, problem.bytes, major == "k vector", problem.batches)
 
 
-@functools.lru_cache(maxsize=4096)
-def streams(problem: Problem, multiprocessors: int) -> str:
-    """The operand beside which the other one's few rows are multiplied soonest, "A" or "B"; "" where tiles are."""
-    times = {side: few.estimate(size, multiprocessors) for side in "AB" if (size := streaming(problem, side))}
-    side = min(times, key=lambda side: times[side], default="")
-    return side if side and times[side] <= soonest(problem, multiprocessors) else ""
-
-
 def copying(problem: Problem, which: tuple[bool, bool], costs: Costs = COSTS) -> float:
     """Microseconds of copying operands, which turns round those that lie along K."""
     return sum(costs.copy + rows * problem.K * problem.bytes * problem.batches / costs.copied
                for rows, turn in zip((problem.M, problem.N), which, strict=True) if turn)
-
-
-@functools.lru_cache(maxsize=4096)
-def copied_first(problem: Problem, multiprocessors: int) -> tuple[bool, bool]:
-    """Which operands are copied in memory first, along their rows: a product that is long enough makes up for it.
-
-    Then nothing is turned on the way to shared memory, where it costs threads their time and registers, and nothing
-    comes in single elements.
-    """
-    other = [major != "vector" for major in problem.majors]
-
-    def cost(which: tuple[bool, bool]) -> float:
-        given = turned(problem, which)
-        return copying(problem, which) + estimate(*choose(given, multiprocessors), given, multiprocessors)
-    no = False, False
-    if not any(other) or problem.bytes != 4 or not problem.workspace or cost(no) < _LONG * COSTS.copy:
-        return no
-    return min(((a, b) for a in {False, other[0]} for b in {False, other[1]}), key=cost)

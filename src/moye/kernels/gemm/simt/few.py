@@ -25,12 +25,13 @@ _HELD = 32
 class Costs:
     """What the model of costs is made of, on an H200: microseconds and bytes; ``benchmarks/gemm_few.py`` fits it."""
 
-    launch: float = 3.527       # and the first reads
-    dram: float = 4.985e+06     # bytes a microsecond
-    one: float = 8.769e+04      # the same of one multiprocessor, the few rows of each block among them
-    product: float = 8.699e-06  # of a multiprocessor, for each element read and few row
-    product_one: float = 2.224e-05 # the same where elements are read one by one
-    fold: float = 0.002851      # and for each sum of all lanes
+    launch: float = 3.569       # and the first reads
+    dram: float = 4.954e+06     # bytes a microsecond
+    one: float = 8.504e+04      # the same of one multiprocessor, the few rows of each block among them
+    product: float = 9.086e-06  # of a multiprocessor, for each element read and few row
+    product_one: float = 2.328e-05 # the same where elements are read one by one
+    fold: float = 0.002983      # and for each sum of all lanes
+    block: float = 1.22         # of a block from its begin to its first products, for each that a multiprocessor holds
 
 
 COSTS = Costs()
@@ -105,4 +106,5 @@ def estimate(size: Few, multiprocessors: int, costs: Costs = COSTS) -> float:
     read = size.bytes * turns * (rows + size.few) * size.K
     each = costs.product if plan.width > 1 else costs.product_one
     worked = turns * rows * plan.few * (size.K * each + costs.fold * plan.deep)
-    return costs.launch + math.hypot(moved / costs.dram, read / costs.one, worked)
+    begun = costs.block * (-(-turns // RESIDENT) - 1)
+    return costs.launch + math.hypot(moved / costs.dram, read / costs.one, worked, begun)

@@ -25,17 +25,8 @@ from moye.kernels.gemm.parts.arguments import (
 )
 from moye.kernels.gemm.parts.epilogues import ACTIVATIONS, Activation, Epilogue, added, spread
 from moye.kernels.gemm.parts.operands import copy_end, copy_whole, factor, load_end, load_whole, raster, side_of
-from moye.kernels.gemm.simt import few
-from moye.kernels.gemm.simt.config import (
-    Problem,
-    TileConfig,
-    choose,
-    copied_first,
-    most_parts,
-    streaming,
-    streams,
-    turned,
-)
+from moye.kernels.gemm.simt import choice, few
+from moye.kernels.gemm.simt.config import Problem, TileConfig, choose, most_parts, streaming, turned
 from moye.kernels.gemm.simt.few_kernel import multiply
 from moye.kernels.gemm.simt.plan import make_plan
 from moye.kernels.pack import packed_whole
@@ -477,17 +468,18 @@ def gemm_simt(A: Any, B: Any, C: Any, *, bias: Any = None, residual: Any = None,
     if exchanged:
         A, B, C, residual = B, A, swapped(C), None if residual is None else swapped(residual)
     free = config is None and splits is None and c.dtype == mo.float32
-    if free and (side := streams(problem, mo.multiprocessors(c))):
+    if free and (side := choice.streams(problem, mo.multiprocessors(c))):
         _few(A, B, C, (residual, bias), problem, side, factors, epilogue=epilogue, batched=len(c.shape) == 3,
              bias_streams=exchanged == (side == "A"))
         return result
     which = (False, False)
     if config is None:
-        which = copied_first(problem, mo.multiprocessors(c)) if splits is None else which
+        if splits is None:
+            config, splits, which = choice.choose(problem, mo.multiprocessors(c))
+        else:
+            config, _ = choose(problem, mo.multiprocessors(c))
         A, B = (swapped(packed_whole(swapped(X))) if turn else X for X, turn in zip((A, B), which, strict=True))
         problem = turned(problem, which)
-        config, chosen = choose(problem, mo.multiprocessors(c))
-        splits = chosen if splits is None else splits
     splits = min(splits or 1, most_parts(config, problem.K, mo.multiprocessors(c)))
     tiles = -(-M // config.bM) * -(-N // config.bN) * problem.batches
     # Of more blocks than there is room for, those that begin early made others late: up to 6 % were measured.

@@ -18,7 +18,6 @@ import moye as mo
 from moye.kernels.gemm.parts.epilogues import Epilogue
 from moye.kernels.gemm.simt.config import TileConfig
 
-
 _PLAIN = Epilogue()
 
 

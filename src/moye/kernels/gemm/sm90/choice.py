@@ -8,8 +8,7 @@ WarpgroupConfig(bM=128, bN=256, bK=64, stages=4, ...)
 The model says what a configuration should take.  How far it is off is learned from measured products: boosted trees of
 decisions give a correction to the soonest configurations, of which the least sum is chosen.  Nothing is searched.
 
-Source of boosted trees: Friedman, Greedy function approximation: a gradient boosting machine, Annals of Statistics 29,
-2001.  ``benchmarks/gemm_choice_fit.py`` fits them, to ``choice.npz``.
+``benchmarks/gemm_choice_fit.py`` fits the trees, to ``choice.npz``.
 """
 
 from __future__ import annotations
@@ -17,12 +16,11 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from moye.kernels.gemm.parts.trees import fitted
 from moye.kernels.gemm.sm90.config import (
     COSTS,
     Problem,
@@ -47,35 +45,6 @@ and ``read``: parts of the model's time; ``edge_M``: how much more than M tiles 
 NEAR = 1.4
 """Times the model's least, beyond which no correction reaches."""
 _SHAPES, _SOONEST = 24, 16          # of so many kinds of tile the soonest of each, and the soonest of all
-
-
-@dataclass(frozen=True, slots=True)
-class Trees:
-    """Decisions by one feature each.  Nodes of all trees lie one behind the other, and leaves lead to themselves."""
-
-    roots: np.ndarray[Any, Any]
-    feature: np.ndarray[Any, Any]
-    limit: np.ndarray[Any, Any]
-    low: np.ndarray[Any, Any]       # the node if the feature is at most the limit
-    high: np.ndarray[Any, Any]
-    value: np.ndarray[Any, Any]
-    depth: int
-
-    def of(self, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """The sum of all trees for each row of features."""
-        at, row = np.broadcast_to(self.roots, (len(rows), len(self.roots))), np.arange(len(rows))[:, None]
-        for _ in range(self.depth):
-            at = np.where(rows[row, self.feature[at]] <= self.limit[at], self.low[at], self.high[at])
-        return np.asarray(self.value[at].sum(1))
-
-
-@functools.cache
-def fitted() -> Trees:
-    """The trees that ``benchmarks/gemm_choice_fit.py`` left."""
-    with np.load(FITTED) as found:
-        roots, feature, limit, low, high, value = (found[name] for name in
-                                                   ("roots", "feature", "limit", "low", "high", "value"))
-        return Trees(roots, feature, limit, low, high, value, int(found["depth"]))
 
 
 def features(config: WarpgroupConfig, problem: Problem, us: float, multiprocessors: int) -> tuple[float, ...]:
@@ -123,7 +92,7 @@ def shortlist(found: Sequence[Timed]) -> list[Timed]:
 def corrected(found: Sequence[Timed], problem: Problem, multiprocessors: int) -> list[float]:
     """Logarithms of times, but for a number that all share."""
     rows = np.array([features(config, problem, us, multiprocessors) for us, config in found], np.float32)
-    return [float(x) for x in rows[:, 0] + fitted().of(rows)]
+    return [float(x) for x in rows[:, 0] + fitted(FITTED).of(rows)]
 
 
 @functools.lru_cache(maxsize=4096)
