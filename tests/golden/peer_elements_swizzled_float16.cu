@@ -43,16 +43,16 @@ peer_elements_kernel(f16* out, const int out_0, const int out_s1, const int out_
     const int bx = blockIdx.x;
     const int cluster_rank = cluster_ctarank();
     // ops_kernels_peers.py:74  s[tid % 8, tid // 8] = src[tid, bx]
-    const int tx_mod_8 = tx % 8;
-    const int tx_div_8_times_8 = tx / 8 * 8;
-    s[swizzle_2_0_3(tx_mod_8 + tx_div_8_times_8)] = src[tx + bx * src_s1];
+    const int tx_mod_8 = tx & 7;
+    const int tx_div_8_times_8 = (tx >> 3) * 8;
+    s[swizzle_2_0_3(tx)] = src[tx + bx * src_s1];
     // ops_kernels_peers.py:75  mo.cluster_sync()
     cluster_arrive_release();
     cluster_wait();
     // ops_kernels_peers.py:76  for k in range(blocks):
     for (int k = 0; k < out_0; ++k) {
         // ops_kernels_peers.py:77  peer = mo.map_shared_rank(s, (rank + k) % blocks)
-        const unsigned s_rank = map_shared_rank(s_s, (cluster_rank + k) % out_0);
+        const unsigned s_rank = map_shared_rank(s_s, (int)((unsigned)(cluster_rank + k) % (unsigned)out_0));
         // ops_kernels_peers.py:78  mo.map_shared_rank(back, k)[tid, rank] = peer[7 - tid % 8, tid // 8]
         const unsigned back_k = map_shared_rank(back_s, k);
         st_cluster_f16(back_k + 2 * (tx + cluster_rank * 64), ld_cluster_f16(s_rank + 2 * swizzle_2_0_3(7 - tx_mod_8 + tx_div_8_times_8)));

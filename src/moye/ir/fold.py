@@ -317,7 +317,57 @@ def _fold_add(a: Operand, b: Operand, build: Build) -> Operand | None:
     inner = _producer(a, "add")
     if number is not None and inner is not None:
         return _with(build, "add", inner.a, _right(inner) + number)
+    for one, other in ((a, b), (b, a)):
+        whole = None if wraps(a.dtype) else _put_together(one, other, build)
+        if whole is not None:
+            return whole
     return None
+
+
+def _put_together(multiple: Operand, rest: Operand, build: Build) -> Operand | None:
+    """x of ``x // d * d + x % d``, and ``x % (n * d)`` of ``x // d % n * d + x % d``: an index that was split."""
+    by = _product_of(multiple)
+    if by is None:
+        op = multiple.op if isinstance(multiple, Value) else None
+        # (p + q) + r, of which q and r belong together.
+        if isinstance(op, ops.Binary) and op.kind == "add":
+            inner = _put_together(op.b, rest, build)
+            return None if inner is None else build("add", op.a, inner)
+        return None
+    remainder = _of_kind(rest, "mod")
+    if remainder is None:
+        return None
+    for quotient, d in (by, by[::-1]):
+        if not _same(remainder.b, d):
+            continue
+        cut, count = quotient, None
+        if (outer := _of_kind(quotient, "mod")) is not None:
+            cut, count = outer.a, _literal(outer.b)
+        divided = _of_kind(cut, "floordiv")
+        if divided is None or divided.a is not remainder.a or not _same(divided.b, d):
+            continue
+        if cut is quotient:
+            return remainder.a
+        whole = _literal(d)
+        if count is not None and whole is not None and count > 0 and whole > 0:
+            return _with(build, "mod", remainder.a, count * whole)
+    return None
+
+
+def _of_kind(x: Operand, kind: str) -> ops.Binary | None:
+    op = x.op if isinstance(x, Value) else None
+    return op if isinstance(op, ops.Binary) and op.kind == kind else None
+
+
+def _product_of(x: Operand) -> tuple[Operand, Operand] | None:
+    op = _of_kind(x, "mul")
+    return None if op is None else (op.a, op.b)
+
+
+def _same(a: Operand, b: Operand) -> bool:
+    """One number: a value, or two equal constants."""
+    number = _literal(a)
+    return a is b or (number is not None and number == _literal(b))
 
 
 def _with(build: Build, kind: str, a: Operand, number: int) -> Operand | None:

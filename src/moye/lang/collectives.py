@@ -259,7 +259,8 @@ def block_scan(value: Scalar, scratch: Tensor, kind: str = "add", *, inclusive: 
     _by_one_lane(WARP - 1, [(scratch, whole)])
     lane, last = lane_idx(), warps - 1
     of_warp: Any = scratch[expr.where(expr.compare("lt", lane, warps), lane, last)]
-    below = shuffle_idx(warp_scan(of_warp, kind), expr.arithmetic("sub", warp_idx(), 1))
+    width = 1 << last.bit_length()                      # no more steps than that many warps need
+    below = shuffle_idx(warp_scan(of_warp, kind, width=width), expr.arithmetic("sub", warp_idx(), 1))
     sync_threads()
     return expr.where(expr.compare("lt", linear_thread(), WARP), mine, fold(kind, below, mine))
 

@@ -47,6 +47,7 @@ from moye.passes.contract import contract
 from moye.passes.convert import isolate
 from moye.passes.dce import eliminate
 from moye.passes.fuse import fuse
+from moye.passes.ranges import unite
 from moye.passes.register_budgets import budgets, require_budgets
 from moye.passes.shared_memory import plan, require_spans
 from moye.passes.wgmma_registers import settle
@@ -273,7 +274,7 @@ def _specialise(function: types.FunctionType, call: Call, block: Dim3, cluster: 
 
 def finished(func: Func) -> Func:
     """What was traced, cleaned and verified: what both back ends read."""
-    func = settle(eliminate(isolate(contract(advance(fuse(func))))))
+    func = settle(eliminate(unite(isolate(contract(advance(fuse(func)))))))
     verify(func)
     return func
 

@@ -345,8 +345,32 @@ def test_literals(value, dtype, expected):
 
 def test_floors_follow_facts():
     body = body_of(cases.select_and_floor())
-    assert "out[0] = thread_x / 32;\nout[1] = thread_x % 32;\nout[2] = n >> 3;\nout[3] = n & 7;" in body
-    assert "out[4] = floor_div(n, m);" in body and "out[6] = size / 3;" in body
+    assert "out[0] = thread_x >> 5;\nout[1] = thread_x & 31;\nout[2] = n >> 3;\nout[3] = n & 7;" in body
+    assert "out[4] = floor_div(n, m);" in body and "out[6] = (int)((unsigned)size / 3);" in body
+
+
+@mo.kernel
+def wrapped(out, n, m: mo.int64):
+    i = mo.thread_idx().x
+    size = mo.size(out)
+    out[0], out[1], out[2] = i // 3 % size, (i - 1 + size) % size, (i + size - 2) % size
+    out[3], out[4] = i % n, i.to(mo.int64) * size // m
+
+
+@mo.kernel
+def wrapped_by_more_than_none(out, n):
+    mo.assume(n > 0)
+    out[0] = mo.thread_idx().x % n
+
+
+def test_quotients_of_what_is_not_negative_are_unsigned():
+    """Where the dividend holds the divisor, which is then 1 or more, it may have a -1; not a -2."""
+    source = print_kernel(wrapped.trace(mo.TensorLike(mo.int64, (32,)), 3, 5, block=32)).source
+    assert "(unsigned)tx / 3 % (unsigned)out_0" in source
+    assert "(unsigned)(tx - 1 + out_0) % (unsigned)out_0" in source and "floor_mod(tx + out_0 - 2, out_0)" in source
+    assert "floor_mod(tx, n)" in source and "floor_div((long long)tx * (long long)out_0, m)" in source
+    source = print_kernel(wrapped_by_more_than_none.trace(mo.TensorLike(mo.int64, (32,)), 3, block=32)).source
+    assert "threadIdx.x % (unsigned)n" in source
 
 
 def test_reads_of_changed_variables_are_kept():

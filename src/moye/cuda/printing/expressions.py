@@ -199,18 +199,26 @@ def _power_of_two(operand: Operand) -> int | None:
     return number.bit_length() - 1 if number > 0 and number & (number - 1) == 0 else None
 
 
-def _visibly_non_negative(operand: Operand, depth: int = 6) -> bool:
-    """Whether the compiler too sees that the integer is >= 0: made of hardware indices and constants."""
-    if isinstance(operand, Literal):
-        return operand.value >= 0
-    op = operand.op
-    if operand.dtype.kind is Kind.UINT:
+def _non_negative_beside(a: Operand, b: Operand) -> bool:
+    """Whether facts prove ``a >= 0`` where it is divided by ``b``, which is then 1 or more: ``i - 1 + n`` by ``n``."""
+    if non_negative(a):
         return True
-    if isinstance(op, ops.Special) and op.kind not in ("clock", "globaltimer"):
-        return not op.kind.startswith("cluster_")       # read by an asm, of which it knows nothing
-    if isinstance(op, ops.Binary) and depth and op.kind in ("add", "mul", "floordiv", "mod", "and", "shr"):
-        return _visibly_non_negative(op.a, depth - 1) and _visibly_non_negative(op.b, depth - 1)
-    return False
+    if not isinstance(b, Value) or not non_negative(b):
+        return False
+    lowest, found, rest = 0, 0, [a]
+    while rest:
+        term = rest.pop()
+        op = term.op if isinstance(term, Value) else None
+        if term is b:
+            found += 1
+        elif isinstance(op, ops.Binary) and op.kind == "add":
+            rest += (op.a, op.b)
+        else:
+            lower = int(term.value) if isinstance(term, Literal) else term.lower
+            if lower is None:
+                return False
+            lowest += lower
+    return found > 0 and lowest + found >= 0
 
 
 # --- operations ------------------------------------------------------------------------------------------------------
@@ -288,13 +296,33 @@ def _floored(op: ops.Binary, a: Text, b: Text, helpers: Intrinsics) -> Text:
     if dtype.is_float:
         return call(helpers.floor(op.kind, dtype), a, b)
     power = _power_of_two(op.b)
-    if power is not None and not _visibly_non_negative(op.a):
+    if power is not None:       # not "/ 32": the compiler takes even threadIdx.x for an int that may be negative
         amount = _int_literal(power if division else (1 << power) - 1, dtype if not division else dt.int32)
         return infix(">>" if division else "&", a, amount)
-    if non_negative(op.a) and non_negative(op.b):
-        return infix("/" if division else "%", a, _plain(op.b, b))
+    if non_negative(op.b) and _non_negative_beside(op.a, op.b):
+        return _unsigned("/" if division else "%", op, a, b)
     whole = call(helpers.floor(op.kind, dtype), a, b)
     return c_cast(dtype.cuda, whole) if division and dtype.bits < 32 else whole  # -128 // -1
+
+
+def _unsigned(sign: str, op: ops.Binary, a: Text, b: Text) -> Text:
+    """A quotient or remainder of what is not negative, without the sign, which the compiler would keep track of."""
+    dtype = op.a.dtype
+    if dtype.kind is not Kind.INT or dtype.bits < 32:
+        return infix(sign, a, _plain(op.b, b))
+    unsigned = "unsigned" if dtype.bits == 32 else "unsigned long long"
+    a, b = _as_unsigned(unsigned, dtype, a), _as_unsigned(unsigned, dtype, _plain(op.b, b))
+    return c_cast(dtype.cuda, infix(sign, a, b))
+
+
+def _as_unsigned(unsigned: str, dtype: DType, a: Text) -> Text:
+    """An integer as an unsigned one; of what is an unsigned one converted, without the conversion."""
+    if a.text.isdecimal():
+        return a
+    head = f"({dtype.cuda})("
+    if a.level == UNARY and a.text.startswith(f"{head}({unsigned})") and a.text.endswith(")"):
+        return Text(a.text[len(head):-1], DIV, a.deps)
+    return c_cast(unsigned, a)
 
 
 def _plain(operand: Operand, text: Text) -> Text:

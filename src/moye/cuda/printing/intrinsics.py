@@ -433,7 +433,8 @@ def _atomic_type(kind: str, dtype: DType) -> str:
     found: str | None = None
     if kind == "add":
         found = {dt.float16: "noftz.f16", dt.bfloat16: "noftz.bf16", dt.float32: "f32", dt.float64: "f64",
-                 dt.int32: "s32", dt.uint32: "u32", dt.int64: "u64", dt.uint64: "u64"}.get(dtype)
+                 # u32 of int32, too: for a constant 1 in shared memory, ptxas then lets lanes count together
+                 dt.int32: "u32", dt.uint32: "u32", dt.int64: "u64", dt.uint64: "u64"}.get(dtype)
     elif kind in ("min", "max") and bits in (32, 64) and dtype.is_integer:
         found = f"{'s' if dtype.kind is Kind.INT else 'u'}{bits}"
     elif (kind in ("and", "or", "xor", "exch") and bits in (32, 64)) or (kind == "cas" and bits in (16, 32, 64)):

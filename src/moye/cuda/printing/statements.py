@@ -108,7 +108,9 @@ def _select(kernel: Kernel, op: ops.Select) -> None:
 
 @prints(ops.Cast)
 def _cast(kernel: Kernel, op: ops.Cast) -> None:
-    kernel.values.define(op, expressions.cast(op, kernel.values.operand(op.a), kernel.helpers))
+    a = kernel.values.operand(op.a)
+    renamed = op.bits and op.result.dtype.is_integer and op.a.dtype.is_integer and a.text.isidentifier()
+    kernel.values.define(op, expressions.cast(op, a, kernel.helpers), alias=renamed)        # "(unsigned)i" is a name
 
 
 @prints(ops.Declare)
