@@ -1,9 +1,9 @@
 """Kernels as newcomers write them from the documentation, beside hand-written CUDA of the same designs.
 
-The pairs are in benchmarks/newcomers: a kernel in NAME.py, with its arguments and the exact result, and its twin in
-NAME.cu.  Without a GPU there is a table of the machine code of both for sm_90a: instructions, those inside of loops,
-registers, accesses of local memory, integer arithmetic of 64 bits, widths of loads and stores, barriers.  With one,
-results of both are compared with float64 on poisoned outputs, and both run in turns, L2 flushed, medians.
+The pairs are in benchmarks/newcomers: a module with a kernel, its arguments and the exact result, and a twin in
+CUDA of the same name.  Without a GPU there is a table of the machine code of both for sm_90a: instructions, those in
+loops, registers, accesses of local memory, integer arithmetic of 64 bits, widths of loads and stores, barriers.  With
+one, results of both are compared with float64 on poisoned outputs, and both run in turns, L2 flushed, medians.
 
     python benchmarks/newcomers.py [--only NAME] [--csv FILE]             # machine code
     python benchmarks/newcomers.py --gpu [--only NAME] [--csv FILE] [--rounds N]
@@ -227,6 +227,10 @@ def _tensor(torch, array):
     return torch.from_numpy(array.copy()).cuda()
 
 
+def _host(torch, tensor):
+    return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).cpu().numpy()
+
+
 def formats(case: Case) -> tuple[str, ...]:
     return tuple("P" if isinstance(v, np.ndarray) else _LETTERS[type(v)] for v in case.twin)
 
@@ -249,7 +253,7 @@ def contest(torch, driver, interleave, case: Case, expected, loaded, rounds: int
             arguments[at].copy_(poisoned)
         run()
         torch.cuda.synchronize()
-        got = [arguments[at].cpu().numpy() for at in case.outputs]
+        got = [_host(torch, arguments[at]) for at in case.outputs]
         results[f"{who} error"] = max(case.errors(got, expected), key=lambda e: float("inf") if e != e else e)
         results[f"{who} right"] = case.right(got, expected)
     if case.restart:

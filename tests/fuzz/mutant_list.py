@@ -135,7 +135,7 @@ FAULTS: dict[str, list[tuple[str, str]]] = {
         ("and _is_plain(operand):", "and operand:"),
         ('if op.kind == "shl" or op.a.dtype.kind is Kind.UINT:', 'if op.kind == "shl":'),
         ("_below(op.b, max(op.a.dtype.bits, 32))", "_below(op.b, 64)"),
-        ("non_negative(op.a) and non_negative(op.b):", "non_negative(op.a):"),
+        ("    if non_negative(op.b) and _non_negative_beside(op.a, op.b):", "    if non_negative(op.a):"),
         ("whole = call(helpers.floor(op.kind, dtype), a, b)\n", "whole = infix('/' if division else '%', a, b)\n"),
         ('infix("*", Text(str(factor), UNARY', 'infix("*", Text(str(factor + 1), UNARY'),
         ("    if constant or not kept:", "    if not kept:"),

@@ -131,6 +131,38 @@ def test_rules_that_layouts_rely_on():
     assert b("eq", b("mul", x, lit(4)), lit(6)) == Literal(False, dt.bool_)
 
 
+@pytest.mark.parametrize("d, n, outer", [(4, 3, 5), (34, 10, 34), (1 << 5, 8, 2)])
+def test_an_index_that_was_split_is_whole_again(d, n, outer):
+    builder, (x, y) = fresh([dt.int32] * 2, [(None, None, 1)] * 2)
+
+    def lit(number):
+        return Literal(number, dt.int32)
+
+    b = builder.binary
+    low = b("mod", x, lit(d))
+    middle = b("mul", b("mod", b("floordiv", x, lit(d)), lit(n)), lit(d))
+    high = b("mul", b("floordiv", x, lit(d * n)), lit(d * n))
+    assert b("add", b("mul", b("floordiv", x, lit(d)), lit(d)), low) is x
+    assert b("add", low, b("mul", lit(d), b("floordiv", x, lit(d)))) is x
+    assert b("add", middle, low) is b("mod", x, lit(d * n))
+    assert b("add", b("add", high, middle), low) is x
+    assert b("add", b("add", y, b("mul", b("floordiv", x, y), y)), b("mod", x, y)) is b("add", y, x)
+    others = (b("add", b("mul", b("floordiv", x, lit(d)), lit(outer)), low), b("add", middle, b("mod", x, lit(outer))),
+              b("add", b("mul", b("floordiv", y, lit(d)), lit(d)), low))
+    for number in (-100, -d, -1, 0, 1, d - 1, d, 77, 500, 12345):
+        whole = b("add", b("add", high, middle), low), b("add", middle, low)
+        assert [evaluate(builder, [x, y], [number, 7], v) for v in whole] == [number, number % (d * n)]
+        told = [number // d * outer + number % d, number // d % n * d + number % outer, 7 // d * d + number % d]
+        assert [evaluate(builder, [x, y], [number, 7], v) for v in others] == told
+
+
+def test_an_index_that_may_wrap_stays_split():
+    builder, (x,) = fresh([dt.uint32], [(None, None, 1)])
+    d = Literal(5, dt.uint32)
+    split = builder.binary("mul", builder.binary("floordiv", x, d), d)
+    assert builder.binary("add", split, builder.binary("mod", x, d)) is not x
+
+
 def test_unsigned_subtraction_does_not_become_a_negative_literal():
     builder, (x,) = fresh([dt.uint32], [(None, None, 1)])
     result = builder.binary("sub", x, Literal(3, dt.uint32))

@@ -18,7 +18,7 @@ def test_a_histogram_over_a_cluster():
     assert launch(cases.histogram_kernel, args, 12, 4).ok
     assert np.array_equal(args[0], cases.histogram_expected(args))
     ptx = cases.histogram_kernel.compile(*args, block=cases.BLOCK, cluster=4, arch="sm_90a").ptx
-    assert "red.relaxed.gpu.shared::cluster.add.s32" in ptx
+    assert "red.relaxed.gpu.shared::cluster.add.u32" in ptx
 
 
 @pytest.mark.slow

@@ -37,7 +37,7 @@ def instructions(dtype, n, width=None, out=None):
     (ml_dtypes.bfloat16, 8, None, ["red.relaxed.gpu.global.add.noftz.v8.bf16"]),
     (ml_dtypes.bfloat16, 2, None, ["red.relaxed.gpu.global.add.noftz.v2.bf16"]),
     (np.float64, 2, None, ["red.relaxed.gpu.global.add.f64"] * 2),
-    (np.int32, 4, None, ["red.relaxed.gpu.global.add.s32"] * 4),
+    (np.int32, 4, None, ["red.relaxed.gpu.global.add.u32"] * 4),
 ])
 def test_instructions(dtype, n, width, wanted):
     assert instructions(dtype, n, width) == wanted
