@@ -5,8 +5,14 @@ struct f16 { unsigned short bits; };
 __device__ __forceinline__ f16 to_f16(float x) {
     f16 y; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x)); return y;
 }
+__device__ __forceinline__ f16 add_16(f16 a, f16 b) {
+    f16 y; asm("add.rn.f16 %0, %1, %2;" : "=h"(y.bits) : "h"(a.bits), "h"(b.bits)); return y;
+}
 __device__ __forceinline__ float f32(f16 x) {
     float y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits)); return y;
+}
+__device__ __forceinline__ f16 mul_16(f16 a, f16 b) {
+    f16 y; asm("mul.rn.f16 %0, %1, %2;" : "=h"(y.bits) : "h"(a.bits), "h"(b.bits)); return y;
 }
 
 extern "C" __global__ void __launch_bounds__(32)
@@ -56,7 +62,7 @@ elementwise(const float* __restrict__ A, const int A_s1,
     f16 t2 = h[0];
     #pragma unroll
     for (int i = 1; i < 8; ++i) {
-        t2 = to_f16(f32(t2) + f32(h[i % 4 + 6 * (i / 4)]));
+        t2 = add_16(t2, h[i % 4 + 6 * (i / 4)]);
     }
     out[4] = f32(t2);
     float t3 = x[0];
@@ -68,7 +74,7 @@ elementwise(const float* __restrict__ A, const int A_s1,
     f16 t4 = h[0];
     #pragma unroll
     for (int i = 1; i < 8; ++i) {
-        t4 = to_f16(f32(t4) * f32(h[i % 4 + 6 * (i / 4)]));
+        t4 = mul_16(t4, h[i % 4 + 6 * (i / 4)]);
     }
     out[5] = f32(t4);
     float t5 = x[0];

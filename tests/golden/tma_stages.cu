@@ -31,11 +31,8 @@ __device__ __forceinline__ void mbarrier_wait(unsigned barrier, unsigned parity)
 __device__ __forceinline__ int swizzle_2_3_3(int x) {
     return x ^ (x >> 3 & 24);
 }
-__device__ __forceinline__ float f32(f16 x) {
-    float y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits)); return y;
-}
-__device__ __forceinline__ f16 to_f16(float x) {
-    f16 y; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x)); return y;
+__device__ __forceinline__ f16 add_16(f16 a, f16 b) {
+    f16 y; asm("add.rn.f16 %0, %1, %2;" : "=h"(y.bits) : "h"(a.bits), "h"(b.bits)); return y;
 }
 
 extern "C" __global__ void __launch_bounds__(128)
@@ -92,37 +89,37 @@ stages_kernel(const __grid_constant__ TensorMap A, const int A_1,
         // tma_kernels.py:103  tile = sA[:, :, stage]
         const int stage_times_2048 = stage * 2048;
         // tma_kernels.py:105  total[i] = total[i] + tile[tid + i * BLOCK]
-        total[0] = to_f16(f32(total[0]) + f32(sA[swizzle_2_3_3(stage_times_2048 + tx % 32 * 32 + tx / 32)]));
+        total[0] = add_16(total[0], sA[swizzle_2_3_3(stage_times_2048 + (tx & 31) * 32 + (tx >> 5))]);
         const int tx_plus_i = tx + 128;
-        total[1] = to_f16(f32(total[1]) + f32(sA[swizzle_2_3_3(stage_times_2048 + tx_plus_i % 32 * 32 + tx_plus_i / 32)]));
+        total[1] = add_16(total[1], sA[swizzle_2_3_3(stage_times_2048 + (tx_plus_i & 31) * 32 + (tx_plus_i >> 5))]);
         const int tx_plus_i_1 = tx + 256;
-        total[2] = to_f16(f32(total[2]) + f32(sA[swizzle_2_3_3(stage_times_2048 + tx_plus_i_1 % 32 * 32 + tx_plus_i_1 / 32)]));
+        total[2] = add_16(total[2], sA[swizzle_2_3_3(stage_times_2048 + (tx_plus_i_1 & 31) * 32 + (tx_plus_i_1 >> 5))]);
         const int tx_plus_i_2 = tx + 384;
-        total[3] = to_f16(f32(total[3]) + f32(sA[swizzle_2_3_3(stage_times_2048 + tx_plus_i_2 % 32 * 32 + tx_plus_i_2 / 32)]));
+        total[3] = add_16(total[3], sA[swizzle_2_3_3(stage_times_2048 + (tx_plus_i_2 & 31) * 32 + (tx_plus_i_2 >> 5))]);
         const int tx_plus_i_3 = tx + 512;
-        total[4] = to_f16(f32(total[4]) + f32(sA[swizzle_2_3_3(stage_times_2048 + tx_plus_i_3 % 32 * 32 + tx_plus_i_3 / 32)]));
+        total[4] = add_16(total[4], sA[swizzle_2_3_3(stage_times_2048 + (tx_plus_i_3 & 31) * 32 + (tx_plus_i_3 >> 5))]);
         const int tx_plus_i_4 = tx + 640;
-        total[5] = to_f16(f32(total[5]) + f32(sA[swizzle_2_3_3(stage_times_2048 + tx_plus_i_4 % 32 * 32 + tx_plus_i_4 / 32)]));
+        total[5] = add_16(total[5], sA[swizzle_2_3_3(stage_times_2048 + (tx_plus_i_4 & 31) * 32 + (tx_plus_i_4 >> 5))]);
         const int tx_plus_i_5 = tx + 768;
-        total[6] = to_f16(f32(total[6]) + f32(sA[swizzle_2_3_3(stage_times_2048 + tx_plus_i_5 % 32 * 32 + tx_plus_i_5 / 32)]));
+        total[6] = add_16(total[6], sA[swizzle_2_3_3(stage_times_2048 + (tx_plus_i_5 & 31) * 32 + (tx_plus_i_5 >> 5))]);
         const int tx_plus_i_6 = tx + 896;
-        total[7] = to_f16(f32(total[7]) + f32(sA[swizzle_2_3_3(stage_times_2048 + tx_plus_i_6 % 32 * 32 + tx_plus_i_6 / 32)]));
+        total[7] = add_16(total[7], sA[swizzle_2_3_3(stage_times_2048 + (tx_plus_i_6 & 31) * 32 + (tx_plus_i_6 >> 5))]);
         const int tx_plus_i_7 = tx + 1024;
-        total[8] = to_f16(f32(total[8]) + f32(sA[swizzle_2_3_3(stage_times_2048 + tx_plus_i_7 % 32 * 32 + tx_plus_i_7 / 32 % 32 + 1024)]));
+        total[8] = add_16(total[8], sA[swizzle_2_3_3(stage_times_2048 + (tx_plus_i_7 & 31) * 32 + ((tx_plus_i_7 >> 5) & 31) + 1024)]);
         const int tx_plus_i_8 = tx + 1152;
-        total[9] = to_f16(f32(total[9]) + f32(sA[swizzle_2_3_3(stage_times_2048 + tx_plus_i_8 % 32 * 32 + tx_plus_i_8 / 32 % 32 + 1024)]));
+        total[9] = add_16(total[9], sA[swizzle_2_3_3(stage_times_2048 + (tx_plus_i_8 & 31) * 32 + ((tx_plus_i_8 >> 5) & 31) + 1024)]);
         const int tx_plus_i_9 = tx + 1280;
-        total[10] = to_f16(f32(total[10]) + f32(sA[swizzle_2_3_3(stage_times_2048 + tx_plus_i_9 % 32 * 32 + tx_plus_i_9 / 32 % 32 + 1024)]));
+        total[10] = add_16(total[10], sA[swizzle_2_3_3(stage_times_2048 + (tx_plus_i_9 & 31) * 32 + ((tx_plus_i_9 >> 5) & 31) + 1024)]);
         const int tx_plus_i_10 = tx + 1408;
-        total[11] = to_f16(f32(total[11]) + f32(sA[swizzle_2_3_3(stage_times_2048 + tx_plus_i_10 % 32 * 32 + tx_plus_i_10 / 32 % 32 + 1024)]));
+        total[11] = add_16(total[11], sA[swizzle_2_3_3(stage_times_2048 + (tx_plus_i_10 & 31) * 32 + ((tx_plus_i_10 >> 5) & 31) + 1024)]);
         const int tx_plus_i_11 = tx + 1536;
-        total[12] = to_f16(f32(total[12]) + f32(sA[swizzle_2_3_3(stage_times_2048 + tx_plus_i_11 % 32 * 32 + tx_plus_i_11 / 32 % 32 + 1024)]));
+        total[12] = add_16(total[12], sA[swizzle_2_3_3(stage_times_2048 + (tx_plus_i_11 & 31) * 32 + ((tx_plus_i_11 >> 5) & 31) + 1024)]);
         const int tx_plus_i_12 = tx + 1664;
-        total[13] = to_f16(f32(total[13]) + f32(sA[swizzle_2_3_3(stage_times_2048 + tx_plus_i_12 % 32 * 32 + tx_plus_i_12 / 32 % 32 + 1024)]));
+        total[13] = add_16(total[13], sA[swizzle_2_3_3(stage_times_2048 + (tx_plus_i_12 & 31) * 32 + ((tx_plus_i_12 >> 5) & 31) + 1024)]);
         const int tx_plus_i_13 = tx + 1792;
-        total[14] = to_f16(f32(total[14]) + f32(sA[swizzle_2_3_3(stage_times_2048 + tx_plus_i_13 % 32 * 32 + tx_plus_i_13 / 32 % 32 + 1024)]));
+        total[14] = add_16(total[14], sA[swizzle_2_3_3(stage_times_2048 + (tx_plus_i_13 & 31) * 32 + ((tx_plus_i_13 >> 5) & 31) + 1024)]);
         const int tx_plus_i_14 = tx + 1920;
-        total[15] = to_f16(f32(total[15]) + f32(sA[swizzle_2_3_3(stage_times_2048 + tx_plus_i_14 % 32 * 32 + tx_plus_i_14 / 32 % 32 + 1024)]));
+        total[15] = add_16(total[15], sA[swizzle_2_3_3(stage_times_2048 + (tx_plus_i_14 & 31) * 32 + ((tx_plus_i_14 >> 5) & 31) + 1024)]);
         // tma_kernels.py:106  mo.sync_threads()
         __syncthreads();
         // tma_kernels.py:107  if tid == 0 and k + stages < tiles:

@@ -5,7 +5,8 @@ In: ``ops.Atomic``.  Out: ``red_add_relaxed_gpu_global(&out[i], x);``, ``const f
     atomic(helpers, "max", dt.float32, Space.GLOBAL, "relaxed", "gpu", used=True)
 
 PTX has no min and max of floats, and of 16 bits only compare-and-swap and the sums of floats; those of bfloat16 are
-instructions from sm_90 on.
+instructions from sm_90 on.  The min and max of float32 and float64 are those of their bits where nobody asks for the
+old value.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from moye.errors import UnsupportedError
 
 _VECTORS = {dt.float32: "f32", dt.float16: "f16", dt.bfloat16: "bf16"}
 _WORDS = {16: dt.uint16, 32: dt.uint32, 64: dt.uint64}
+_ORDERED = {dt.float32: (dt.int32, dt.uint32), dt.float64: (dt.int64, dt.uint64)}
 _SUMS_OF_BFLOAT16 = 90
 """The architecture from which on PTX has them."""
 
@@ -31,6 +33,8 @@ def atomic(helpers: Intrinsics, kind: str, dtype: DType, space: Space, order: st
     """
     if _is_instruction(kind, dtype, capability):
         return helpers.atomic(kind, dtype, space, order, scope, used)
+    if kind in ("min", "max") and dtype in _ORDERED and order == "relaxed" and not used and space is not Space.CLUSTER:
+        return _by_bits(helpers, kind, dtype, space, scope)
     return _by_cas(helpers, kind, dtype, space, order, scope)
 
 
@@ -81,6 +85,33 @@ def _by_cas(helpers: Intrinsics, kind: str, dtype: DType, space: Space, order: s
             f"    old = {cas}({place}, seen, {_bits(dtype, 'next')});", "} while (old != seen);",
             f"return {_seen(dtype, 'old')};")
     return helpers.function(name, f"{ctype} ({pointer} p, {ctype} x)", *loop, overload=ctype)
+
+
+def _by_bits(helpers: Intrinsics, kind: str, dtype: DType, space: Space, scope: str) -> str:
+    """The minimum or maximum of floats as one of their bits, where it changes anything.
+
+    Positive floats are in the order of their bits as integers, and below the negative ones, whose order is the
+    opposite, as unsigned integers.  A NaN in memory gives way to a number, which takes the loop.
+    """
+    ctype, (signed, unsigned) = helpers.ctype(dtype), _ORDERED[dtype]
+    opposite = "min" if kind == "max" else "max"
+    of_positive, of_negative = (helpers.atomic(which, bits, space, "relaxed", scope, False)
+                                for which, bits in ((kind, signed), (opposite, unsigned)))
+    loop = _by_cas(helpers, kind, dtype, space, "relaxed", scope)
+    mine, next_, seen = (_bits(dtype, name) for name in ("x", "next", "seen"))
+    next_is = combine(kind, dtype, Text("seen"), Text("x"), helpers).text
+    return helpers.function(f"red_{kind}_relaxed_{scope}_{space.value}", f"void ({ctype}* p, {ctype} x)",
+                            f"const {ctype} seen = *(volatile {ctype}*)p, next = {next_is};",
+                            f"if (x != x || {next_} == {seen}) {{",
+                            "    return;",
+                            "}",
+                            "if (seen != seen) {",
+                            f"    {loop}(p, x);",
+                            f"}} else if (({signed.cuda}){mine} >= 0) {{",
+                            f"    {of_positive}(({signed.cuda}*)p, ({signed.cuda}){mine});",
+                            "} else {",
+                            f"    {of_negative}(({unsigned.cuda}*)p, {mine});",
+                            "}", overload=ctype)
 
 
 def _seen(dtype: DType, word: str) -> str:

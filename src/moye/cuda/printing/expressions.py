@@ -255,6 +255,8 @@ def _plain_literal(op: ops.Binary, mine: Operand, other: Operand, text: Text) ->
 
 def combine(kind: str, dtype: DType, a: Text, b: Text, helpers: Intrinsics) -> Text:
     """``a kind b`` of two operands of one dtype; floors not included."""
+    if dtype.is_float and dtype.bits == 16 and kind in ("add", "sub", "mul"):
+        return call(helpers.arithmetic_16(kind, dtype), a, b)
     if dtype.is_float and dtype.bits < 32:
         up = helpers.to_f32(dtype)
         wide = combine(kind, dt.float32, call(up, a), b if kind == "ldexp" else call(up, b), helpers)

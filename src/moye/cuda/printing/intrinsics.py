@@ -92,6 +92,8 @@ APPROXIMATIONS = {"exp2": "ex2.approx.ftz.f32", "log2": "lg2.approx.ftz.f32", "s
                   "cos": "cos.approx.ftz.f32", "tanh": "tanh.approx.f32"}
 NARROW_APPROXIMATIONS = {("exp2", "f16"): "ex2.approx.f16", ("exp2", "bf16"): "ex2.approx.ftz.bf16",
                          ("tanh", "f16"): "tanh.approx.f16", ("tanh", "bf16"): "tanh.approx.bf16"}
+_BY_FMA = {"add": ("fma.rn.bf16 %0, %1, %3, %2;", 0x3F80), "sub": ("fma.rn.bf16 %0, %2, %3, %1;", 0xBF80),
+           "mul": ("fma.rn.bf16 %0, %1, %2, %3;", 0x8000)}      # with 1, -1 and -0
 
 
 class Intrinsics:
@@ -276,6 +278,20 @@ class Intrinsics:
         ctype = self.ctype(dtype)
         body = f'asm("fma.rn.{ctype} %0, %1, %2, %3;" : "=h"(y.bits) : "h"(a.bits), "h"(b.bits), "h"(c.bits));'
         return self.function("fma_16", f"{ctype} ({ctype} a, {ctype} b, {ctype} c)", f"{ctype} y;", body, "return y;",
+                             overload=ctype)
+
+    def arithmetic_16(self, kind: str, dtype: DType) -> str:
+        """A sum, difference or product of two 16-bit floats, rounded once.
+
+        bfloat16 has an fma alone before sm_90: ``a * 1 + b``, ``b * -1 + a`` and ``a * b - 0`` round the same.
+        """
+        ctype = self.ctype(dtype)
+        ptx, more = f"{kind}.rn.{ctype} %0, %1, %2;", ""
+        if ctype == "bf16":
+            ptx, third = _BY_FMA[kind]
+            more = f', "h"((unsigned short){third:#06x})'
+        body = f'asm("{ptx}" : "=h"(y.bits) : "h"(a.bits), "h"(b.bits){more});'
+        return self.function(f"{kind}_16", f"{ctype} ({ctype} a, {ctype} b)", f"{ctype} y;", body, "return y;",
                              overload=ctype)
 
     # --- asynchronous copies and barriers ---

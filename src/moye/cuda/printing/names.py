@@ -38,7 +38,8 @@ RESERVED = frozenset(_WORDS.split()) | frozenset(name + f for name in _MATH.spli
 _WRAPPER = re.compile(r"((cp_async|mma|fence|swizzle|atom|red|ld|st|mbarrier|bulk|setmaxnreg|griddepcontrol|wgmma|"
                       r"warpgroup|ptx|cuda|results)_|(to|from)_\w+x[24]$|tma_((load|store|prefetch|reduce_[a-z]+)_[1-5]d|"
                       r"(prefetch_)?(gather|scatter)4)|(copy|release|acquire)_tensormap$|tensormap_[a-z]+(_\dd)?$|"
-                      r"(ld|st)matrix_x[124](_trans)?$|(aligned|put|fma)_\d+$|[a-z0-9]+_((bf16|f16|f32)x2|approx)$)\w*$")
+                      r"(ld|st)matrix_x[124](_trans)?$|(aligned|put|fma)_\d+$|(add|sub|mul)_16$|"
+                      r"[a-z0-9]+_((bf16|f16|f32)x2|approx)$)\w*$")
 """What the functions that the printer writes are called; ``Intrinsics.function`` takes no other name."""
 
 
