@@ -92,7 +92,12 @@ class Pin(Op):
 
 @operation(Trait.WAITS, Trait.MEETS, Trait.TELLS, Trait.HEARS, Trait.ORDERS_MEMORY, Trait.QUIET)
 class SyncThreads(Op):
-    """bar.sync 0: every non-exited thread of the block."""
+    """bar.sync 0: every non-exited thread of the block.
+
+    ``keeps`` are shared tensors that a later use may not come to before it, if it stands for nothing else.
+    """
+
+    keeps: tuple[Buffer, ...] = attribute(default=())
 
 
 @operation(*SyncThreads.traits)

@@ -220,7 +220,7 @@ def block_reduce(value: Any, scratch: Any, kind: str = "add") -> Any:
     result: Any = scratch[0]
     for warp in range(1, warps):
         result = fold(kind, result, scratch[warp])
-    sync_threads()
+    _before_the_next_use(scratch)
     return result
 
 
@@ -237,7 +237,7 @@ def _block_pairs(pair: object, scratch: Any, kind: object, warps: int) -> tuple[
     result: Any = scratch[0][0], scratch[1][0]
     for warp in range(1, warps):
         result = _better(kind, result, (scratch[0][warp], scratch[1][warp]))
-    sync_threads()
+    _before_the_next_use(*scratch)
     return result  # type: ignore[no-any-return]
 
 
@@ -261,7 +261,7 @@ def block_scan(value: Scalar, scratch: Tensor, kind: str = "add", *, inclusive: 
     of_warp: Any = scratch[expr.where(expr.compare("lt", lane, warps), lane, last)]
     width = 1 << last.bit_length()                      # no more steps than that many warps need
     below = shuffle_idx(warp_scan(of_warp, kind, width=width), expr.arithmetic("sub", warp_idx(), 1))
-    sync_threads()
+    _before_the_next_use(scratch)
     return expr.where(expr.compare("lt", linear_thread(), WARP), mine, fold(kind, below, mine))
 
 
@@ -301,6 +301,11 @@ def _by_one_lane(lane: int, stores: list[tuple[Tensor, Scalar]]) -> None:
     first.end_else({})
     first.merge({})
     sync_threads()
+
+
+def _before_the_next_use(*scratch: Tensor) -> None:
+    """The barrier that lets the scratch be used again; it goes if nobody does (passes/barriers.py)."""
+    builder().emit(ops.SyncThreads(keeps=tuple(each.buffer for each in scratch)))
 
 
 # --- accumulators ----------------------------------------------------------------------------------------------------

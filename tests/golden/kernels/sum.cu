@@ -41,7 +41,6 @@ sum_kernel(const float* __restrict__ x,
     }
     __syncthreads();
     const float value = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5] + scratch[6] + scratch[7];
-    __syncthreads();
     // 07_reductions.py:24  if tid == 0:
     if (tx == 0) {
         // 07_reductions.py:25  mo.atomic_add(total, 0, value)
