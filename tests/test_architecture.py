@@ -62,7 +62,7 @@ ALONE = {
     "one way to share the work of a kernel": (
         "kernels.gemm.simt.few_kernel", "kernels.gemm.sm90.shares", "kernels.top_k_warps"),
     "one family of instructions each": (
-        "cuda.printing.async_stores", "cuda.printing.atomics", "cuda.printing.bulk_copies",
+        "cuda.printing.async_stores", "cuda.printing.bulk_copies",
         "cuda.printing.device_maps", "cuda.printing.inline", "cuda.printing.matrix_copies", "cuda.printing.pins",
         "sim.operations.async_stores", "sim.operations.inline", "tensor.matrix_copy"),
     "of another room than its importer": (
