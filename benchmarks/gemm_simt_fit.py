@@ -40,9 +40,17 @@ def read(paths):
                     copied = tuple(bool(int(row.get(name, 0))) for name in COPIES)
                     config = model.TileConfig(**{name: int(row[name]) for name in FIELDS})
                     chosen = Way(config, int(row["parts"]), copied)
-                if chosen is None or chosen.config in model.FLOAT:
-                    found.setdefault(Row("", "f32", M, N, K, row["orders"]), {})[chosen] = float(row["us"])
+                product = Row("", "f32", M, N, K, row["orders"])
+                if chosen is None or (chosen.config in model.FLOAT and not uneven(product, chosen)):
+                    found.setdefault(product, {})[chosen] = float(row["us"])
     return {row: times for row, times in found.items() if len(times) > 1}
+
+
+def uneven(row, way):
+    """Whether blocks began while operands were copied, and shared the multiprocessors unevenly: today they do not."""
+    config, problem = way.config, problem_of(row)
+    blocks = -(-problem.M // config.bM) * -(-problem.N // config.bN) * way.parts
+    return any(way.copied) and -(-blocks // MULTIPROCESSORS) < config.blocks
 
 
 def fit(samples, start):

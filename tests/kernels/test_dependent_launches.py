@@ -20,7 +20,7 @@ from moye.kernels import scans
 from moye.kernels.attention.dispatch import attention, attention_backward
 from moye.kernels.gemm.simt import kernel as simt
 from moye.kernels.gemm.simt.choice import Way
-from moye.kernels.gemm.simt.config import choose, turned
+from moye.kernels.gemm.simt.config import FLOAT
 from moye.kernels.gemm.simt.kernel import gemm_simt
 from moye.kernels.gemm.sm90.config import WarpgroupConfig
 from moye.kernels.gemm.streamed.config import options
@@ -151,15 +151,20 @@ def streamed_product(rng):
     gemm_streamed(A, B, nothing(131, 3, dtype=np.float16), config=config)
 
 
-def copying_first(problem, multiprocessors):
-    """A way of ``gemm_simt`` that copies its first operand."""
-    return Way(*choose(turned(problem, (True, False)), multiprocessors), (True, False))
+SMALL = next(tile for tile in FLOAT if (tile.bM, tile.bN) == (32, 32))
+"""A tile of which a multiprocessor holds several."""
+
+
+def turned_round_on_one_multiprocessor(rng, columns):
+    """``gemm_simt`` copies its first operand: one row of so many tiles."""
+    with mock.patch.object(simt.choice, "choose", lambda *_: Way(SMALL, 1, (True, False))), \
+            mock.patch.object(mo, "multiprocessors", lambda array: 1):
+        gemm_simt(normal(rng, 30, 70), normal(rng, columns, 70), nothing(30, columns))
 
 
 @call
 def product_of_an_operand_turned_round(rng):
-    with mock.patch.object(simt.choice, "choose", copying_first):
-        gemm_simt(normal(rng, 40, 70), normal(rng, 40, 70), nothing(40, 40))
+    turned_round_on_one_multiprocessor(rng, SMALL.blocks * SMALL.bM)
 
 
 # --- what is asked ---------------------------------------------------------------------------------------------------
@@ -218,15 +223,12 @@ def copies_on_one_multiprocessor(rng, columns):
     kernels.gemm_sm90(A, B, nothing(60, columns, dtype=np.float16), config=WarpgroupConfig(64, 64, 64, 4, groups=1))
 
 
-def turned_round_on_one_multiprocessor(rng, columns):
-    with mock.patch.object(simt.choice, "choose", copying_first):
-        gemm_simt(normal(rng, 40, 70), normal(rng, columns, 70), nothing(40, columns))
-
-
 @pytest.mark.parametrize(("call", "columns", "early"), [
     (copies_on_one_multiprocessor, 64, True), (copies_on_one_multiprocessor, 190, False),
-    (turned_round_on_one_multiprocessor, 40, True), (turned_round_on_one_multiprocessor, 900, False)])
+    (turned_round_on_one_multiprocessor, 160, True), (turned_round_on_one_multiprocessor, 900, False),
+    (turned_round_on_one_multiprocessor, 96, False)])
 def test_products_begin_early_only_where_all_blocks_fit(monkeypatch, call, columns, early):
+    """And, where a multiprocessor holds several, fill it: those that begin early go where there is room first."""
     monkeypatch.setattr(mo, "multiprocessors", lambda array: 1)
     found = followers(monkeypatch, lambda rng: call(rng, columns))
     assert [dependent for dependent, _ in found][-1] == early and len(found) > 1
