@@ -13,7 +13,7 @@ import torch
 
 from moye.kernels import gemm_sm80
 from moye.kernels.gemm.parts.epilogues import Epilogue
-from moye.kernels.gemm.sm80.config import choose
+from moye.kernels.gemm.sm80.choice import choose
 from moye.kernels.gemm.sm80.kernel import gemm_sm80_kernel
 from moye.kernels.gemm.sm80.plan import make_plan
 from moye.testing import interleave

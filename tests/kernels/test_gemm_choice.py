@@ -1,4 +1,4 @@
-"""The trees that correct the model of ``gemm_sm90``: of the costs that there are, and read as they were fitted.
+"""The trees that correct the models of ``gemm_sm90`` and ``gemm_sm80``: of today's costs, and read as they were fitted.
 
 What they are worth is measured by ``benchmarks/gemm_choice_fit.py``.
 """
@@ -6,6 +6,7 @@ What they are worth is measured by ``benchmarks/gemm_choice_fit.py``.
 from __future__ import annotations
 
 import dataclasses
+import math
 import random
 
 import numpy as np
@@ -13,6 +14,8 @@ import pytest
 
 import moye as mo
 from moye.kernels.gemm.parts.trees import Trees, fitted
+from moye.kernels.gemm.sm80 import choice as sm80_choice
+from moye.kernels.gemm.sm80 import config as sm80
 from moye.kernels.gemm.sm90 import choice
 from moye.kernels.gemm.sm90.choice import choose, corrected, shortlist, timed
 from moye.kernels.gemm.sm90.config import COSTS, Problem, candidates
@@ -94,3 +97,44 @@ def test_what_is_measured_begins_with_the_choice(most):
     found, times = gemm_measure.candidates(row, 1.3, most, H200), timed(problem, H200)
     assert found[0] == choose(problem, H200) and len(found) == len(set(found)) == most
     assert times[0][1] in found and {config for _, config in times} >= set(found)
+
+
+# --- gemm_sm80 -------------------------------------------------------------------------------------------------------
+
+
+def test_the_trees_of_sm80_correct_the_costs_that_there_are():
+    """Fitted costs ask for fitted trees: gemm_sm80_choice_fit.py."""
+    with np.load(sm80_choice.FITTED) as found:
+        assert found["costs"].tolist() == list(dataclasses.astuple(sm80.COSTS))
+
+
+def drawn(rng):
+    """Extents, a dtype, how operands are copied and C is stored."""
+    extents = [round(math.exp(rng.uniform(0, math.log(6000)))) for _ in range(3)]
+    ways = rng.choice((("k", "k"), ("k", "mn"), ("shift", "shift"), ("shift", "mn"), ("element", "shift_mn")))
+    return extents, rng.choice((mo.float16, mo.float32)), {"ways": ways, "store": rng.choice(("vector", "rows"))}
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_choice_of_sm80_is_near_the_best_of_the_model(seed):
+    """And the least of what is corrected; of other architectures and of batches it is the model's."""
+    (M, N, K), dtype, how = drawn(random.Random(seed))
+    product = sm80_choice.Product(M, N, K, 1, dtype.bytes, **how)
+    found = sorted(((product.modelled(option, H200), option) for option in
+                    sm80.options(K, dtype, 90, shifted=sm80.shifts(how["ways"]))), key=lambda one: one[0])
+    short = sm80_choice.shortlist(found)
+    assert len(sm80_choice.features(short[0][1], product, short[0][0], H200)) == len(sm80_choice.FEATURES)
+    best = min(zip(sm80_choice.corrected(short, product, H200), short, strict=True), key=lambda one: one[0])[1]
+    assert sm80_choice.choose(M, N, K, 1, dtype, H200, 90, **how) == best[1] and best[0] <= 1.6 * found[0][0]
+    many = product._replace(batches=3)
+    least = min(found, key=lambda one: many.modelled(one[1], H200))
+    assert sm80_choice.choose(M, N, K, 3, dtype, H200, 90, **how) == least[1]
+
+
+def test_older_architectures_follow_the_model():
+    """Trees know of Hopper alone."""
+    found = {arch: sum(sm80_choice.choose(*extents, 1, dtype, H200, arch, **how) != min(
+        sm80.options(extents[2], dtype, arch, shifted=sm80.shifts(how["ways"])),
+        key=lambda option: sm80_choice.Product(*extents, 1, dtype.bytes, **how).modelled(option, H200))
+        for extents, dtype, how in map(drawn, map(random.Random, range(30)))) for arch in (80, 90)}
+    assert found[80] == 0 < found[90]

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 import moye as mo
-from moye.kernels.gemm.sm80.config import TensorConfig, choose, configs
+from moye.kernels.gemm.sm80.choice import choose
+from moye.kernels.gemm.sm80.config import TensorConfig, configs
 from moye.kernels.gemm.sm80.kernel import gemm_sm80
 from pairs import pairs
 

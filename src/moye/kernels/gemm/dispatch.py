@@ -24,6 +24,7 @@ from moye.kernels.gemm.simt.choice import soonest
 from moye.kernels.gemm.simt.kernel import gemm_simt
 from moye.kernels.gemm.simt.kernel import problem_of as simt_problem_of
 from moye.kernels.gemm.sm80 import config as sm80
+from moye.kernels.gemm.sm80.choice import choose as choose_sm80
 from moye.kernels.gemm.sm80.config import TensorConfig, instructions
 from moye.kernels.gemm.sm80.kernel import gemm_sm80
 from moye.kernels.gemm.sm80.plan import major_of, stored
@@ -152,7 +153,7 @@ def modelled(a: Any, b: Any, c: Any, multiprocessors: int, plain: bool) -> dict[
         a, b, c = b, a, turned(c)
     (M, N), K, store = c.shape[:2], a.shape[1], stored(c)
     ways, extents = (major_of(a, M, K), major_of(b, N, K)), (M, N, K, problem.batches)
-    option = sm80.choose(*extents, a.dtype, multiprocessors, 90, ways=ways, store=store, out=c.dtype.bytes)
+    option = choose_sm80(*extents, a.dtype, multiprocessors, 90, ways=ways, store=store, out=c.dtype.bytes)
     times["sm80"] = sm80.modelled(*option, *extents, a.dtype.bytes, multiprocessors, ways, store, c.dtype.bytes)
     return times
 

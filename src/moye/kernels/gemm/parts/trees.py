@@ -1,8 +1,9 @@
 """Boosted trees of decisions that tell how far a model of costs is off, as they were fitted; by NumPy alone.
 
-In: rows of features.  Out: a correction for each.
+In: ways to do something and what they take by the model, the soonest first; features of each.  Out: their order.
 
-    fitted(path).of(rows)                   # (n, features) to (n,)
+    short = shortlist(found, kind, soonest=12, kinds=16)
+    times = corrected(path, [features(way) for _, way in short])            # the first feature is the model's
 
 Source: Friedman, Greedy function approximation: a gradient boosting machine, Annals of Statistics 29, 2001.
 ``benchmarks/gemm_choice_fit.py`` fits and writes them.
@@ -11,11 +12,16 @@ Source: Friedman, Greedy function approximation: a gradient boosting machine, An
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+
+_NEAR = 1.6
+"""Times the model's least, beyond which no correction reaches."""
+Way = TypeVar("Way")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,3 +51,19 @@ def fitted(path: Path) -> Trees:
         roots, feature, limit, low, high, value = (found[name] for name in
                                                    ("roots", "feature", "limit", "low", "high", "value"))
         return Trees(roots, feature, limit, low, high, value, int(found["depth"]))
+
+
+def shortlist(found: Sequence[tuple[float, Way]], kind: Callable[[Way], Hashable], *, soonest: int, kinds: int,
+              near: float = _NEAR) -> list[tuple[float, Way]]:
+    """Of what is sorted by time, that to which a correction is given: the soonest, and the first of other kinds."""
+    reached = [one for one in found if one[0] <= near * found[0][0]]
+    first: dict[Hashable, tuple[float, Way]] = {}
+    for us, way in reached:
+        first.setdefault(kind(way), (us, way))
+    return list(dict.fromkeys([*reached[:soonest], *list(first.values())[:kinds]]))
+
+
+def corrected(path: Path, features: Sequence[tuple[float, ...]]) -> list[float]:
+    """Logarithms of times, but for a number that all share, by the trees of a file."""
+    rows = np.array(features, np.float32)
+    return [float(x) for x in rows[:, 0] + fitted(path).of(rows)]

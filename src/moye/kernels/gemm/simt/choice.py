@@ -19,9 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
-from moye.kernels.gemm.parts.trees import fitted
+from moye.kernels.gemm.parts import trees
 from moye.kernels.gemm.simt import few
 from moye.kernels.gemm.simt.config import (
     COSTS,
@@ -49,7 +47,6 @@ FEATURES = ("us", "M", "N", "K", "along_A", "along_B", "wide_A", "wide_B", "bM",
 more than M tiles have; ``vector``: elements of C that are stored together.
 """
 _LONG = 10                          # copies of nothing, below which no product is worth a thought of them
-_NEAR = 1.6                         # times the model's least, beyond which no correction reaches
 _SOONEST, _KINDS = 12, 16           # of all ways, and of so many kinds of tiles and copies the soonest of each
 
 
@@ -95,12 +92,8 @@ def timed(problem: Problem, multiprocessors: int) -> list[Timed]:
 
 
 def shortlist(found: Sequence[Timed]) -> list[Timed]:
-    """Of what is sorted by time, that to which a correction is given: the soonest, and those of other kinds."""
-    near = [one for one in found if one[0] <= _NEAR * found[0][0]]
-    kinds: dict[tuple[object, ...], Timed] = {}
-    for us, way in near:
-        kinds.setdefault((way.config, way.copied), (us, way))
-    return list(dict.fromkeys([*near[:_SOONEST], *list(kinds.values())[:_KINDS]]))
+    """Of what is sorted by time, that to which a correction is given."""
+    return trees.shortlist(found, lambda way: (way.config, way.copied), soonest=_SOONEST, kinds=_KINDS)
 
 
 def features(way: Way, problem: Problem, us: float, multiprocessors: int) -> tuple[float, ...]:
@@ -123,8 +116,7 @@ def measured(problem: Problem) -> bool:
 
 def corrected(found: Sequence[Timed], problem: Problem, multiprocessors: int) -> list[float]:
     """Logarithms of times, but for a number that all share."""
-    rows = np.array([features(way, problem, us, multiprocessors) for us, way in found], np.float32)
-    return [float(x) for x in rows[:, 0] + fitted(FITTED).of(rows)]
+    return trees.corrected(FITTED, [features(way, problem, us, multiprocessors) for us, way in found])
 
 
 @functools.lru_cache(maxsize=4096)

@@ -1,11 +1,11 @@
-"""Tile configurations of ``gemm_sm80`` and the rule that picks one without search.
+"""Tile configurations of ``gemm_sm80``, and the model of what each takes.  ``choice.py`` picks one.
 
-In: the problem (M, N, K, batches, dtype).  Out: a ``TensorConfig``, a number of K splits, the MMA operation.
+In: a dtype, a problem (M, N, K, batches).  Out: ``TensorConfig``s, the MMA operation, microseconds.
 
->>> choose(4096, 4096, 4096, 1, mo.bfloat16, 132)
-(TensorConfig(bM=256, bN=128, bK=64, ...), 1)
+>>> 200 < modelled(configs(mo.bfloat16)[0], 1, 4096, 4096, 4096, 1, 2, 132) < 400
+True
 
-The rule is a model: waves of blocks over the multiprocessors, the rate that one, two or more blocks of a configuration
+The model: waves of blocks over the multiprocessors, the rate that one, two or more blocks of a configuration
 reach together on one, what a block waits for by itself, and what launches, copies of single elements and stores cost.
 The rates are measured ones (H200, bfloat16).
 """
@@ -194,15 +194,6 @@ WIDE = "k", "k"
 def shifts(ways: Ways) -> bool:
     """Whether some operand's lines begin anywhere."""
     return "shift" in ways or "shift_mn" in ways
-
-
-@functools.lru_cache(maxsize=4096)
-def choose(M: int, N: int, K: int, batches: int, dtype: Any, multiprocessors: int,
-           arch: int = 80, *, ways: Ways = WIDE, store: str = "vector", out: int = 2) -> tuple[TensorConfig, int]:
-    """The configuration and the number of K splits with the least modelled time."""
-    return min(options(K, dtype, arch, shifted=shifts(ways)),
-               key=lambda option: modelled(option[0], option[1], M, N, K, batches, dtype.bytes, multiprocessors, ways,
-                                           store, out))
 
 
 def options(K: int, dtype: Any, arch: int, *, shifted: bool) -> list[tuple[TensorConfig, int]]:

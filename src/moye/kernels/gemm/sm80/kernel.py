@@ -26,7 +26,8 @@ from moye.kernels.gemm.parts.arguments import (
 from moye.kernels.gemm.parts.epilogues import ACTIVATIONS, Activation, Epilogue, reduce_kernel, store
 from moye.kernels.gemm.parts.operands import load, raster, side_of
 from moye.kernels.gemm.sm80 import in_place, lines
-from moye.kernels.gemm.sm80.config import TensorConfig, architecture, choose, instruction, outputs
+from moye.kernels.gemm.sm80.choice import choose
+from moye.kernels.gemm.sm80.config import TensorConfig, architecture, instruction, outputs
 from moye.kernels.gemm.sm80.plan import SHIFTED, along_rows, major_of, make_plan, stored
 from moye.kernels.pack import Plan as Shift
 from moye.kernels.pack import make_plan as shift_of

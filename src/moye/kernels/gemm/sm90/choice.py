@@ -18,9 +18,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
-from moye.kernels.gemm.parts.trees import fitted
+from moye.kernels.gemm.parts import trees
 from moye.kernels.gemm.sm90.config import (
     COSTS,
     Problem,
@@ -79,20 +77,19 @@ def timed(problem: Problem, multiprocessors: int) -> list[Timed]:
     return sorted(found, key=lambda one: one[0])
 
 
+def _kind(config: WarpgroupConfig) -> tuple[object, ...]:
+    """What tiles that are alike have in common."""
+    return (config.bM, config.bN, config.schedule, config.split_k, config.gather, config.swap, config.stream_k)
+
+
 def shortlist(found: Sequence[Timed]) -> list[Timed]:
-    """Of what is sorted by time, that to which a correction is given: the soonest, and those of other tiles."""
-    near = [one for one in found if one[0] <= NEAR * found[0][0]]
-    kinds: dict[tuple[object, ...], Timed] = {}
-    for us, config in near:
-        kinds.setdefault((config.bM, config.bN, config.schedule, config.split_k, config.gather, config.swap,
-                          config.stream_k), (us, config))
-    return list(dict.fromkeys([*near[:_SOONEST], *list(kinds.values())[:_SHAPES]]))
+    """Of what is sorted by time, that to which a correction is given."""
+    return trees.shortlist(found, _kind, soonest=_SOONEST, kinds=_SHAPES, near=NEAR)
 
 
 def corrected(found: Sequence[Timed], problem: Problem, multiprocessors: int) -> list[float]:
     """Logarithms of times, but for a number that all share."""
-    rows = np.array([features(config, problem, us, multiprocessors) for us, config in found], np.float32)
-    return [float(x) for x in rows[:, 0] + fitted(FITTED).of(rows)]
+    return trees.corrected(FITTED, [features(config, problem, us, multiprocessors) for us, config in found])
 
 
 @functools.lru_cache(maxsize=4096)
