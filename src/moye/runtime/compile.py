@@ -43,6 +43,7 @@ from moye.lang.rewrite import rewritten_source
 from moye.lang.subscripts import subscripted
 from moye.lang.trace import Capture, changed, trace
 from moye.passes.advance import advance
+from moye.passes.arms import structure
 from moye.passes.barriers import spare
 from moye.passes.contract import contract
 from moye.passes.convert import isolate
@@ -275,7 +276,7 @@ def _specialise(function: types.FunctionType, call: Call, block: Dim3, cluster: 
 
 def finished(func: Func) -> Func:
     """What was traced, cleaned and verified: what both back ends read."""
-    func = settle(eliminate(spare(unite(isolate(contract(advance(fuse(func))))))))
+    func = settle(eliminate(spare(unite(isolate(contract(advance(fuse(structure(func)))))))))
     verify(func)
     return func
 
