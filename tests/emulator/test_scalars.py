@@ -61,3 +61,28 @@ def test_arithmetic_of_16_bits(dtype):
 def special(dtype):
     tiny = np.array([1, 0x8003], np.uint16).view(dtype)
     return np.array([0, -0.0, 1, -1, np.inf, -np.inf, *tiny], dtype)
+
+
+@mo.kernel
+def fractions(out, x):
+    i = mo.block_idx().x * 32 + mo.thread_idx().x
+    out[i] = x[i] % 1.0
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_fractions(dtype):
+    """The remainder by 1 is NumPy's, which Python's is, for all signs and sizes."""
+    rng = np.random.default_rng(0)
+    x = np.concatenate([rng.standard_normal(3000) * 10.0 ** rng.integers(-40, 12, 3000),
+                        np.arange(-32, 32) / 4, np.array([0, -0.0, np.inf, -np.inf, np.nan, -1e-30, 1e30, -1e30] * 4)])
+    x = np.ascontiguousarray(x.astype(dtype)[:3072])
+    simulated, found = np.zeros_like(x), np.zeros_like(x)
+    fractions[96, 32](simulated, x)
+    with emulated() as device:
+        fractions[96, 32](found, x)
+    assert device.launches, "it ran in the emulator"
+    with np.errstate(invalid="ignore"):
+        wanted = np.mod(x, dtype(1))
+    for each in (simulated, found):
+        assert np.array_equal(each, wanted, equal_nan=True)
+        assert np.array_equal(np.signbit(each[wanted == 0]), np.signbit(wanted[wanted == 0]))

@@ -295,6 +295,8 @@ def _floored(op: ops.Binary, a: Text, b: Text, helpers: Intrinsics) -> Text:
     if dtype.is_float and dtype.bits < 32:
         up = helpers.to_f32(dtype)
         return call(helpers.from_f32(dtype), call(helpers.floor(op.kind, dt.float32), call(up, a), call(up, b)))
+    if dtype.is_float and not division and isinstance(op.b, Literal) and op.b.value == 1:
+        return call(helpers.fraction(dtype), a)
     if dtype.is_float:
         return call(helpers.floor(op.kind, dtype), a, b)
     power = _power_of_two(op.b)

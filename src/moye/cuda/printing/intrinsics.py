@@ -280,6 +280,12 @@ class Intrinsics:
         return self.function("fma_16", f"{ctype} ({ctype} a, {ctype} b, {ctype} c)", f"{ctype} y;", body, "return y;",
                              overload=ctype)
 
+    def fraction(self, dtype: DType) -> str:
+        """The remainder by 1, which needs no loop: the difference is rounded as a sum with 1 would be."""
+        ctype = self.ctype(dtype)
+        return self.function("floor_mod_1", f"{ctype} ({ctype} a)",
+                             f"return a - floor{'' if dtype.bits == 64 else 'f'}(a);", overload=ctype)
+
     def arithmetic_16(self, kind: str, dtype: DType) -> str:
         """A sum, difference or product of two 16-bit floats, rounded once.
 

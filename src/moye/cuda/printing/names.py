@@ -25,7 +25,7 @@ threadIdx blockIdx blockDim gridDim warpSize dim3 printf clock clock64 min max a
 make_float2 make_float4 make_double2 make_int2 make_int4 make_uint2 make_uint4 make_longlong2 make_ulonglong2
 float2 float4 double2 int2 int4 uint2 uint4 longlong2 ulonglong2
 f16 bf16 e4m3 e5m2 f32 to_f16 to_bf16 to_e4m3 to_e5m2 to_tf32 low16 round_to_odd floor_div
-floor_mod globaltimer pack shl shr
+floor_mod floor_mod_1 globaltimer pack shl shr
 bar_sync bar_arrive exp2_approx sqrt_approx rsqrt_approx tanh_approx
 elect cluster_ctarank cluster_ctaid_x cluster_ctaid_y cluster_ctaid_z cluster_arrive_release cluster_arrive_relaxed
 cluster_wait TensorMap prefetch_tensormap match_all grid_sync keep_order map_shared_rank
