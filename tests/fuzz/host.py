@@ -31,6 +31,12 @@ _SPELLED = {
     'unsigned y; asm("cvt.rn.bf16x2.f32 %0, %2, %1;" : "=r"(y) : "f"(x0), "f"(x1)); return y;':
         "return brain_bits(x0) | (unsigned)brain_bits(x1) << 16;",
 }
+# A sum, difference or product of two 16-bit floats: float has more than twice their bits, so that rounding again is no
+# other rounding.
+_HALF = re.compile(r'f16 y;\s+asm\("(add|sub|mul)\.rn\.f16 %0, %1, %2;" :[^;]*;\s+return y;')
+_BRAIN = re.compile(r'bf16 y;\s+asm\("fma\.rn\.bf16 %0, (%1, %3, %2|%2, %3, %1|%1, %2, %3);" :[^;]*;\s+return y;')
+_BRAIN_VALUE = "__uint_as_float((unsigned)%.bits << 16)"
+_SIGNS = {"add": "+", "sub": "-", "mul": "*", "%1, %3, %2": "+", "%2, %3, %1": "-", "%1, %2, %3": "*"}
 _REDUCTION = re.compile(r'asm volatile\("red\.relaxed\.gpu\.global\.(add|min|max|xor)\.\w+ \[%0\], %1;" :: [^;]*;')
 _REDUCED = {"add": "*p += x;", "min": "*p = x < *p ? x : *p;", "max": "*p = x > *p ? x : *p;", "xor": "*p ^= x;"}
 CTYPES = {"i": ctypes.c_int, "I": ctypes.c_uint, "q": ctypes.c_longlong, "Q": ctypes.c_ulonglong,
@@ -41,10 +47,17 @@ def compiler() -> str | None:
     return shutil.which("g++")
 
 
+def _halves(value: str, kind: str) -> str:
+    """The sum, difference or product of a and b in float."""
+    return f"{value.replace('%', 'a')} {_SIGNS[kind]} {value.replace('%', 'b')}"
+
+
 def spelled(source: str) -> str | None:
     """The CUDA with C++ for PTX, or None where other PTX is left."""
     for asm, text in _SPELLED.items():
         source = source.replace(asm, text)
+    source = _HALF.sub(lambda found: f"return f16{{half_bits({_halves('half_value(%.bits)', found[1])})}};", source)
+    source = _BRAIN.sub(lambda found: f"return bf16{{brain_bits({_halves(_BRAIN_VALUE, found[1])})}};", source)
     source = _REDUCTION.sub(lambda found: _REDUCED[found[1]], source)
     return None if "asm" in source else source
 
