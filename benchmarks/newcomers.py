@@ -34,6 +34,7 @@ from moye.runtime.kernel import Kernel
 HERE = Path(__file__).parent / "newcomers"
 NAMES = sorted(path.stem for path in HERE.glob("*.py"))
 THREADS = 8                                             # that compile and compute results
+_SIGNED = {"uint16": np.int16, "uint32": np.int32, "uint64": np.int64, "bfloat16": np.int16}
 _LETTERS = {float: "f", int: "i", np.int64: "q"}
 
 
@@ -61,7 +62,7 @@ class Case:
         found = []
         for mine, exact in zip(self.seen(got), expected, strict=True):
             flat, wanted = np.asarray(mine).ravel().astype(float), np.asarray(exact).ravel().astype(float)
-            if not np.isfinite(flat).all():
+            if len(flat) < len(wanted) or not np.isfinite(flat).all():
                 found.append(float("nan"))
             else:
                 norm = float(np.linalg.norm(wanted)) or 1.0
@@ -222,14 +223,19 @@ def _tensor(torch, array):
         whole = torch.from_numpy(base).cuda()
         offset = (array.__array_interface__["data"][0] - base.__array_interface__["data"][0]) // array.itemsize
         return whole.as_strided(array.shape, [s // array.itemsize for s in array.strides], offset)
-    array = np.ascontiguousarray(array)
-    if array.dtype.name == "bfloat16":
-        return torch.from_numpy(array.view(np.int16)).cuda().view(torch.bfloat16)
-    return torch.from_numpy(array.copy()).cuda()
+    signed = np.ascontiguousarray(array).view(_SIGNED.get(array.dtype.name, array.dtype))
+    tensor = torch.from_numpy(signed).cuda()
+    return tensor.view(getattr(torch, array.dtype.name)) if array.dtype.name in _SIGNED else tensor
 
 
-def _host(torch, tensor):
-    return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).cpu().numpy()
+def _plain(torch, tensor):
+    """The same memory with a dtype for which torch has every operation."""
+    signed = _SIGNED.get(str(tensor.dtype).removeprefix("torch."))
+    return tensor if signed is None else tensor.view(getattr(torch, np.dtype(signed).name))
+
+
+def _host(torch, tensor, dtype):
+    return _plain(torch, tensor).cpu().numpy().view(dtype)
 
 
 def formats(case: Case) -> tuple[str, ...]:
@@ -248,19 +254,19 @@ def contest(torch, driver, interleave, case: Case, expected, loaded, rounds: int
 
     ways = {"moye": lambda: launch(*arguments), "hand": by_hand}
     results: dict[str, Any] = {"pair": case.name}
-    first = {at: arguments[at].clone() for at in case.outputs}
+    first = {at: _plain(torch, arguments[at]).clone() for at in case.outputs}
     for who, run in ways.items():
         for at, poisoned in first.items():
-            arguments[at].copy_(poisoned)
+            _plain(torch, arguments[at]).copy_(poisoned)
         run()
         torch.cuda.synchronize()
-        got = [_host(torch, arguments[at]) for at in case.outputs]
+        got = [_host(torch, arguments[at], case.arguments[at].dtype) for at in case.outputs]
         results[f"{who} error"] = max(case.errors(got, expected), key=lambda e: float("inf") if e != e else e)
         results[f"{who} right"] = case.right(got, expected)
     if case.restart:
         def again(run):
             for at in case.restart:
-                arguments[at].zero_()
+                _plain(torch, arguments[at]).zero_()
             run()
         ways = {who: partial(again, run) for who, run in ways.items()}
     ms = interleave(ways, rounds)
