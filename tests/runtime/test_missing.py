@@ -26,6 +26,8 @@ def test_options_stand_in_launch():
     with pytest.raises(mo.ArgumentError, match=r"k\(x\) has no parameter 'stream'\n.*k.launch\(") as caught:
         k[1, 32](np.zeros(2, np.float32), stream=3)
     assert "takes options" in str(caught.value)
+    with pytest.raises(mo.ArgumentError, match="compile takes block=, cluster= and arch="):
+        k.compile(np.zeros(2, np.float32), grid=1, block=32)
 
 
 def test_a_wrapped_kernel():

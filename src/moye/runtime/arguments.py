@@ -128,7 +128,8 @@ class Signature:
         near = difflib.get_close_matches(name, [*self.signature.parameters, *OPTIONS], 1, 0.7)
         hint = f"did you mean {near[0]}=?" if near else None
         if name in OPTIONS:
-            hint = f"{kernel}.launch(..., grid=, block=, cluster=, stream=, smem=, dependent=) takes options"
+            hint = f"{kernel}.launch(..., grid=, block=, cluster=, stream=, smem=, dependent=) takes options, and " \
+                   "compile takes block=, cluster= and arch="
         return ArgumentError(f"{kernel}{self.signature} has no parameter {name!r}", hint=hint)
 
 
