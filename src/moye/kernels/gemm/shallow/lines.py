@@ -114,10 +114,11 @@ def fetch_part(way, side, line, q):
 def fetch_ends(plan, way, side):
     """The first and the last elements of all memory, which no whole 16 bytes hold: one by one."""
     parts = mo.size(side.raw, 1)
-    for t in mo.range(mo.thread_idx().x, parts * mo.size(side.raw, 2), plan.config.threads, unroll=1):
-        line, q = t // parts, t % parts
+    across = 1 << (parts - 1).bit_length()              # threads beside each other: no quotients, which take registers
+    for t in mo.range(mo.thread_idx().x, across * mo.size(side.raw, 2), plan.config.threads, unroll=1):
+        line, q = t // across, t % across
         number, wanted, part, before = place_of(way, side, line, q)
-        if wanted & ((part < 0) | (part >= mo.size(side.memory.parts, 1))):
+        if wanted & (q < parts) & ((part < 0) | (part >= mo.size(side.memory.parts, 1))):
             elements = mo.fragment((side.each,), side.source.dtype)          # all on their way at once
             for e in mo.static_range(side.each):
                 at = before + e
