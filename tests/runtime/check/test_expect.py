@@ -382,3 +382,28 @@ def test_dtypes_that_numpy_does_not_know_by_name(dtype):
     x = np.arange(32).astype(getattr(ml_dtypes, dtype, dtype))[::2]
     y = np.zeros(32, x.dtype)[::2]
     assert mo.check(mirrored, expect=lambda y, x: x[::-1])[1, 16](y, x).ok and (y == x[::-1]).all()
+
+
+@mo.kernel
+def dealt_out(out, x, head):
+    """A block takes item after item, and looks for the next one before all of its warps have."""
+    tid, ticket = mo.thread_idx().x, mo.shared_array(mo.int32, 1)
+    if tid == 0:
+        ticket[0] = mo.atomic_add(head, 0, 1)
+    mo.sync_threads()
+    item = ticket[0]
+    while item < mo.size(x, 1):
+        mo.atomic_add(out, item, x[tid, item])
+        if tid == 0:
+            ticket[0] = mo.atomic_add(head, 0, 1)
+        if tid < 32:
+            mo.sync_threads()
+        item = ticket[0]
+
+
+def test_a_wrong_result_of_threads_that_poll_without_end():
+    """The block runs once more to see where the wrong element comes from, and goes round there, too."""
+    x = np.asfortranarray(np.random.default_rng(0).integers(-5, 6, (64, 11)).astype(np.int32))
+    out, head = np.zeros(11, np.int32), np.zeros(1, np.int32)
+    report = mo.check(dealt_out, expect=lambda x: {"out": x.sum(0)})[3, 64](out, x, head)
+    assert {"C1", "F4", "V1"} <= {finding.code for finding in report.findings}, str(report)

@@ -12,6 +12,7 @@ from sim.holdout_order import (
     flags,
     handovers,
     integers,
+    late,
     locks,
     locksets,
     overlaps,
@@ -22,7 +23,7 @@ from sim.holdout_order import (
 )
 
 MODULES = (element_bounds, view_bounds, integers, flags, locks, locksets, signals, handovers, chains, overlaps,
-           clusters, suspicious, waits)
+           clusters, suspicious, waits, late)
 IN_ALL = [case for module in (locksets, waits) for case in module.TABLE
           if True in case.twins and (case.how or module is locksets)]
 CASES = [(case, fault) for module in MODULES for case in module.TABLE for fault in case.twins]

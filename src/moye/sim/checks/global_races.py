@@ -44,6 +44,7 @@ from moye.sim.checks.global_regions import (
     plan,
     scope_of,
 )
+from moye.sim.checks.late_stores import LateStores
 from moye.sim.checks.locks import Held, Locks, locks
 from moye.sim.checks.map_order import MapOrder, Maps
 from moye.sim.checks.shared_races import SharedChecker
@@ -86,6 +87,7 @@ class GlobalMemory:
                                                for buffer in region.buffers})
         self.unwritten = Unwritten(memory, place, reporter)
         self.between = Between(self.cluster)
+        self.late: LateStores | None = LateStores(self.between, reporter, place)
         self.held: Held | None = None
         """The locks and their holders, in a run in which locks order nothing."""
         self.coarse = False
@@ -107,7 +109,7 @@ class GlobalMemory:
 
     def hold(self, found: Locks) -> None:
         """Locks order nothing in this run: it is looked for what they guard."""
-        self.held = Held(found, self.between, self.func.threads)
+        self.held, self.late = Held(found, self.between, self.func.threads), None
 
     def look_back(self) -> None:
         """Loads that do not wait for a value find the oldest one that they may, in this run."""
@@ -156,6 +158,7 @@ class GlobalChecker:
         self.memory, self.shared, self.first, self.blocks = memory, shared, first, blocks
         self.threads = memory.func.threads
         self.flags = shared.flags = Flags(memory.between, memory.traffic, first, blocks, shared, memory.held)
+        self.flags.late = memory.late
         if twices(memory.func) and memory.held is None and not memory.traffic.older:
             self.flags.versions = Versions(memory.func, memory.between, memory.reporter, first, memory.place)
         self.doubtful: list[Clash] = []

@@ -12,7 +12,7 @@ that, and be missed, unless both fence by fence.sc in between.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -34,6 +34,7 @@ from moye.sim.checks.flag_history import (
     news,
 )
 from moye.sim.checks.global_regions import CLUSTER, scope_of
+from moye.sim.checks.late_stores import LateStores, twins
 from moye.sim.checks.locks import Held
 from moye.sim.checks.signal_memory import ACQUIRES, RELEASES, Traffic
 from moye.sim.checks.versions import Versions
@@ -100,6 +101,10 @@ class Flags:
         """The outcome of the atomic that is being done."""
         self.replaced: Any = 0
         """What the store that is being done replaces, (T or 1, B or 1)."""
+        self.stored: Any = 0
+        """What it stores."""
+        self.late: LateStores | None = None
+        """The last writes of all places, unless locks order nothing in this run."""
         self._awaited: dict[int, dict[tuple[int, int, Location], tuple[int, int]]] = {}
         """The relaxed reads of the threads of a block at an epoch, by block: the value and the scope."""
         self._turns: dict[tuple[int, int, Location], dict[int, _Turn]] = {}
@@ -188,11 +193,15 @@ class Flags:
 
     def _store(self, op: ops.Store, where: Where, address: Ints, lanes: Bools, before: Any) -> None:
         """The last lane that reaches a place has the last word."""
-        last: dict[Place, tuple[int, int]] = {}
+        reached: dict[Place, list[tuple[int, int]]] = {}
         for thread, block in np.argwhere(lanes).tolist():
-            last[where.place(self.first + block, int(address[thread, block]))] = thread, block
-        for place, (thread, block) in last.items():
-            self._write(op, place, block, thread, before[thread, block], rmw=False)
+            reached.setdefault(where.place(self.first + block, int(address[thread, block])), []).append((thread, block))
+        values = np.broadcast_to(np.asarray(self.stored), lanes.shape)
+        for place, those in reached.items():
+            thread, block = those[-1]
+            value = values[thread, block].item()
+            same = [(self.first + b, t, self._epoch(b, t)) for t, b in those if values[t, b] == value]
+            self._write(op, place, block, thread, before[thread, block], rmw=False, value=value, same=same)
 
     def _atomic(self, op: ops.Atomic, where: Where, address: Ints, lanes: Bools, outcome: Outcome) -> None:
         """Lane by lane: a read of the newest value, and a write that goes on with its chain."""
@@ -233,16 +242,23 @@ class Flags:
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
-    def _write(self, op: ops.Op, place: Place, block: int, thread: int, before: Any, *, rmw: bool) -> None:
+    def _write(self, op: ops.Store | ops.Atomic, place: Place, block: int, thread: int, before: Any, *, rmw: bool,
+               value: Any = None, same: Sequence[Writer] = ()) -> None:
         writer: Writer = self.first + block, thread, self._epoch(block, thread)
         releases = self._releases(op, block, thread)
         if self.held is not None:
             releases = self._locked(self.held, op, place, writer, before, releases)
         location = self.between.write(place, writer, before, releases, rmw=rmw)
+        if self.late is not None:
+            self.late.written(op, location, writer, value, lambda: self._knows(block, thread), twins(same, writer))
         self._turns.pop((block, thread, location), None)
         self._last[block, thread, location] = location.latest
         if self.held is not None:
             self._must[block, thread, location] = location.latest
+
+    def _knows(self, block: int, thread: int) -> tuple[Eye, Clock]:
+        eye = self.eye(block, thread)
+        return eye, self.between.visible(eye)
 
     def _locked(self, held: Held, op: ops.Op, place: Place, writer: Writer, before: Any,
                 releases: list[Release]) -> list[Release]:

@@ -182,11 +182,11 @@ class Standstill:
 
     def _cells(self, plan: Any) -> Iterable[Array]:
         """The places that an operation has looked at since it is watched, and what is there."""
-        end = getattr(plan, "end", None)
+        end = plan.end
         if isinstance(end, RegisterEnd):
             yield end.fragment.data
         elif not isinstance(end, (GlobalEnd, SharedEnd)) or (isinstance(end, SharedEnd) and not end.same):
-            yield getattr(end, "memory", plan.batch.launch).data
+            yield end.memory.data
         else:
             if id(end) not in self.cells:
                 self.cells[id(end)] = end, _Cells(end.locate)

@@ -104,7 +104,8 @@ class StorePlan:
     def __call__(self, offset: Any, value: Any, mask: Mask) -> None:
         index = self.end.locate(offset, (), ())
         if self.watch is not None:
-            self.watch.globals.flags.replaced = self.end.load(index, mask)[0]
+            flags = self.watch.globals.flags
+            flags.replaced, flags.stored = self.end.load(index, mask)[0], value
         self.end.check_write(index, mask)
         if self.doubts.on and isinstance(self.end, RegisterEnd):
             found = self.doubts.of.get(self.name)

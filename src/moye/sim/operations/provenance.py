@@ -305,6 +305,7 @@ def _is_conversion(op: ops.Op) -> bool:
 class _Loads:
     def __init__(self, plan: LoadPlan, trace: Trace, batch: BatchState) -> None:
         self.plan, self.trace, self.threads = plan, trace, batch.threads
+        self.end = plan.end             # what a loop polls is found by it
 
     def __call__(self, offset: Any, mask: Mask) -> Any:
         end = self.plan.end

@@ -1,0 +1,88 @@
+"""Flags that several threads set to one value: a store that comes late takes back what has been made of them since.
+
+In: strong writes of places, as they happen.  Out: G3 (in shared memory C2) if somebody changes a value that two have
+stored, after one of them, but not after the other.
+
+    if tid % 32 == 0:               # two warps; the next block waits for one of them, stores b + 2, and then the
+        mo.store(turn, 0, b + 1)    # other warp may still store b + 1
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from moye.dtypes import Space
+from moye.hardware import WARP
+from moye.ir import ops
+from moye.sim.checks.flag_history import Between, Clock, Eye, Location, Writer
+from moye.sim.findings.finding import Reporter
+
+REMEMBERED = 16
+"""So many of the last writes of each place are known."""
+
+
+@dataclass(slots=True)
+class _Written:
+    op: ops.Op
+    writer: Writer
+    value: Any
+    """None if it is not known, after an atomic."""
+    alone: bool = True
+    """Whether no other warp stores it by the same statement: then it is known who has stored what is found."""
+    seen: bool = False
+    """Whether an atomic has found it: then it is not late."""
+
+
+class LateStores:
+    """The last writes of all flags of a launch."""
+
+    def __init__(self, between: Between, reporter: Reporter, place: Callable[[int], tuple[int, ...]]) -> None:
+        self.between, self.reporter, self.place = between, reporter, place
+        self._last: dict[Location, deque[_Written]] = {}
+
+    def written(self, op: ops.Store | ops.Atomic, location: Location, writer: Writer, value: Any,
+                knows: Callable[[], tuple[Eye, Clock]], twins: Sequence[Writer] = ()) -> None:
+        """A thread writes a value, ``twins`` of other warps the same one by the same statement."""
+        last = self._last.setdefault(location, deque(maxlen=REMEMBERED))
+        if isinstance(op, ops.Atomic) and last and last[-1].alone:
+            last[-1].seen = True
+        if _twice(each.value for each in last if each.value != value):
+            self._judge(op, last, writer, value, *knows())
+        last.extend(_Written(op, each, value, alone=not twins) for each in (*twins, writer))
+
+    def _judge(self, op: ops.Store | ops.Atomic, last: Iterable[_Written], writer: Writer, value: Any, eye: Eye,
+               clock: Clock) -> None:
+        # A warp executes the store of its lanes at once.
+        known = [(each, _warp(each.writer) == _warp(writer) or self.between.before(eye, clock, each.writer))
+                 for each in last if each.value is not None and each.value != value]
+        for each, before in known:
+            if before or each.seen or not any(first and _same(each, other) for other, first in known):
+                continue
+            buffer, there, here = op.ref.buffer, self.place(each.writer[0]), self.place(writer[0])
+            self.reporter.tell("C2" if buffer.space is not Space.GLOBAL else "G3", "late", (each.op, op), block=here,
+                               threads=(each.writer[1], writer[1]), tensor=buffer.name, rival=each.writer[1],
+                               other=there, stores=each.op, value=each.value)
+
+
+def _twice(values: Iterable[Any]) -> bool:
+    """Whether a value that is known is there more than once."""
+    known = [value for value in values if value is not None]
+    return len(set(known)) < len(known)
+
+
+def twins(writers: Iterable[Writer], last: Writer) -> list[Writer]:
+    """Of the threads that store one place by one statement, one of each other warp than that of the ``last``."""
+    found = {_warp(writer): writer for writer in writers}
+    found.pop(_warp(last), None)
+    return list(found.values())
+
+
+def _same(a: _Written, b: _Written) -> bool:
+    return bool(a.value == b.value) and a.writer[:2] != b.writer[:2]
+
+
+def _warp(writer: Writer) -> tuple[int, int]:
+    return writer[0], writer[1] // WARP
