@@ -425,9 +425,11 @@ FAULTS: dict[str, list[tuple[str, str]]] = {
         ("self.facts[i] = fold.meet(self.facts[i], fold.facts_of(operand))", "self.facts[i] = fold.facts_of(operand)"),
     ],
     "lang/loops.py": [
-        ("        again = bool(self.found) or (self.weaker and not last)", "        again = bool(self.found)"),
+        ("        again = bool(self.found) or self.lost or (self.weaker and not last)", "        again = bool(self.found)"),
+        ("        if returns:\n            self._lose(values)\n", ""),
+        ("        again = bool(self.found) or self.lost or (", "        again = bool(self.found) or ("),
         ("        self.skips = most is None or least is None or most >= least", "        self.skips = True"),
-        ('        self._assign(variables, leaves=kind == "break" or not self.endless)\n'
+        ('        self._assign(variables, leaves=kind == "break" or not self.endless, returns=kind != "break")\n'
          "        builder().emit(ops.Exit(kind=kind, target=self.op))",
          "        builder().emit(ops.Exit(kind=kind, target=self.op))"),
         ("if not fold.implied(facts, slot.facts[i]):", "if not fold.implied(facts, slot.facts[i]) and slot.late:"),

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from emulator import build
-from fuzz import approximate, extremes, lanes, pythonic
+from fuzz import approximate, extremes, lanes, pythonic, unset
 
 needs_emulator = pytest.mark.skipif(build.compiler() is None, reason="the emulator needs g++ on x86-64")
 FIRST, COUNT = 0, 8
@@ -28,6 +28,13 @@ def test_all_answers_agree(of):
 @needs_emulator
 def test_functions_agree_about_what_is_no_number():
     assert not approximate.judged(0)
+
+
+def test_variables_without_a_value():
+    """They are refused, or not used: some of both are drawn, and some whose value Python has."""
+    found = [unset.verdict(unset.draw(seed)) for seed in range(40)]
+    assert not [told for _, told in found if told]
+    assert {kind for kind, _ in found} == {"same", "refused", "unset"}
 
 
 def test_every_operation_is_drawn():

@@ -244,8 +244,8 @@ class Merger:
 
     def _missing(self, name: str, value: Undefined, outcome: str) -> Undefined:
         """What a variable is after the if when only one arm gave it a value."""
-        if value.known_where():
-            return value
+        if value.known_where() or value.known_as() not in (name, CONDITIONAL):
+            return value                                # it comes from a variable that has none
         return Undefined(name, f"where the condition {_condition_text(self.op)}is {outcome}")
 
     def _merge(self, name: str, before: Any, then: Any, orelse: Any, arms: str) -> Callable[[], Any]:

@@ -47,6 +47,10 @@ class Undefined:
     def __getattr__(self, attribute: str) -> NoReturn:
         self._used()
 
+    def known_as(self) -> object:
+        """The name of the variable."""
+        return object.__getattribute__(self, "name")
+
     def known_where(self) -> bool:
         """Whether the path on which it has no value is known already."""
         return bool(object.__getattribute__(self, "where") != SOMEWHERE)
@@ -57,6 +61,7 @@ class Undefined:
 _OPERATORS = """
     add sub mul truediv floordiv mod pow and or xor lshift rshift matmul
     radd rsub rmul rtruediv rfloordiv rmod rpow rand ror rxor rlshift rrshift rmatmul
+    divmod rdivmod round trunc floor ceil contains reversed delitem format
     eq ne lt le gt ge neg pos abs invert bool int float index iter len getitem setitem call setattr enter repr str
 """
 for _name in _OPERATORS.split():

@@ -106,6 +106,9 @@ def told(error: Exception, where: Loc) -> Exception:
     if isinstance(error, TypeError) and "__array_ufunc__" in text:
         return TraceError("NumPy's functions do not take scalars and tensors of a kernel", locs=(where,),
                           hint="use moye's function: mo.exp for np.exp")
+    if isinstance(error, UnboundLocalError) and (found := re.search(r"'(\w+)'", text)) is not None:
+        return TraceError(f"the variable {found[0]} has no value here", locs=(where,),
+                          hint=f"give {found[1]} a value before")
     if isinstance(error, NameError) and error.name is not None:
         return TraceError(text, locs=(where,), hint=_meant(error.name, error.__traceback__))
     if isinstance(error, AttributeError) and isinstance(error.obj, (Expr, Tensor)):

@@ -127,7 +127,7 @@ def _close(marker: object) -> None:
 class _Slot:
     """One carried variable: its structure and, per leaf, the Var and the facts assumed in the body.
 
-    ``late``: it has no value before the loop, so the body cannot read it before writing it.
+    ``late``: it has no value before the loop, or before a later turn, so the body cannot read it before writing it.
     """
 
     structure: Any
@@ -137,6 +137,8 @@ class _Slot:
     shared: bool = False
     """Whether it holds an object that something else refers to too, before the loop or at the end of a turn."""
     first: object = None
+    gone: Undefined | None = None
+    """What a turn has left in its place."""
 
 
 class _Dynamic(Loop):
@@ -167,7 +169,7 @@ class _Dynamic(Loop):
     def _open_pass(self) -> None:
         b = builder()
         self._opened, self._around = b.mark(), b.trips
-        self.weaker = self.failed = False
+        self.weaker = self.failed = self.lost = False
         self.found.clear()
         self.gaps.clear()
         self.op.body = Block()
@@ -190,7 +192,7 @@ class _Dynamic(Loop):
             self.places += found
             # Passes that find new places are few by themselves; those that weaken facts might go on for ever, so they
             # count.
-            self.passes += not found
+            self.passes += not (found or self.lost)
 
     def _close_pass(self, last: bool) -> bool:
         """Close the body; True if it must be traced again."""
@@ -198,7 +200,7 @@ class _Dynamic(Loop):
         identity.closed(self._mark_objects)
         _close(self)
         b.pop()
-        again = bool(self.found) or (self.weaker and not last)
+        again = bool(self.found) or self.lost or (self.weaker and not last)
         if again:
             # The next pass allocates the body's buffers again.
             del b.func.buffers[self._buffers:]
@@ -309,17 +311,28 @@ class _Dynamic(Loop):
     def _read(self, name: str) -> Any:
         slot = self.slots.get(name)
         if slot is None or slot.late:
-            return Undefined(name)
+            return Undefined(name) if slot is None or slot.gone is None else slot.gone
         b = builder()
         reads = [Expr(b.read(v, f)) for v, f in zip(slot.variables, slot.facts, strict=True)]
         return rebuild(slot.structure, iter(reads))
 
-    def _assign(self, variables: Locals, *, leaves: bool) -> None:
-        """Write the carried variables at the end of the body or at a jump; ``leaves``: the loop may be over then."""
+    def _assign(self, variables: Locals, *, leaves: bool, returns: bool = True) -> None:
+        """Write the carried variables at the end of the body or at a jump; ``leaves``: the loop may be over then,
+        ``returns``: there may be another turn."""
         gaps = set(self.gaps)
-        self._store({**{name: variables.get(name, Undefined(name)) for name in self.names}, **self._parts()})
+        values = {**{name: variables.get(name, Undefined(name)) for name in self.names}, **self._parts()}
+        self._store(values)
+        if returns:
+            self._lose(values)
         if not leaves:
             self.gaps = gaps
+
+    def _lose(self, values: Locals) -> None:
+        """What has no value at the end of a turn has none in the next one: another pass, which knows it."""
+        for name, value in values.items():
+            slot = self.slots.get(name)
+            if isinstance(value, Undefined) and slot is not None and not slot.late:
+                slot.late, slot.gone, self.lost = True, value, True
 
     @property
     def endless(self) -> bool:
@@ -408,7 +421,7 @@ class _Dynamic(Loop):
         return slot
 
     passes = 0
-    failed = False
+    failed = lost = False
     _started = False
 
     def end(self, variables: Locals) -> None:
@@ -433,6 +446,8 @@ class _Dynamic(Loop):
         slot = self.slots.get(name)
         if slot is None:
             return otherwise
+        if slot.late and slot.gone is not None and name in self.gaps:
+            return slot.gone
         if slot.late and (self.skips or name in self.gaps):
             return Undefined(name, "where the loop before runs no iteration" if self.skips else
                              "on some way out of the loop before")
@@ -449,7 +464,7 @@ class _Dynamic(Loop):
         inner = above(self)
         if not self.dynamic:
             return self._leave(kind)
-        self._assign(variables, leaves=kind == "break" or not self.endless)
+        self._assign(variables, leaves=kind == "break" or not self.endless, returns=kind != "break")
         builder().emit(ops.Exit(kind=kind, target=self.op))
         return 0 if inner else 2
 

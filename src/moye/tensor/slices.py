@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from moye.errors import TensorError
+from moye.errors import MoyeError, TensorError
 from moye.layout import Layout, rank
 from moye.tensor import expr
 from moye.tensor.context import builder, locate
@@ -132,6 +132,8 @@ def _entry(c: object) -> object:
     if hasattr(c, "__index__"):
         try:
             return c.__index__()
+        except MoyeError:                               # a variable that has no value
+            raise
         except TypeError:                               # an array of a library: only single integers have one
             raise TensorError(f"a {type(c).__name__} is no coordinate", locs=(locate(),)) from None
     raise TensorError(f"{c!r} is no coordinate", locs=(locate(),))
