@@ -369,6 +369,10 @@ class Generator:
 
     # --- the whole ---
 
+    def results(self) -> list[str]:
+        """What the function returns."""
+        return [self.rng.choice([*self.targets(), *self.bools] or ["0"]) for _ in range(RESULTS)]
+
     def program(self) -> Program:
         for k in range(self.rng.randint(0, 2)):
             self.depth, before = 0, self.lines
@@ -387,8 +391,7 @@ class Generator:
             self.declare()
         while self.budget > 0:
             self.statements(4)
-        last = [self.rng.choice([*self.targets(), *self.bools] or ["0"]) for _ in range(RESULTS)]
-        self.line("return " + ", ".join(f"int({x})" for x in last))
+        self.line("return " + ", ".join(f"int({x})" for x in self.results()))
         rng = np.random.default_rng(self.seed)
         arrays = [np.zeros((RESULTS, THREADS), np.int32), rng.integers(-9, 20, CELLS).astype(np.int32),
                   rng.integers(-20, 20, THREADS).astype(np.int32), rng.integers(-4, 9, THREADS).astype(np.int32),

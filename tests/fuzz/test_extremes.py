@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from emulator import build
-from fuzz import approximate, extremes, lanes, pythonic, unset
+from fuzz import aliases, approximate, extremes, lanes, pythonic, unset
 
 needs_emulator = pytest.mark.skipif(build.compiler() is None, reason="the emulator needs g++ on x86-64")
 FIRST, COUNT = 0, 8
@@ -35,6 +35,12 @@ def test_variables_without_a_value():
     found = [unset.verdict(unset.draw(seed)) for seed in range(40)]
     assert not [told for _, told in found if told]
     assert {kind for kind, _ in found} == {"same", "refused", "unset"}
+
+
+def test_objects_that_several_names_mean():
+    found = [aliases.verdict(aliases.draw(seed)) for seed in range(60)]
+    assert not [told for _, told in found if told]
+    assert {kind for kind, _ in found} == {"same", "refused"}
 
 
 def test_every_operation_is_drawn():

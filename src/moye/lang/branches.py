@@ -9,7 +9,8 @@ Out: ``ops.If`` and, for each variable that differs between the arms, a Var assi
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +31,7 @@ from moye.lang.carry import (
     variable,
 )
 from moye.lang.disagreement import ARMS, changed_structure, check_arms
-from moye.lang.host_objects import Snapshot
+from moye.lang.host_objects import Left, Place, Snapshot
 from moye.lang.loops import still_holds
 from moye.lang.mutable_parts import State, same
 from moye.lang.reachable import Reached
@@ -107,6 +108,11 @@ class DynamicIf(Branch):
         self.arms: list[tuple[Any, ...] | None] = []
         self.host = Snapshot()
         self.hosts: list[dict[int, State] | None] = []
+        self.references: list[Mapping[int, int]] = []
+        """How often each object is referred to at the end of an arm."""
+        self.shared: dict[int, list[object]] = {}
+        """The objects, by id, that an arm has put somewhere and that something else refers to, too; and what they may
+        stand for."""
         self.mark = 0
         self.expression = False
         """Whether it is ``a if c else b``, whose arms are converted to the dtype that they have together."""
@@ -141,8 +147,13 @@ class DynamicIf(Branch):
     def _finish(self, variables: Locals) -> None:
         b = builder()
         self.arms.append(None if b.terminated() else self._left(variables))
+        states = None if b.terminated() else self.host.states()
+        self.hosts.append(states)
+        put = [value for _, values in (states or {}).values() for value in values if identity.has_objects(value)]
+        self.references.append(Reached().references if put else self.host.references)
+        self.shared.update((id(value), identity.behind(value)) for value in put
+                           if identity.is_shared(value, self.references[-1]))
         identity.closed(self.mark)
-        self.hosts.append(None if b.terminated() else self.host.states())
         # The other arm must find Python objects as they were before the if; ``merge`` puts in what both have left.
         self.host.restore()
         b.open_conditions.pop()
@@ -156,7 +167,7 @@ class DynamicIf(Branch):
         if not any(map(identity.has_objects, values)):
             return values
         references, own = Reached().references, 0 if self.names == (CONDITIONAL,) else 1
-        return tuple(_Left(value, take_apart(value), identity.is_shared(value, references, own))
+        return tuple(_Left(value, take_apart(value), identity.is_shared(value, references, own), identity.behind(value))
                      if identity.has_objects(value) else value for value in values)
 
     def merge(self, variables: Locals) -> tuple[Any, ...]:
@@ -166,16 +177,43 @@ class DynamicIf(Branch):
         result = [(lambda name=name: Undefined(name)) if name in self.dead else
                   self._merged(merger, name, before, *(None if arm is None else arm[i] for arm in self.arms))
                   for i, (name, before) in enumerate(zip(self.names, self.before, strict=True))]
-        places = [(place, merger.variable(place, before, one, other, then is None, orelse is None))
-                  for place, before, one, other in self.host.merged((self.hosts[0], self.hosts[1]))]
+        hosts = self.hosts[0], self.hosts[1]
+        found = self._parts(hosts)
+        places = [(place, merger.variable(place, ways[0], ways[1], ways[2], then is None, orelse is None), ways)
+                  for place, ways in found]
+        self.host.settle(hosts)
         merger.place()
         # A block behind an if must know that it ends there, so the jump is repeated.
         if then is None and orelse is None:  # both arms left: nothing follows
             leave = self.op.then.ops[-1]
             assert isinstance(leave, ops.Exit), "an arm that leaves ends in an Exit"
             builder().emit(ops.Exit(kind=leave.kind, target=leave.target))
-        self.host.put([(place, make()) for place, make in places])
+        parts = [(place, make(), ways) for place, make, ways in places]
+        self.host.put([(place, value) for place, value, _ in parts])
+        for place, value, ways in parts:
+            # In place of one of two objects there is a new one now.
+            originals = [way for way in ways[1:] if isinstance(way, _Left)]
+            shared = any(way.shared for way in originals)
+            identity.watch(place, value, _originals(originals) if shared else (), shared)
         return tuple(make() for make in result)
+
+    def _parts(self, hosts: tuple[Left, Left]) -> list[tuple[Place, list[Any]]]:
+        """The places that differ between the arms, with what is there before and behind each.
+
+        What is in an object is what it holds then: an arm may have changed one that it has put elsewhere.
+        """
+        found = [(place, list(ways)) for place, *ways in self.host.differences(hosts)]
+        for k, (arm, block) in enumerate(((None, None), (hosts[0], self.op.then), (hosts[1], self.op.orelse))):
+            self.host.apply(arm)
+            references = self.references[k - 1] if k else {}
+            with builder().inside(block) if block is not None else nullcontext():
+                for _, ways in found:
+                    if identity.has_objects(ways[k]):
+                        shared = id(ways[k]) in self.shared or identity.is_shared(ways[k], references)
+                        others = self.shared.get(id(ways[k]), [])
+                        ways[k] = _Left(ways[k], take_apart(ways[k]), shared, others or identity.behind(ways[k]))
+            self.host.restore()
+        return found
 
     def _merged(self, merger: Merger, name: str, before: Any, then: Any, orelse: Any) -> Callable[[], Any]:
         """What makes the value of a name behind the if; an object that is the same one on every way stays itself."""
@@ -189,10 +227,11 @@ class DynamicIf(Branch):
             return make
         told = "the value of a conditional expression" if name == CONDITIONAL else name
         shared = any(way.shared for way in ways if isinstance(way, _Left))
+        originals = _originals(way for way in ways if isinstance(way, _Left)) if shared else ()
 
         def watched() -> Any:
             value = make()
-            identity.watch(told, value, held if shared else (), shared)
+            identity.watch(told, value, originals, shared)
             return value
         return watched
 
@@ -209,6 +248,13 @@ class _Left:
     value: Any
     parts: Carried
     shared: bool
+    behind: list[object]
+    """What it may stand for itself."""
+
+
+def _originals(ways: Iterable[_Left]) -> list[object]:
+    """What a value that is one of these may stand for."""
+    return [original for way in ways for original in (way.value, *way.behind)]
 
 
 class Merger:
@@ -260,7 +306,8 @@ class Merger:
             raise changed_structure(_called(name), a.structure, b.structure, ARMS)
         both = united(a.structure, b.structure)
         a, b = fit(a, both), fit(b, both)
-        old = None if isinstance(before, Undefined) else take_apart(before)
+        old = None if isinstance(before, Undefined) else before.parts if isinstance(before, _Left) else \
+            take_apart(before)
         old = None if old is None or not same_structure(old.structure, a.structure) else fit(old, both)
         leaves = [self._leaf(name, a, b, i, None if old is None else old.leaves[i], arms)
                   for i in range(len(a.leaves))]

@@ -8,7 +8,7 @@ with values, Vars that hold the result.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
 
@@ -44,6 +44,9 @@ class _Part:
     structure: Any
     variables: list[Var]
     facts: list[fold.Facts]
+    objects: list[object] = field(default_factory=list)
+    """What may be in it, if that can be changed in place."""
+    shared: bool = False
 
 
 class Returns:
@@ -59,6 +62,8 @@ class Returns:
         self.facts: list[fold.Facts] = []
         self.left = False
         self.objects: list[object] = []
+        self.behind: list[object] = []
+        """What these may stand for."""
         self.shared = False
         self.host = None if self.kernel else Snapshot()
         self.parts: dict[Place, _Part] = {}
@@ -118,6 +123,7 @@ class Returns:
         if identity.has_objects(value):
             self.shared = self.shared or identity.is_shared(value, Reached(callers=True).references, 0)
         self.objects.append(value)
+        self.behind += identity.behind(value)
 
     def _result(self) -> Any:
         """The value behind the function: of an object that is the same one on every way, itself."""
@@ -150,11 +156,22 @@ class Returns:
             if not same_structure(part_.structure, now.structure):
                 raise changed_structure(f"the variable {place!r}", part_.structure, now.structure, RETURNS)
             widen(part_, now.structure, place)
+            self._note_part(part_, place)
             for var, leaf in zip(part_.variables, fit(now, part_.structure).leaves, strict=True):
                 check_dtype(f"the variable {place!r}", var.dtype, leaf, RETURNS)
                 pairs.append((var, operand_of(leaf, var.dtype)))
         if pairs:
             builder().emit(ops.Assign(pairs=tuple(pairs)))
+
+    def _note_part(self, part: _Part, place: Place) -> None:
+        """The objects that may be in a place behind the function."""
+        assert self.host is not None, "of a device function"
+        now = self.host.now(place)
+        if identity.has_objects(now):
+            was = self.host.before(place)
+            part.shared |= identity.is_shared(now, Reached(callers=True).references) or \
+                identity.is_shared(was, self.host.references)
+            part.objects += [was, now, *identity.behind(now)]
 
     def finish(self) -> Any:
         """The end of the function: merge what early returns left."""
@@ -180,15 +197,21 @@ class Returns:
         b.pop()
         for var in self.variables:
             b.declare(var, operand_of(NONE) if var.judged else None)
+        if self.host is not None:
+            self.host.restore()
         self._declare_parts()
         b.emit(self.scope)
         self.value = self._result() if self.structure is not None else None
         if self.host is not None:
-            self.host.restore()
-            self.host.put([(place, rebuild(part.structure, iter([Expr(b.read(var)) for var in part.variables])))
-                           for place, part in self.parts.items()])
+            parts = {place: rebuild(part.structure, iter([Expr(b.read(var)) for var in part.variables]))
+                     for place, part in self.parts.items()}
+            self.host.put(parts.items())
+            for place, value in parts.items():
+                part = self.parts[place]
+                identity.watch(place, value, part.objects if part.shared else (), part.shared)
         if not any(self.value is value for value in self.objects):
-            identity.watch(f"the result of {self.name}", self.value, self.objects if self.shared else (), self.shared)
+            identity.watch(f"the result of {self.name}", self.value,
+                           (*self.objects, *self.behind) if self.shared else (), self.shared)
 
     def _declare_parts(self) -> None:
         for place, part in self.parts.items():

@@ -139,22 +139,28 @@ class Snapshot:
             state[place.key] = value
             record.kind.write(record.held, (tuple(state), list(state.values())))
 
-    def merged(self, arms: tuple[Left, Left]) -> list[tuple[Place, Any, Any, Any]]:
-        """(place, before, after one arm, after the other) of what differs; an arm that left the region is None.
+    def apply(self, arm: Left) -> None:
+        """Let all objects hold what an arm has left in them; they are as they were before."""
+        for i, state in (arm or {}).items():
+            self._records[i].kind.write(self._records[i].held, state)
 
-        Objects take the parts of the arm that goes on; where both do, the parts must agree, but for attributes.
-        """
+    def settle(self, arms: tuple[Left, Left]) -> None:
+        """Objects take the parts of the arm that goes on; where both do, the parts must agree, but for attributes."""
+        for i in sorted({i for arm in arms if arm is not None for i in arm}):
+            record = self._records[i]
+            kept = [arm.get(i, record.before) for arm in arms if arm is not None]
+            if len(kept) == 2 and not record.kind.grows and not _agree(kept[0][0], kept[1][0]):
+                raise _refused(record)
+            record.kind.write(record.held, kept[0])
+
+    def differences(self, arms: tuple[Left, Left]) -> list[tuple[Place, Any, Any, Any]]:
+        """(place, before, after one arm, after the other) of what differs; an arm that left the region is None."""
         found: list[tuple[Place, Any, Any, Any]] = []
         for i in sorted({i for arm in arms if arm is not None for i in arm}):
             record = self._records[i]
             states = [None if arm is None else arm.get(i, record.before) for arm in arms]
             one, other = states
-            if one is not None and other is not None and not record.kind.grows and not _agree(one[0], other[0]):
-                raise _refused(record)
             kept = [state for state in states if state is not None]
-            if not kept:
-                continue
-            record.kind.write(record.held, kept[0])
             was = dict(zip(*record.before, strict=True))
             held = [{} if state is None else dict(zip(*state, strict=True)) for state in states]
             for key in dict.fromkeys(key for state in kept for key in state[0]):

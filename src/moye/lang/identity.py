@@ -31,6 +31,8 @@ class Standin:
     name: str
     copies: list[object]
     states: list[tuple[Any, Kind, State]]
+    originals: list[object]
+    """What it may stand for."""
     loc: Loc
     shared: bool
     """Whether something else refers to one of the objects."""
@@ -82,13 +84,23 @@ def look() -> None:
 
 def watch(name: str, rebuilt: object, originals: Iterable[object], shared: bool) -> None:
     """From here on ``rebuilt`` stands for one of ``originals``."""
-    copies = list(_nodes(rebuilt))
+    copies, originals = list(_nodes(rebuilt)), list(originals)
     if not copies:
         return
     watched = [*copies, *(node for original in originals for node in _nodes(original))]
     states = [(node, kind, kind.read(node)) for node in watched for kind in kinds_of(type(node)) if kind.carried]
     if states:
-        _standins().append(Standin(str(name), copies, states, locate(), shared))
+        _standins().append(Standin(str(name), copies, states, originals, locate(), shared))
+
+
+def behind(value: object) -> list[object]:
+    """What the parts of a value stand for that something else refers to: a value made of this one may be those, too.
+
+    Asked before the region closes in which they were made.
+    """
+    nodes = {id(node) for node in _nodes(value)}
+    return [original for standin in _standins() if standin.shared and any(id(c) in nodes for c in standin.copies)
+            for original in standin.originals]
 
 
 def has_objects(value: object) -> bool:

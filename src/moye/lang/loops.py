@@ -13,7 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
@@ -137,6 +137,8 @@ class _Slot:
     shared: bool = False
     """Whether it holds an object that something else refers to too, before the loop or at the end of a turn."""
     first: object = None
+    others: list[object] = field(default_factory=list)
+    """What it may be behind a turn, if it is shared."""
     gone: Undefined | None = None
     """What a turn has left in its place."""
 
@@ -284,7 +286,7 @@ class _Dynamic(Loop):
         for name, value in values.items():
             slot = self.slots.get(name)
             if slot is not None:
-                identity.watch(name, value, (slot.first,) if slot.shared else (), slot.shared)
+                identity.watch(name, value, (slot.first, *slot.others) if slot.shared else (), slot.shared)
 
     def _declare(self, names: Sequence[str], variables: Locals) -> None:
         """Vars for carried names, with their first values, in front of the loop."""
@@ -359,6 +361,9 @@ class _Dynamic(Loop):
             if references and not slot.shared and identity.is_shared(value, references):
                 slot.shared = True
                 self.weaker |= not slot.late            # another pass, which knows it from the start
+            if references and slot.shared:
+                slot.others += [each for each in (value, *identity.behind(value))
+                                if not any(each is known for known in slot.others)]
             for i, leaf in enumerate(parts.leaves):
                 pairs.extend(self._update(name, slot, i, leaf))
         if pairs:
@@ -565,6 +570,8 @@ class While(_Dynamic):
     def _restart(self) -> int:
         """From the start again, as a loop of the kernel."""
         builder().rollback(self._mark)
+        if self.host is not None:
+            self.host.restore()                         # the first values of its variables are taken apart next
         identity.forget(self._objects)
         _close(self)
         self.dynamic = True
