@@ -4,7 +4,7 @@
 
 In: a seed.  Out: ``Program``, as of ``pythonic.py``, with records, objects, lists and dicts in each other.
 
-Names, parts and closures mean one object; conditions and loops change it, put others in its place, or let helpers do it.
+Names, parts and closures mean one object; conditions and loops change it, put others in its place, or call helpers.
 """
 
 from __future__ import annotations

@@ -122,8 +122,20 @@ def of_conditional_values(out, n):
     out[0] = c[0]
 
 
+@mo.kernel
+def same_behind_a_loop(out, n):
+    a = [1]
+    b = a
+    for _ in range(n):
+        b = a
+    if n > 3:
+        a = [7]
+    a[0] += 20
+    out[0] = b[0]
+
+
 @pytest.mark.parametrize("kernel", [
-    in_an_elif, part_of_a_list, part_of_a_dict_in_an_elif, old_part_is_kept, behind_a_loop, part_behind_two_loops,
+    same_behind_a_loop, in_an_elif, part_of_a_list, part_of_a_dict_in_an_elif, old_part_is_kept, behind_a_loop, part_behind_two_loops,
     of_a_helper_in_a_branch, part_that_a_helper_sets, of_conditional_values], ids=lambda kernel: kernel.__name__)
 def test_a_change_of_one_that_another_name_may_mean_is_refused(kernel):
     with pytest.raises(mo.TraceError, match="one of them is changed in place while another variable or object refers"):

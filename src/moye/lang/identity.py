@@ -113,8 +113,9 @@ def is_shared(value: object, references: Mapping[int, int], own: int = 1) -> boo
     nodes = list(_nodes(value))
     if any(references.get(id(node), 0) > own for node in nodes):
         return True
-    # A stand-in has references of its own: whether its original is shared must be remembered.
-    known = {id(copy) for standin in _standins() if standin.shared for copy in standin.copies}
+    # A stand-in has references of its own: whether its original is shared must be remembered.  It is one to them, too.
+    known = {id(each) for standin in _standins() if standin.shared
+             for each in (*standin.copies, *(node for original in standin.originals for node in _nodes(original)))}
     return any(id(node) in known for node in nodes)
 
 
