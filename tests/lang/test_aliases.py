@@ -135,8 +135,9 @@ def same_behind_a_loop(out, n):
 
 
 @pytest.mark.parametrize("kernel", [
-    same_behind_a_loop, in_an_elif, part_of_a_list, part_of_a_dict_in_an_elif, old_part_is_kept, behind_a_loop, part_behind_two_loops,
-    of_a_helper_in_a_branch, part_that_a_helper_sets, of_conditional_values], ids=lambda kernel: kernel.__name__)
+    same_behind_a_loop, in_an_elif, part_of_a_list, part_of_a_dict_in_an_elif, old_part_is_kept, behind_a_loop,
+    part_behind_two_loops, of_a_helper_in_a_branch, part_that_a_helper_sets, of_conditional_values],
+    ids=lambda kernel: kernel.__name__)
 def test_a_change_of_one_that_another_name_may_mean_is_refused(kernel):
     with pytest.raises(mo.TraceError, match="one of them is changed in place while another variable or object refers"):
         kernel[1, 1](np.zeros(2, np.int32), 5)
