@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import moye as mo
+
 T = 64
 TID = np.arange(T)
 
@@ -131,3 +133,40 @@ def test_cp_async_of_the_owner(pair):
 def test_atomics_of_the_owner(pair):
     pair.cluster_sync().atomic(2, TID).write_at(3, TID, [1, 0])
     assert [code.partition("(")[0] for code in pair.codes()] == ["C1"]
+
+
+@mo.kernel
+def passed_round(out, x, steps: mo.Constexpr, together: mo.Constexpr):
+    """Each block of the cluster passes on what it has got, into the buffer that the next one may still be sending."""
+    tid, rank, n = mo.thread_idx().x, mo.cluster_rank(), mo.cluster_dim().x
+    buf, full = mo.shared_array(mo.float32, (64, 2)), mo.mbarrier_array(2)
+    if tid == 0:
+        for b in mo.static_range(2):
+            mo.mbarrier_init(full, b, 1)
+        mo.fence_mbarrier_init()
+    buf[tid, 0] = x[rank * 64 + tid]
+    mo.fence_proxy_async()
+    mo.cluster_sync()
+    for k in mo.static_range(steps):
+        b = k % 2
+        if tid == 0:
+            mo.mbarrier_arrive_expect_tx(full, 1 - b, 256)
+            mo.copyto(mo.BulkCopy(), mo.map_shared_rank(buf, (rank + 1) % n)[:, 1 - b], buf[:, b],
+                      barrier=(full, 1 - b))
+        mo.mbarrier_wait(full, 1 - b, k // 2 % 2)
+        if together:
+            mo.cluster_sync()
+    out[rank * 64 + tid] = buf[tid, steps % 2]
+    mo.cluster_sync()
+
+
+def test_a_buffer_that_its_block_may_still_be_sending():
+    x = np.arange(256, dtype=np.float32)
+    out = np.zeros_like(x)
+    assert mo.check(passed_round).launch(out, x, 3, True, grid=4, block=64, cluster=4).ok
+    assert np.array_equal(out, np.roll(x, 192))
+    report = mo.check(passed_round).launch(out, x, 3, False, grid=4, block=64, cluster=4)
+    found, = (finding for finding in report.findings if finding.code == "D15")
+    assert "while the copy at line" in found.message
+    assert "that completes on full(1) of the block of rank" in found.message
+    assert "mbarrier_wait in the block that receives" in found.hint

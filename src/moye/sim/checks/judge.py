@@ -463,7 +463,8 @@ class Judge:
                 points, threads = points[::-1], threads[::-1]
             details = self._details_there(code, clashes, i, case, facts, verb, scope) if far else \
                 self._details(shadow, code, clashes, i, case, facts)
-            there = "inside" if code in ("C1", "C2") and not facts["across"] else "cluster"
+            there = "inside" if code in ("C1", "C2") and not facts["across"] else \
+                "sent" if code == "D15" and facts["sent"] else "cluster"
             how = mend or there if far else self._between_roles(code, op, facts["other"])
             self._add(code, details, points, threads, shadow, clashes, i, len(same), facts, mend=how)
 

@@ -368,8 +368,8 @@ D15  S     source of a TMA store refilled before the store has read it
         tma_store_arrive() lies between the store and the wait|the group of the store in flight}
   sent       {here} is overwritten{op} while the copy{other} may still read it: {writing} by thread {actor} is not
         ordered after a wait for {engine}, on which the copy completes
-  far        {here} is overwritten while the {sent:store|copy on}{other} of {engine} may still read it: {now} is not
-        ordered after a wait of that block for it
+  far        {here} is overwritten while the {sent:store{other} of|copy{other} that completes on} {engine} may still
+        read it: {now} is not ordered after a wait of that block for it
   > -          tma_store_wait(0, read=True) and then a barrier before the source is written again
   > sent       mbarrier_wait in the block that receives, and then cluster_sync() or mbarrier_arrive(bars, i, cta=)
   > cluster    tma_store_wait(0, read=True) and then cluster_sync() before the source is written
