@@ -9,12 +9,13 @@ import pytest
 
 import moye as mo
 import ported_models
+import ported_rings
 import ported_signals
 import ported_solvers
 import ported_sorts
 import ported_words
 
-MODULES = (ported_sorts, ported_solvers, ported_models, ported_words, ported_signals)
+MODULES = (ported_sorts, ported_solvers, ported_models, ported_words, ported_signals, ported_rings)
 PORTS = tuple(port for module in MODULES for port in module.PORTS)
 
 
