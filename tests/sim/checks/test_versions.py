@@ -102,3 +102,63 @@ def test_what_a_barrier_orders_is_not_torn():
     report = mo.check(handed_over, lints=False)[1, 64](np.zeros(64, np.int32), np.zeros(1, np.int32),
                                                        np.zeros(1, np.int32))
     assert report.ok, str(report)
+
+
+@mo.kernel
+def nothing_yet(out, data, seq, fenced: mo.Constexpr):
+    """0 says that there is no data: what is read under it is not used, whatever it is."""
+    b, tid = mo.block_idx().x, mo.thread_idx().x
+    if b == 0 and tid == 0:
+        for i in mo.static_range(2):
+            mo.store(data, i, 5, order="relaxed")
+        if fenced:
+            mo.fence("acq_rel")
+        mo.store(seq, 0, 2, order="relaxed")
+    elif b == 1:
+        done = False
+        while not done:
+            before = mo.load(seq, 0)
+            x = mo.load(data, 0, order="relaxed")
+            y = mo.load(data, 1, order="relaxed")
+            mo.fence("acq_rel")
+            done = before == mo.load(seq, 0, order="relaxed") and before != 0
+            if done:
+                out[tid] = x + y
+
+
+@pytest.mark.parametrize("fenced", [False, True])
+def test_data_under_a_number_that_is_not_used_may_be_torn(fenced):
+    arrays = np.zeros(1, np.int32), np.zeros(2, np.int32), np.zeros(1, np.int32)
+    report = mo.check(nothing_yet, lints=False)[2, 1](*arrays, fenced)
+    assert report.ok == fenced, str(report)
+
+
+@mo.kernel
+def bumped_beside(out, data, seq, hits):
+    """A counter that others bump without a number of their own is read between the looks: it belongs to none."""
+    b, tid = mo.block_idx().x, mo.thread_idx().x
+    if b == 0 and tid == 0:
+        for k in range(1, 4):
+            mo.store(seq, 0, 2 * k - 1, order="relaxed")
+            mo.fence("acq_rel")
+            mo.store(data, 0, k, order="relaxed")
+            mo.store(seq, 0, 2 * k)
+    elif b == 1 and tid == 0:
+        for k in range(3):
+            mo.store(hits, 0, k, order="relaxed")
+    elif b == 2:
+        done = False
+        while not done:
+            before = mo.load(seq, 0)
+            x = mo.load(data, 0, order="relaxed")
+            n = mo.load(hits, 0, order="relaxed")
+            mo.fence("acq_rel")
+            done = before == mo.load(seq, 0, order="relaxed") and before % 2 == 0
+            if done:
+                out[tid] = x + mo.min(n, 0)
+
+
+def test_a_counter_of_others_is_no_data_of_the_number():
+    arrays = np.zeros(32, np.int32), np.zeros(1, np.int32), np.zeros(1, np.int32), np.zeros(1, np.int32)
+    report = mo.check(bumped_beside, lints=False)[3, 1](*arrays)
+    assert report.ok, str(report)

@@ -130,6 +130,66 @@ TABLE.right(many_say_so, lambda: (zeros(128), count(128, dtype=I32) % 5, zeros(1
 
 
 @mo.kernel
+def found_and_answered(out, flag, _: mo.Constexpr):
+    """Nothing but the flag goes to and fro: who answers has found what it answers to, and no order is needed."""
+    tid, b = mo.thread_idx().x, mo.block_idx().x
+    if tid == 0 and b == 0:
+        mo.store(flag, 0, 1)
+    elif tid == 0 and b == 2:
+        while mo.load(flag, 0, order="relaxed") != 2:
+            pass
+        mo.store(flag, 0, 1, order="relaxed")
+    elif tid == 0:
+        while mo.load(flag, 0) != 1:
+            pass
+        mo.store(flag, 0, 2, order="relaxed")
+        while mo.load(flag, 0, order="relaxed") != 1:
+            pass
+        mo.store(flag, 0, 3, order="relaxed")
+        out[0] = 1
+
+
+TABLE.right(found_and_answered, lambda: (zeros(1), zeros(1)), grid=3)
+
+
+@mo.kernel
+def said_again(out, flag, _: mo.Constexpr):
+    """All warps say 0, then 1, and the reader says 1 once more: that takes nothing back."""
+    tid, b = mo.thread_idx().x, mo.block_idx().x
+    if b == 0:
+        mo.store(flag, 0, 0)
+        mo.sync_threads()
+        mo.store(flag, 0, 1)
+    else:
+        if tid == 0:
+            while mo.load(flag, 0) != 1:
+                pass
+            mo.store(flag, 0, 1)
+        mo.sync_threads()
+        out[tid] = tid
+
+
+TABLE.right(said_again, lambda: (zeros(64), zeros(1)), grid=2, block=64)
+
+
+@mo.kernel
+def said_under_a_lock(count, mode, lock, _: mo.Constexpr):
+    """The flag goes to and fro under a lock, which lets nobody store late."""
+    if mo.thread_idx().x == 0:
+        for _k in range(3):
+            while mo.atomic_cas(lock, 0, 0, 1, order="acquire") != 0:
+                pass
+            count[0] += 1
+            mo.store(mode, 0, count[0] % 2, order="relaxed")
+            if count[0] > 6:
+                count[1] = mo.load(mode, 0, order="relaxed")
+            mo.store(lock, 0, 0)
+
+
+TABLE.right(said_under_a_lock, lambda: (zeros(2), zeros(1), zeros(1)), grid=3)
+
+
+@mo.kernel
 def done_by_all(out, done, _: mo.Constexpr):
     """Every warp says that its block is through, and nobody says anything else."""
     tid, b = mo.thread_idx().x, mo.block_idx().x

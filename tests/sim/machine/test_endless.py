@@ -530,3 +530,77 @@ def test_a_long_loop_can_be_interrupted(kernel, monkeypatch):
         signal.signal(signal.SIGALRM, before)
     assert mo.check(kernel, lints=False)[1, 32](x, flags, np.int64(3)).ok
     assert x[0] == {"counts": 3, "stores": 2, "meets": 1}[kernel.function.__name__]
+
+
+@mo.kernel
+def gives_up_under_a_condition(x, flag, n):
+    passes, tired = mo.int32(0), mo.int32(0)
+    while mo.load(flag, 0) == 0 and tired == 0:
+        passes += 1
+        x[1] = 2.0
+        if passes > n:
+            tired = 1
+    x[0] = passes
+
+
+@mo.kernel
+def gives_up_in_an_inner_loop(x, flag, n):
+    passes, tired = mo.int32(0), mo.int32(0)
+    while mo.load(flag, 0) == 0 and tired == 0:
+        passes += 1
+        x[1] = 2.0
+        for _ in range(passes // (n + 1)):
+            tired = 1
+    x[0] = passes
+
+
+@mo.kernel
+def gives_up_by_memory(x, flag, n):
+    """What is counted lies in memory, and decides only whether something is written that decides."""
+    passes = mo.int32(0)
+    flag[1], flag[2] = 0, 0
+    while mo.load(flag, 0) == 0 and flag[2] == 0:
+        passes += 1
+        x[1] = 2.0
+        if passes > n:
+            flag[2] = 1
+    x[0] = passes
+
+
+@mo.kernel
+def gives_up_by_registers(x, flag: mo.Static, n):
+    """Registers are counted, and a tile that is made of them decides."""
+    held, passes = mo.fragment((2,), mo.int32), mo.int32(0)
+    held.fill(0)
+    flag[2] = 0
+    while mo.load(flag, 0) == 0 and flag[2] == 0:
+        held[...] = held + 1
+        x[1] = 2.0
+        mo.copyto(mo.tile(flag, (2,), (1,)), held // (n + 1))
+    passes += held[0]
+    x[0] = passes
+
+
+@pytest.mark.parametrize("kernel", [gives_up_under_a_condition, gives_up_in_an_inner_loop, gives_up_by_memory,
+                                    gives_up_by_registers],
+                         ids=lambda kernel: kernel.function.__name__)
+def test_what_decides_whether_something_is_set_decides_too(kernel):
+    """1500 passes in which nothing changes but a count: they end."""
+    x, flag = np.ones(2, np.float32), np.zeros(4, np.int32)
+    report = mo.check(kernel, lints=False)[1, 1](x, flag, 1500)
+    assert report.ok and x[0] == 1501, str(report)
+
+
+@mo.kernel
+def gives_up_by_the_clock(x, flag, n):
+    passes, start = mo.int32(0), mo.clock()
+    while mo.load(flag, 0) == 0 and mo.clock() - start < n:
+        passes += 1
+        x[1] = 2.0
+    x[0] = passes
+
+
+def test_the_clock_goes_on_while_nothing_else_changes():
+    x, flag = np.ones(2, np.float32), np.zeros(1, np.int32)
+    report = mo.check(gives_up_by_the_clock, lints=False)[1, 1](x, flag, 3000)
+    assert report.ok and x[0] > 200, f"{report}, {x[0]} passes"

@@ -28,6 +28,8 @@ REMEMBERED = 16
 class _Written:
     op: ops.Op
     writer: Writer
+    version: int
+    """Its number among the values of the place."""
     value: Any
     """None if it is not known, after an atomic."""
     alone: bool = True
@@ -50,14 +52,17 @@ class LateStores:
         if isinstance(op, ops.Atomic) and last and last[-1].alone:
             last[-1].seen = True
         if _twice(each.value for each in last if each.value != value):
-            self._judge(op, last, writer, value, *knows())
-        last.extend(_Written(op, each, value, alone=not twins) for each in (*twins, writer))
+            self._judge(op, location, writer, value, *knows())
+        last.extend(_Written(op, each, location.latest, value, alone=not twins) for each in (*twins, writer))
 
-    def _judge(self, op: ops.Store | ops.Atomic, last: Iterable[_Written], writer: Writer, value: Any, eye: Eye,
+    def _judge(self, op: ops.Store | ops.Atomic, location: Location, writer: Writer, value: Any, eye: Eye,
                clock: Clock) -> None:
+        # Coherence: what a thread writes comes after what it has found, and what was found before.
+        found = self.between.view(eye, clock, location)
         # A warp executes the store of its lanes at once.
-        known = [(each, _warp(each.writer) == _warp(writer) or self.between.before(eye, clock, each.writer))
-                 for each in last if each.value is not None and each.value != value]
+        known = [(each, (each.alone and each.version <= found) or _warp(each.writer) == _warp(writer) or
+                  self.between.before(eye, clock, each.writer))
+                 for each in self._last[location] if each.value is not None and each.value != value]
         for each, before in known:
             if before or each.seen or not any(first and _same(each, other) for other, first in known):
                 continue
