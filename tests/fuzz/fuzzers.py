@@ -339,10 +339,43 @@ def pipes(corpus: Corpus, everything: bool) -> Iterator[str]:
             yield f"{number} {fault or 'right'}: {wrong[:20]}" if wrong else ""
 
 
+def polls(corpus: Corpus, everything: bool) -> Iterator[str]:
+    """Loops that poll and end, or do not; numbers that are looked at twice; flags that several threads store."""
+    from sim.checks import test_versions as v
+    from sim.holdout_order import late
+    from sim.holdout_order.test_holdout_order import test_program
+    from sim.machine import test_endless as e
+
+    yield from _cases(e.test_what_decides_whether_something_is_set_decides_too, v.test_each_fence_is_needed,
+                      e.test_the_clock_goes_on_while_nothing_else_changes, e.test_memory_that_changes_while_all_poll,
+                      v.test_whole_warps_read, v.test_a_counter_of_others_is_no_data_of_the_number,
+                      v.test_data_under_a_number_that_is_not_used_may_be_torn)
+    for case in late.TABLE:
+        for fault in case.twins:
+            try:
+                test_program(case, fault)
+            except Exception as error:
+                yield f"{case.name} {fault} {type(error).__name__}"
+            yield ""
+
+
+def objects(corpus: Corpus, everything: bool) -> Iterator[str]:
+    """Functions of objects that several names mean, and of variables that may have no value."""
+    from fuzz import aliases, unset
+
+    for seed in range(400):
+        for drawn_by in (aliases, unset):
+            try:
+                wrong = drawn_by.verdict(drawn_by.draw(seed))[1]
+            except Exception as error:
+                wrong = type(error).__name__
+            yield f"{seed} {wrong[:20]}" if wrong else ""
+
+
 FUZZERS: dict[str, Fuzzer] = {
     "facts": facts, "scalars": scalars, "integers": integers, "programs": programs, "tiles": tiles, "kernels": kernels,
     "traced": traced, "printed": printed_kernels, "simulated": simulated, "views": views, "edges": edges,
-    "operators": operators, "layouts": layouts, "pipelines": pipes,
+    "operators": operators, "layouts": layouts, "pipelines": pipes, "polls": polls, "objects": objects,
 }
 SUITED = (
     ("ir/fold.py", ("facts", "traced", "views")),
@@ -357,8 +390,12 @@ SUITED = (
     ("sim/values/overflow.py", ("scalars", "simulated")),
     ("sim/generate/scalars.py", ("simulated", "scalars")),
     ("sim/operations/bounds.py", ("edges", "views", "simulated")),
+    *((f"sim/{name}.py", ("polls",)) for name in (
+        "checks/late_stores", "checks/versions", "flow/double_looks", "flow/spins", "machine/standstill")),
     ("sim/", ("simulated", "views", "pipelines")),
     ("layout/", ("layouts", "views", "kernels")),
+    *((f"lang/{name}.py", ("objects", "traced", "kernels")) for name in (
+        "branches", "functions", "host_objects", "identity", "loops")),
     ("tensor/bounds.py", ("edges", "views")),
     ("tensor/expr.py", ("operators", "kernels")),
     ("tensor/", ("views", "kernels", "pipelines")),

@@ -604,3 +604,22 @@ def test_the_clock_goes_on_while_nothing_else_changes():
     x, flag = np.ones(2, np.float32), np.zeros(1, np.int32)
     report = mo.check(gives_up_by_the_clock, lints=False)[1, 1](x, flag, 3000)
     assert report.ok and x[0] > 200, f"{report}, {x[0]} passes"
+
+
+@mo.kernel
+def counts_for_another(x, cells, n):
+    """One block counts up what the other one waits for, and both poll."""
+    if mo.block_idx().x == 0:
+        while mo.load(cells, 0) == 0:
+            mo.atomic_add(cells, 1, 1)
+    else:
+        while mo.load(cells, 1, order="relaxed") < n:
+            pass
+        mo.store(cells, 0, 1)
+        x[0] = 7
+
+
+def test_memory_that_changes_while_all_poll():
+    x, cells = np.ones(1, np.float32), np.zeros(2, np.int32)
+    report = mo.check(counts_for_another, lints=False, schedules=1)[2, 1](x, cells, 1500)
+    assert report.ok and x[0] == 7, str(report)
