@@ -111,7 +111,7 @@ def halos_kernel(out: mo.Static, x: mo.Static, steps):
 
 
 def halos(out, x, steps):
-    halos_kernel.launch(out, x, steps, grid=x.shape[0] // 64, block=64, cluster=4)
+    halos_kernel.launch(out, x, int(steps), grid=x.shape[0] // 64, block=64, cluster=4)
 
 
 def draw_halos(rng, size):
