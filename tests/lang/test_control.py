@@ -262,6 +262,30 @@ def test_a_step_that_may_stand_still(step, message):
     assert caught.value.message == message
 
 
+def turns_by_an_array(n, x):
+    for _ in range(n):
+        mo.sync_threads()
+
+
+def place_by_an_array(n, x):
+    x[n] = 0.0
+
+
+def turns_by_a_float(n, x):
+    for _ in range(x[0]):
+        mo.sync_threads()
+
+
+@pytest.mark.parametrize(("kernel", "hint"), [
+    (turns_by_an_array, "t[0] where it has no other"), (place_by_an_array, "t[0] where it has no other"),
+    (turns_by_a_float, "int(...) converts")])
+def test_an_array_of_one_element_is_no_number(kernel, hint):
+    """Such as torch gives for a number: what to say is told."""
+    with pytest.raises(mo.MoyeError) as caught:
+        mo.kernel(kernel).trace(np.array(3), np.zeros(4, np.float32), block=32)
+    assert hint in caught.value.hint
+
+
 @mo.kernel
 def strides_in_blocks(out, a, b, s):
     """What is assumed of a step holds until its block ends."""

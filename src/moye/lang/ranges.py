@@ -18,6 +18,7 @@ from moye.errors import TraceError
 from moye.tensor.context import locate
 from moye.tensor.expr import Expr, Scalar, is_scalar, plain
 from moye.tensor.known import weak
+from moye.tensor.tensor import Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,9 @@ def dynamic_range(*args: Scalar, unroll: int | bool | None = None) -> DynamicRan
         raise TraceError(f"range: the step {step} is no integer other than 0", locs=(locate(),))
     for bound in (start, stop):
         if not is_scalar(bound) or (bound.dtype.is_float if isinstance(bound, Expr) else isinstance(bound, float)):
-            raise TraceError(f"range: {bound!r} is no integer", locs=(locate(),))
+            hint = "t[i] is one element of a tensor, t[0] where it has no other" if isinstance(bound, Tensor) else \
+                "// divides integers; int(...) converts" if is_scalar(bound) else None
+            raise TraceError(f"range: {bound!r} is no integer", locs=(locate(),), hint=hint)
         if isinstance(bound, Expr) and bound.dtype is dt.uint64 and (bound.upper is None or bound.upper >= 2**63):
             raise TraceError(f"range: the bound {bound} is a uint64, and loops count in int64 at most",
                              hint="convert it with .to(mo.int64)", locs=(locate(),))

@@ -136,7 +136,8 @@ def _entry(c: object) -> object:
             raise
         except TypeError:                               # an array of a library: only single integers have one
             raise TensorError(f"a {type(c).__name__} is no coordinate", locs=(locate(),)) from None
-    raise TensorError(f"{c!r} is no coordinate", locs=(locate(),))
+    hint = "t[i] is one element of a tensor, t[0] where it has no other" if hasattr(c, "layout") else None
+    raise TensorError(f"{c!r} is no coordinate", locs=(locate(),), hint=hint)
 
 
 def wide(coordinate: object) -> Any:
