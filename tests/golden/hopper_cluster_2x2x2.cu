@@ -88,9 +88,9 @@ extern "C" __global__ void __cluster_dims__(2, 2, 2) __launch_bounds__(32) clust
         out[out_s0 + bx_times_out_s1 + by_times_out_s2 + bz] = cluster_ctaid_x();
         out[out_s0 * 2 + bx_times_out_s1 + by_times_out_s2 + bz] = cluster_ctaid_y();
         out[out_s0 * 3 + bx_times_out_s1 + by_times_out_s2 + bz] = cluster_ctaid_z();
-        out[out_s0 * 4 + bx_times_out_s1 + by_times_out_s2 + bz] = bx >> 1;
-        out[out_s0 * 5 + bx_times_out_s1 + by_times_out_s2 + bz] = by >> 1;
-        out[out_s0 * 6 + bx_times_out_s1 + by_times_out_s2 + bz] = bz >> 1;
+        out[out_s0 * 4 + bx_times_out_s1 + by_times_out_s2 + bz] = bx / 2;
+        out[out_s0 * 5 + bx_times_out_s1 + by_times_out_s2 + bz] = by / 2;
+        out[out_s0 * 6 + bx_times_out_s1 + by_times_out_s2 + bz] = bz / 2;
     }
     // ops_kernels_hopper.py:135  mo.cluster_arrive(relaxed=True)
     cluster_arrive_relaxed();

@@ -41,7 +41,7 @@ ring_kernel(int* __restrict__ out, const int out_s1,
     const int tx = threadIdx.x;
     const int bx = blockIdx.x;
     // ops_kernels_hopper.py:26  lane = tid % WARPGROUP
-    const int lane = tx & 127;
+    const int lane = tx % 128;
     // ops_kernels_hopper.py:30  if tid == 0:
     if (tx == 0) {
         // ops_kernels_hopper.py:31  for s in mo.static_range(stages):
@@ -58,7 +58,7 @@ ring_kernel(int* __restrict__ out, const int out_s1,
     // ops_kernels_hopper.py:35  mo.sync_threads()
     __syncthreads();
     // ops_kernels_hopper.py:37  if mo.warpgroup_idx() == 0:
-    if ((tx >> 7) == 0) {
+    if (tx / 128 == 0) {
         // ops_kernels_hopper.py:38  mo.warpgroup_reg_dealloc(40)
         setmaxnreg_dec_40();
         // ops_kernels_hopper.py:39  for k in range(tiles):

@@ -43,8 +43,8 @@ peer_elements_kernel(f16* out, const int out_0, const int out_s1, const int out_
     const int bx = blockIdx.x;
     const int cluster_rank = cluster_ctarank();
     // ops_kernels_peers.py:74  s[tid % 8, tid // 8] = src[tid, bx]
-    const int tx_mod_8 = tx & 7;
-    const int tx_div_8_times_8 = (tx >> 3) * 8;
+    const int tx_mod_8 = tx % 8;
+    const int tx_div_8_times_8 = tx / 8 * 8;
     s[swizzle_2_0_3(tx)] = src[tx + bx * src_s1];
     // ops_kernels_peers.py:75  mo.cluster_sync()
     cluster_arrive_release();

@@ -27,9 +27,9 @@ matmul(const float* __restrict__ A, const int A_1, const int A_s1,
     const int thread_x = threadIdx.x;
     // matmul.py:5  mo.copyto(copy_A, tAsA[:, :, :, 0], tAgA[:, :, :, 0])
     const int t0 = (int)blockIdx.x * 128;
-    const int thread_x_mod_32 = thread_x & 31;
+    const int thread_x_mod_32 = thread_x % 32;
     const int thread_x_mod_32_times_2 = thread_x_mod_32 * 2;
-    const int thread_x_div_32 = thread_x >> 5;
+    const int thread_x_div_32 = thread_x / 32;
     const int A_at = t0 + thread_x_mod_32_times_2 + thread_x_div_32 * A_s1;
     const int sA_at = thread_x_mod_32_times_2 + thread_x_div_32 * 130;
     #pragma unroll

@@ -86,8 +86,8 @@ chained(float* __restrict__ D, const int D_s0,
     // wgmma_kernels.py:88  tid = mo.thread_idx().x
     const int tx = threadIdx.x;
     // wgmma_kernels.py:92  mo.copyto(mo.parallelize(s, threads, tid), mo.parallelize(g, threads, tid))
-    const int tx_mod_8 = tx & 7;
-    const int tx_div_8 = tx >> 3;
+    const int tx_mod_8 = tx % 8;
+    const int tx_div_8 = tx / 8;
     const int smem0_at = tx_mod_8 * 64 + tx_div_8;
     #pragma unroll
     for (int j = 0; j < 4; ++j) {
@@ -167,7 +167,7 @@ chained(float* __restrict__ D, const int D_s0,
     for (int j = 0; j < 8; ++j) {
         #pragma unroll
         for (int i = 0; i < 2; ++i) {
-            *(float2*)&D[(tx & 3) * 2 + ((tx >> 2) & 7) * D_s0 + (tx >> 5) * D_s0 * 16 + i * D_s0 * 8 + 8 * j] = make_float2(out[2 * i + 4 * j], out[2 * i + 4 * j + 1]);
+            *(float2*)&D[tx % 4 * 2 + tx / 4 % 8 * D_s0 + tx / 32 * D_s0 * 16 + i * D_s0 * 8 + 8 * j] = make_float2(out[2 * i + 4 * j], out[2 * i + 4 * j + 1]);
         }
     }
 }

@@ -345,7 +345,7 @@ def test_literals(value, dtype, expected):
 
 def test_floors_follow_facts():
     body = body_of(cases.select_and_floor())
-    assert "out[0] = thread_x >> 5;\nout[1] = thread_x & 31;\nout[2] = n >> 3;\nout[3] = n & 7;" in body
+    assert "out[0] = thread_x / 32;\nout[1] = thread_x % 32;\nout[2] = n >> 3;\nout[3] = n & 7;" in body
     assert "out[4] = floor_div(n, m);" in body and "out[6] = (int)((unsigned)size / 3);" in body
 
 

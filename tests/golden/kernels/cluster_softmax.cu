@@ -33,7 +33,7 @@ softmax_kernel(float* Y, const int Y_s0,
     // 16_cluster_reduction.py:18  tid, rank = mo.thread_idx().x, mo.cluster_rank()
     const int tx = threadIdx.x;
     // 16_cluster_reduction.py:20  row, bN = mo.block_idx().x // blocks, mo.size(X, 1) // blocks
-    const int row = (int)blockIdx.x >> 2;
+    const int row = (int)blockIdx.x / 4;
     // 16_cluster_reduction.py:22  tXgX = thr.partition_S(mo.tile(X, (1, bN), (row, rank)))  # (CPY, CPY_M, CPY_N)
     const int cluster_rank_times_4096 = cluster_ctarank() * 4096;
     const int tx_times_4 = tx * 4;
@@ -62,10 +62,10 @@ softmax_kernel(float* Y, const int Y_s0,
     const float top_part_5 = fmaxf(top_part_4, __shfl_xor_sync(0xffffffffu, top_part_4, 8));
     const float top_part_6 = fmaxf(top_part_5, __shfl_xor_sync(0xffffffffu, top_part_5, 4));
     const float top_part_7 = fmaxf(top_part_6, __shfl_xor_sync(0xffffffffu, top_part_6, 2));
-    const bool tx_mod_32_is_0 = (tx & 31) == 0;
+    const bool tx_mod_32_is_0 = tx % 32 == 0;
     const float top_part_8 = fmaxf(top_part_7, __shfl_xor_sync(0xffffffffu, top_part_7, 1));
     if (tx_mod_32_is_0) {
-        scratch[tx >> 5] = top_part_8;
+        scratch[tx / 32] = top_part_8;
     }
     __syncthreads();
     const float top_part_9 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(scratch[0], scratch[1]), scratch[2]), scratch[3]), scratch[4]), scratch[5]);
@@ -92,7 +92,7 @@ softmax_kernel(float* Y, const int Y_s0,
     const float total_part_7 = total_part_6 + __shfl_xor_sync(0xffffffffu, total_part_6, 2);
     const float total_part_8 = total_part_7 + __shfl_xor_sync(0xffffffffu, total_part_7, 1);
     if (tx_mod_32_is_0) {
-        scratch[tx >> 5] = total_part_8;
+        scratch[tx / 32] = total_part_8;
     }
     __syncthreads();
     const float total = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5] + scratch[6] + scratch[7];

@@ -15,8 +15,8 @@ copy_kernel(float* __restrict__ dst, const int dst_s1,
     // 01_copy.py:16  gD = mo.tile(dst, tile_shape, (bx, by))  # (bM, bN)
     const int bx_times_32 = (int)blockIdx.x * 32;
     // 01_copy.py:18  tDgD = mo.parallelize(gD, thr_layout, tid)  # (THR_M, THR_N)
-    const int tx_mod_32 = tx & 31;
-    const int tx_div_32 = tx >> 5;
+    const int tx_mod_32 = tx % 32;
+    const int tx_div_32 = tx / 32;
     // 01_copy.py:20  mo.copyto(tDgD, tSgS)
     #pragma unroll
     for (int i = 0; i < 4; ++i) {

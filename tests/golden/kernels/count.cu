@@ -22,7 +22,7 @@ count_kernel(const float* __restrict__ x,
     const int bx_times_256_plus_tx = (int)blockIdx.x * 256 + tx;
     const int above = __popc(__ballot_sync(0xffffffffu, x[bx_times_256_plus_tx] > threshold));
     // 07_reductions.py:48  if mo.lane_idx() == 0:
-    const bool tx_mod_32_is_0 = (tx & 31) == 0;
+    const bool tx_mod_32_is_0 = tx % 32 == 0;
     if (tx_mod_32_is_0) {
         // 07_reductions.py:49  mo.atomic_add(count, 0, above)
         red_add_relaxed_gpu_global(count, above);

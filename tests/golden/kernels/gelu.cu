@@ -13,8 +13,8 @@ gelu_kernel(float* __restrict__ out, const int out_s1,
     const int tx = threadIdx.x;
     // 08_elementwise.py:20  tXgX = mo.parallelize(mo.tile(x, (BM, BN), (bx, by)), THREADS, tid)  # (2, 8)
     const int bx_times_64 = (int)blockIdx.x * 64;
-    const int tx_mod_32 = tx & 31;
-    const int tx_div_32 = tx >> 5;
+    const int tx_mod_32 = tx % 32;
+    const int tx_div_32 = tx / 32;
     // 08_elementwise.py:22  a = mo.make_fragment_like(tXgX)  # (2, 8)
     float a[16];
     // 08_elementwise.py:23  mo.copyto(a, tXgX)

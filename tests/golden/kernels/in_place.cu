@@ -11,8 +11,8 @@ in_place_kernel(float* __restrict__ x, const int x_s1,
     // 08_elementwise.py:33  tXgX = mo.parallelize(mo.tile(x, (BM, BN), (bx, by)), THREADS, tid)  # (2, 8)
     const int bx_times_64 = (int)blockIdx.x * 64;
     const int x_s1_times_4 = x_s1 * 4;
-    const int tx_mod_32 = tx & 31;
-    const int tXgX_at = bx_times_64 + (int)blockIdx.y * x_s1 * 32 + tx_mod_32 + (tx >> 5) * x_s1;
+    const int tx_mod_32 = tx % 32;
+    const int tXgX_at = bx_times_64 + (int)blockIdx.y * x_s1 * 32 + tx_mod_32 + tx / 32 * x_s1;
     // 08_elementwise.py:36  a = mo.make_fragment_like(tXgX)  # (2, 8)
     float a[16];
     // 08_elementwise.py:37  b = mo.make_fragment_like(tBgB)  # (2, 1)

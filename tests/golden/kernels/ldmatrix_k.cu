@@ -53,12 +53,12 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s0,
     // 11_matmul_ldmatrix.py:18  tid = mo.thread_idx().x
     const int tx = threadIdx.x;
     // 11_matmul_ldmatrix.py:27  tAgA = thr_copy_A.partition_S(gA)  # (CPY, CPY_M, CPY_K, k)
-    const int tAgA_at = bx * A_s0 * 16 + (tx & 1) * 4 + (tx >> 1) * A_s0;
+    const int tAgA_at = bx * A_s0 * 16 + tx % 2 * 4 + tx / 2 * A_s0;
     // 11_matmul_ldmatrix.py:28  tAsA = thr_copy_A.partition_D(sA)  # (CPY, CPY_M, CPY_K)
     const int tx_times_4 = tx * 4;
     // 11_matmul_ldmatrix.py:30  tBgB = thr_copy_B.partition_S(gB)  # (CPY, CPY_N, CPY_K, k)
-    const int tx_mod_4 = tx & 3;
-    const int tx_div_4 = tx >> 2;
+    const int tx_mod_4 = tx % 4;
+    const int tx_div_4 = tx / 4;
     const int tBgB_at = by * B_s0 * 8 + tx_mod_4 * 2 + tx_div_4 * B_s0;
     // 11_matmul_ldmatrix.py:31  tBsB = thr_copy_B.partition_D(sB)  # (CPY, CPY_N, CPY_K)
     const int tx_times_2 = tx * 2;
@@ -74,9 +74,9 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s0,
         tCrC[i] = 0.0f;
     }
     // 11_matmul_ldmatrix.py:41  tXsA = thr_read_A.partition_S(sA)  # (CPY, CPY_M, CPY_K)
-    const int tXsA_at = (tx & 15) * 8 + (tx >> 4) * 4;
+    const int tXsA_at = tx % 16 * 8 + tx / 16 * 4;
     // 11_matmul_ldmatrix.py:44  tXsB = thr_read_B.partition_S(sB)  # (CPY, CPY_N, CPY_K)
-    const int tXsB_at = (tx & 7) * 8 + ((tx >> 3) & 1) * 4;
+    const int tXsB_at = tx % 8 * 8 + tx / 8 % 2 * 4;
     // 11_matmul_ldmatrix.py:47  for k in range(mo.size(tAgA, 3)):
     for (int k = 0; k < (A_1 >> 3); ++k) {
         // 11_matmul_ldmatrix.py:48  mo.copyto(copy_A, tAsA, tAgA[:, :, :, k])

@@ -53,8 +53,8 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
     const int A_s1_times_8 = A_s1 * 8;
     const int bx_times_16 = (int)blockIdx.x * 16;
     // 11_matmul_ldmatrix.py:27  tAgA = thr_copy_A.partition_S(gA)  # (CPY, CPY_M, CPY_K, k)
-    const int tx_mod_4 = tx & 3;
-    const int tx_div_4 = tx >> 2;
+    const int tx_mod_4 = tx % 4;
+    const int tx_div_4 = tx / 4;
     // 11_matmul_ldmatrix.py:28  tAsA = thr_copy_A.partition_D(sA)  # (CPY, CPY_M, CPY_K)
     const int tx_times_4 = tx * 4;
     // 11_matmul_ldmatrix.py:30  tBgB = thr_copy_B.partition_S(gB)  # (CPY, CPY_N, CPY_K, k)
@@ -74,7 +74,7 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
         tCrC[i] = 0.0f;
     }
     // 11_matmul_ldmatrix.py:44  tXsB = thr_read_B.partition_S(sB)  # (CPY, CPY_N, CPY_K)
-    const int tXsB_at = (tx & 7) * 8 + ((tx >> 3) & 1) * 4;
+    const int tXsB_at = tx % 8 * 8 + tx / 8 % 2 * 4;
     // 11_matmul_ldmatrix.py:48  mo.copyto(copy_A, tAsA, tAgA[:, :, :, k])
     const float* A_k = &A[bx_times_16 + tx_mod_4 * 4 + tx_div_4 * A_s1];
     // 11_matmul_ldmatrix.py:47  for k in range(mo.size(tAgA, 3)):

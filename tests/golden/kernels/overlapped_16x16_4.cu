@@ -41,8 +41,8 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
     // 06_matmul_overlapped.py:21  gB = mo.tile(B, (bN, bK), (by, None))  # (bN, bK, k)
     const int B_s1_times_8 = B_s1 * 8;
     // 06_matmul_overlapped.py:25  tAgA = thr_copy_A.partition_S(gA)  # (CPY, CPY_M, CPY_K, k)
-    const int tx_mod_32_times_2 = (tx & 31) * 2;
-    const int tx_div_32 = tx >> 5;
+    const int tx_mod_32_times_2 = tx % 32 * 2;
+    const int tx_div_32 = tx / 32;
     const int tAgA_at = bx_times_128 + tx_mod_32_times_2 + tx_div_32 * A_s1;
     // 06_matmul_overlapped.py:26  tAsA = thr_copy_A.partition_D(sA)  # (CPY, CPY_M, CPY_K)
     const int tAsA_at = tx_mod_32_times_2 + tx_div_32 * 130;
@@ -59,8 +59,8 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
         cp_async_8(sB_s + 4 * (tAsA_at + 64 * i), &B[tBgB_at + 64 * i]);
     }
     // 06_matmul_overlapped.py:35  tCsA = thr_mma.partition_A(sA)  # (MMA, MMA_M, MMA_K)
-    const int tx_mod_16 = tx & 15;
-    const int tx_div_16 = tx >> 4;
+    const int tx_mod_16 = tx % 16;
+    const int tx_div_16 = tx / 16;
     // 06_matmul_overlapped.py:38  tCrA = thr_mma.make_fragment_A(tCsA)  # (MMA, MMA_M, MMA_K)
     float tCrA[64];
     // 06_matmul_overlapped.py:39  tCrB = thr_mma.make_fragment_B(tCsB)  # (MMA, MMA_N, MMA_K)

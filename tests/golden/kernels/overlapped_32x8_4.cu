@@ -41,9 +41,9 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
     // 06_matmul_overlapped.py:21  gB = mo.tile(B, (bN, bK), (by, None))  # (bN, bK, k)
     const int B_s1_times_8 = B_s1 * 8;
     // 06_matmul_overlapped.py:25  tAgA = thr_copy_A.partition_S(gA)  # (CPY, CPY_M, CPY_K, k)
-    const int tx_mod_32 = tx & 31;
+    const int tx_mod_32 = tx % 32;
     const int tx_mod_32_times_2 = tx_mod_32 * 2;
-    const int tx_div_32 = tx >> 5;
+    const int tx_div_32 = tx / 32;
     const int tAgA_at = bx_times_128 + tx_mod_32_times_2 + tx_div_32 * A_s1;
     // 06_matmul_overlapped.py:26  tAsA = thr_copy_A.partition_D(sA)  # (CPY, CPY_M, CPY_K)
     const int tAsA_at = tx_mod_32_times_2 + tx_div_32 * 130;

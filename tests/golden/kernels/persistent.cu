@@ -165,7 +165,7 @@ matmul_kernel(const __grid_constant__ TensorMap A,
         // 18_matmul_persistent.py:104  mo.warpgroup_reg_dealloc(24)  # of 168 registers each, 144 go to
         setmaxnreg_dec_24();
         // 18_matmul_persistent.py:105  if mo.warp_idx() == 8 and mo.elect():
-        const bool tx_div_32_is_8 = (tx >> 5) == 8;
+        const bool tx_div_32_is_8 = tx / 32 == 8;
         bool cond = tx_div_32_is_8;
         if (tx_div_32_is_8) {
             cond = elect();
@@ -214,7 +214,7 @@ matmul_kernel(const __grid_constant__ TensorMap A,
         setmaxnreg_inc_240();
         // 18_matmul_persistent.py:109  consume(C, sA, sB, sC, mma, copy_C, pipe, sched, k_tiles)
         //   18_matmul_persistent.py:75  lane, group = mo.thread_idx().x % GROUP, mo.warpgroup_idx()
-        const int lane = tx & 127;
+        const int lane = tx % 128;
         //   18_matmul_persistent.py:80  if group == 1:
         int state_stage = 0;
         int state_phase = 0;
@@ -322,7 +322,7 @@ matmul_kernel(const __grid_constant__ TensorMap A,
                 for (int j = 0; j < 2; ++j) {
                     #pragma unroll
                     for (int i = 0; i < 4; ++i) {
-                        stmatrix_x4(sC_s + 2 * (swizzle_3_3_3(warpgroup_times_16384_ + (tx & 15) * 64 + ((lane >> 4) & 1) * 8 + (lane >> 5) * 1024 + 16 * i) + 8192 * j + 4096 * l), rounded[4 * i + 16 * j + 32 * l], rounded[4 * i + 16 * j + 32 * l + 1], rounded[4 * i + 16 * j + 32 * l + 2], rounded[4 * i + 16 * j + 32 * l + 3]);
+                        stmatrix_x4(sC_s + 2 * (swizzle_3_3_3(warpgroup_times_16384_ + tx % 16 * 64 + lane / 16 % 2 * 8 + lane / 32 * 1024 + 16 * i) + 8192 * j + 4096 * l), rounded[4 * i + 16 * j + 32 * l], rounded[4 * i + 16 * j + 32 * l + 1], rounded[4 * i + 16 * j + 32 * l + 2], rounded[4 * i + 16 * j + 32 * l + 3]);
                     }
                 }
             }

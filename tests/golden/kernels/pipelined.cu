@@ -62,20 +62,20 @@ matmul_kernel(const f16* __restrict__ A, const int A_1, const int A_s0,
     const int k_tiles = A_1 >> 6;
     // 13_matmul_pipelined.py:25  tAgA, tAsA = thr_copy_A.partition_S(gA), thr_copy_A.partition_D(sA)  # (CPY, CPY...
     const int A_s0_times_16 = A_s0 * 16;
-    const int tx_mod_8 = tx & 7;
+    const int tx_mod_8 = tx % 8;
     const int tx_mod_8_times_8 = tx_mod_8 * 8;
-    const int tx_div_8 = tx >> 3;
+    const int tx_div_8 = tx / 8;
     const int tAgA_at = bx * A_s0 * 64 + tx_mod_8_times_8 + tx_div_8 * A_s0;
     const int tx_times_8 = tx * 8;
     // 13_matmul_pipelined.py:26  tBgB, tBsB = thr_copy_B.partition_S(gB), thr_copy_B.partition_D(sB)  # (CPY, CPY...
     const int B_s0_times_16 = B_s0 * 16;
     const int tBgB_at = by * B_s0 * 64 + tx_mod_8_times_8 + tx_div_8 * B_s0;
     // 13_matmul_pipelined.py:29  tCsA, tCsB = thr_load_A.partition_S(sA), thr_load_B.partition_S(sB)  # (LDSM, LD...
-    const int tx_div_16_mod_2 = (tx >> 4) & 1;
-    const int tx_div_32_mod_2 = (tx >> 5) & 1;
-    const int tCsA_at = (tx & 15) * 64 + tx_div_16_mod_2 * 8 + tx_div_32_mod_2 * 1024;
-    const int tx_div_64 = tx >> 6;
-    const int tCsB_at = tx_mod_8 * 64 + (tx_div_8 & 1) * 8 + tx_div_16_mod_2 * 1024 + tx_div_64 * 512;
+    const int tx_div_16_mod_2 = tx / 16 % 2;
+    const int tx_div_32_mod_2 = tx / 32 % 2;
+    const int tCsA_at = tx % 16 * 64 + tx_div_16_mod_2 * 8 + tx_div_32_mod_2 * 1024;
+    const int tx_div_64 = tx / 64;
+    const int tCsB_at = tx_mod_8 * 64 + tx_div_8 % 2 * 8 + tx_div_16_mod_2 * 1024 + tx_div_64 * 512;
     // 13_matmul_pipelined.py:30  tCrA = thr_mma.partition_fragment_A(sA[:, :, 0])  # (MMA, MMA_M, MMA_K)
     unsigned tCrA[32];
     // 13_matmul_pipelined.py:31  tCrB = thr_mma.partition_fragment_B(sB[:, :, 0])  # (MMA, MMA_N, MMA_K)
@@ -181,7 +181,7 @@ matmul_kernel(const f16* __restrict__ A, const int A_1, const int A_s0,
         for (int j = 0; j < 2; ++j) {
             #pragma unroll
             for (int i = 0; i < 2; ++i) {
-                *(float2*)&C[bx * C_s0 * 64 + by * 64 + (tx & 3) * 2 + ((tx & 31) >> 2) * C_s0 + tx_div_32_mod_2 * C_s0 * 16 + tx_div_64 * 8 + i * C_s0 * 8 + j * C_s0 * 32 + 16 * l] = make_float2(tCrC[2 * i + 4 * j + 8 * l], tCrC[2 * i + 4 * j + 8 * l + 1]);
+                *(float2*)&C[bx * C_s0 * 64 + by * 64 + tx % 4 * 2 + tx % 32 / 4 * C_s0 + tx_div_32_mod_2 * C_s0 * 16 + tx_div_64 * 8 + i * C_s0 * 8 + j * C_s0 * 32 + 16 * l] = make_float2(tCrC[2 * i + 4 * j + 8 * l], tCrC[2 * i + 4 * j + 8 * l + 1]);
             }
         }
     }

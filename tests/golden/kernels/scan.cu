@@ -9,7 +9,7 @@ scan_kernel(float* __restrict__ out,
     // 07_reductions.py:31  tid = mo.thread_idx().x
     const int tx = threadIdx.x;
     // 07_reductions.py:32  lane = mo.lane_idx()
-    const int lane = tx & 31;
+    const int lane = tx % 32;
     // 07_reductions.py:35  value = gX[tid]
     const int bx_times_256_plus_tx = (int)blockIdx.x * 256 + tx;
     const float value = x[bx_times_256_plus_tx];

@@ -18,8 +18,8 @@ staged_copy_kernel(float* __restrict__ dst, const int dst_s1,
     // 01_copy.py:29  gD = mo.tile(dst, tile_shape, (bx, by))  # (bM, bN)
     const int bx_times_32 = (int)blockIdx.x * 32;
     // 01_copy.py:31  tDgD = mo.parallelize(gD, thr_layout, tid)  # (THR_M, THR_N)
-    const int tx_mod_32 = tx & 31;
-    const int tx_div_32 = tx >> 5;
+    const int tx_mod_32 = tx % 32;
+    const int tx_div_32 = tx / 32;
     // 01_copy.py:33  tSsS = mo.parallelize(smem, thr_layout, tid)  # (THR_M, THR_N)
     const int tSsS_at = tx_mod_32 + tx_div_32 * 33;
     // 01_copy.py:35  mo.copyto(tSsS, tSgS)

@@ -36,8 +36,8 @@ sum_kernel(const float* __restrict__ x,
     const float value_part_4 = value_part_3 + __shfl_xor_sync(0xffffffffu, value_part_3, 4);
     const float value_part_5 = value_part_4 + __shfl_xor_sync(0xffffffffu, value_part_4, 2);
     const float value_part_6 = value_part_5 + __shfl_xor_sync(0xffffffffu, value_part_5, 1);
-    if ((tx & 31) == 0) {
-        scratch[tx >> 5] = value_part_6;
+    if (tx % 32 == 0) {
+        scratch[tx / 32] = value_part_6;
     }
     __syncthreads();
     const float value = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5] + scratch[6] + scratch[7];

@@ -50,8 +50,8 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
     const int A_s1_times_8 = A_s1 * 8;
     const int bx_times_16 = (int)blockIdx.x * 16;
     // 10_matmul_tensor_core.py:26  tAgA = thr_copy_A.partition_S(gA)  # (CPY, CPY_M, CPY_K, k)
-    const int tx_mod_4 = tx & 3;
-    const int tx_div_4 = tx >> 2;
+    const int tx_mod_4 = tx % 4;
+    const int tx_div_4 = tx / 4;
     // 10_matmul_tensor_core.py:27  tAsA = thr_copy_A.partition_D(sA)  # (CPY, CPY_M, CPY_K)
     const int tx_times_4 = tx * 4;
     // 10_matmul_tensor_core.py:29  tBgB = thr_copy_B.partition_S(gB)  # (CPY, CPY_N, CPY_K, k)

@@ -57,15 +57,15 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
     const int bx_times_128 = (int)blockIdx.x * 128;
     // 12_matmul_tensor_core_double_buffered.py:26  tAgA = thr_copy_A.partition_S(gA)  # (CPY, CPY_M, CPY_K, k)
     const int A_s1_times_8 = A_s1 * 8;
-    const int tx_mod_16_times_4 = (tx & 15) * 4;
-    const int tx_div_16 = tx >> 4;
+    const int tx_mod_16_times_4 = tx % 16 * 4;
+    const int tx_div_16 = tx / 16;
     const int tAgA_at = bx_times_128 + tx_mod_16_times_4 + tx_div_16 * A_s1;
     // 12_matmul_tensor_core_double_buffered.py:27  tAsA = thr_copy_A.partition_D(sA)  # (CPY, CPY_M, CPY_K, 2)
     const int tAsA_at = tx_mod_16_times_4 + tx_div_16 * 136;
     // 12_matmul_tensor_core_double_buffered.py:29  tBgB = thr_copy_B.partition_S(gB)  # (CPY, CPY_N, CPY_K, k)
     const int B_s0_times_32 = B_s0 * 32;
-    const int tx_mod_4 = tx & 3;
-    const int tx_div_4 = tx >> 2;
+    const int tx_mod_4 = tx % 4;
+    const int tx_div_4 = tx / 4;
     const int tBgB_at = by * B_s0 * 128 + tx_mod_4 * 4 + tx_div_4 * B_s0;
     // 12_matmul_tensor_core_double_buffered.py:30  tBsB = thr_copy_B.partition_D(sB)  # (CPY, CPY_N, CPY_K, 2)
     const int tx_times_4 = tx * 4;
@@ -83,8 +83,8 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
         cp_async_16(sB_s + 4 * (swizzle_2_2_3(tx_times_4) + 512 * i), &B[tBgB_at + i * B_s0_times_32]);
     }
     // 12_matmul_tensor_core_double_buffered.py:35  tCgC = thr_mma.partition_C(gC)  # (MMA, MMA_M, MMA_N)
-    const int tx_div_32_mod_2 = (tx >> 5) & 1;
-    const int tx_div_64_times_16 = (tx >> 6) * 16;
+    const int tx_div_32_mod_2 = tx / 32 % 2;
+    const int tx_div_64_times_16 = tx / 64 * 16;
     // 12_matmul_tensor_core_double_buffered.py:36  tCrA = thr_mma.partition_fragment_A(sA[:, :, 0])  # (MMA, MMA_...
     float tCrA[32];
     // 12_matmul_tensor_core_double_buffered.py:37  tCrB = thr_mma.partition_fragment_B(sB[:, :, 0])  # (MMA, MMA_...
@@ -97,9 +97,9 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
         tCrC[i] = 0.0f;
     }
     // 12_matmul_tensor_core_double_buffered.py:41  tXsA = thr_read_A.partition_S(sA)  # (CPY, CPY_M, CPY_K, 2)
-    const int tXsA_p_at = tx_mod_4 * 136 + (tx_div_4 & 7) + tx_div_64_times_16;
+    const int tXsA_p_at = tx_mod_4 * 136 + tx_div_4 % 8 + tx_div_64_times_16;
     // 12_matmul_tensor_core_double_buffered.py:44  tXsB = thr_read_B.partition_S(sB)  # (CPY, CPY_N, CPY_K, 2)
-    const int tXsB_p_at = (tx & 7) * 16 + ((tx >> 3) & 1) * 4 + (tx_div_16 & 1) * 256 + tx_div_32_mod_2 * 128;
+    const int tXsB_p_at = tx % 8 * 16 + tx / 8 % 2 * 4 + tx_div_16 % 2 * 256 + tx_div_32_mod_2 * 128;
     // 12_matmul_tensor_core_double_buffered.py:47  mo.cp_async_wait()
     cp_async_wait_all();
     // 12_matmul_tensor_core_double_buffered.py:48  mo.sync_threads()
@@ -243,7 +243,7 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
             for (int j = 0; j < 2; ++j) {
                 #pragma unroll
                 for (int i = 0; i < 2; ++i) {
-                    C[bx_times_128 + by * C_s1 * 128 + tx_mod_4 * C_s1 * 2 + ((tx & 31) >> 2) + tx_div_64_times_16 + tx_div_32_mod_2 * C_s1 * 8 + i * C_s1 + 8 * j + 32 * l + n * C_s1 * 16] = tCrC[i + 2 * j + 4 * l + 16 * n];
+                    C[bx_times_128 + by * C_s1 * 128 + tx_mod_4 * C_s1 * 2 + tx % 32 / 4 + tx_div_64_times_16 + tx_div_32_mod_2 * C_s1 * 8 + i * C_s1 + 8 * j + 32 * l + n * C_s1 * 16] = tCrC[i + 2 * j + 4 * l + 16 * n];
                 }
             }
         }

@@ -27,13 +27,13 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
     // 03_matmul_tiled.py:22  gB = mo.tile(B, (bN, bK), (by, None))  # (bN, bK, k)
     const int B_s1_times_8 = B_s1 * 8;
     // 03_matmul_tiled.py:26  tAgA = thr_copy_A.partition_S(gA)  # (CPY, CPY_M, CPY_K, k)
-    const int tx_mod_32 = tx & 31;
-    const int tx_div_32 = tx >> 5;
+    const int tx_mod_32 = tx % 32;
+    const int tx_div_32 = tx / 32;
     // 03_matmul_tiled.py:27  tAsA = thr_copy_A.partition_D(sA)  # (CPY, CPY_M, CPY_K)
     const int tAsA_at = tx_mod_32 + tx_div_32 * 129;
     // 03_matmul_tiled.py:33  tCsA = thr_mma.partition_A(sA)  # (MMA, MMA_M, MMA_K)
-    const int tx_mod_16 = tx & 15;
-    const int tx_div_16 = tx >> 4;
+    const int tx_mod_16 = tx % 16;
+    const int tx_div_16 = tx / 16;
     // 03_matmul_tiled.py:36  tCrC = thr_mma.make_fragment_C(tCgC)  # (MMA, MMA_M, MMA_N)
     float tCrC[64];
     // 03_matmul_tiled.py:37  tCrC.fill(0)

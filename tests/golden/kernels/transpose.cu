@@ -17,8 +17,8 @@ transpose_kernel(float* __restrict__ dst, const int dst_s1,
     // 02_transpose.py:17  tid = mo.thread_idx().x
     const int tx = threadIdx.x;
     // 02_transpose.py:24  mo.copyto(mo.parallelize(smem, thr_layout, tid), mo.parallelize(gS, thr_layout, tid))
-    const int tx_mod_32 = tx & 31;
-    const int tx_div_32 = tx >> 5;
+    const int tx_mod_32 = tx % 32;
+    const int tx_div_32 = tx / 32;
     #pragma unroll
     for (int i = 0; i < 4; ++i) {
         smem[tx_mod_32 + tx_div_32 * 33 + 264 * i] = src[bx * 32 + by * src_s1 * 32 + tx_mod_32 + tx_div_32 * src_s1 + i * src_s1 * 8];

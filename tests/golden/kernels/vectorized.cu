@@ -36,13 +36,13 @@ matmul_kernel(const float* __restrict__ A, const int A_1, const int A_s1,
     // 05_matmul_vectorized.py:22  gB = mo.tile(B, (bN, bK), (by, None))  # (bN, bK, k)
     const int B_s1_times_8 = B_s1 * 8;
     // 05_matmul_vectorized.py:26  tAgA = thr_copy_A.partition_S(gA)  # (CPY, CPY_M, CPY_K, k)
-    const int tx_mod_32_times_2 = (tx & 31) * 2;
-    const int tx_div_32 = tx >> 5;
+    const int tx_mod_32_times_2 = tx % 32 * 2;
+    const int tx_div_32 = tx / 32;
     // 05_matmul_vectorized.py:27  tAsA = thr_copy_A.partition_D(sA)  # (CPY, CPY_M, CPY_K)
     const int tAsA_at = tx_mod_32_times_2 + tx_div_32 * 130;
     // 05_matmul_vectorized.py:33  tCsA = thr_mma.partition_A(sA)  # (MMA, MMA_M, MMA_K)
-    const int tx_mod_16 = tx & 15;
-    const int tx_div_16 = tx >> 4;
+    const int tx_mod_16 = tx % 16;
+    const int tx_div_16 = tx / 16;
     // 05_matmul_vectorized.py:36  tCrC = thr_mma.make_fragment_C(tCgC)  # (MMA, MMA_M, MMA_N)
     float tCrC[64];
     // 05_matmul_vectorized.py:37  tCrC.fill(0)

@@ -159,7 +159,7 @@ matmul_kernel(const __grid_constant__ TensorMap A, const int A_1,
         // 17_matmul_warp_specialized.py:79  mo.warpgroup_reg_dealloc(40)  # registers that the other two take
         setmaxnreg_dec_40();
         // 17_matmul_warp_specialized.py:80  if mo.warp_idx() == CONSUMERS // 32 and mo.elect():
-        const bool tx_div_32_is_8 = (tx >> 5) == 8;
+        const bool tx_div_32_is_8 = tx / 32 == 8;
         bool cond = tx_div_32_is_8;
         if (tx_div_32_is_8) {
             cond = elect();
@@ -196,8 +196,8 @@ matmul_kernel(const __grid_constant__ TensorMap A, const int A_1,
         setmaxnreg_inc_232();
         // 17_matmul_warp_specialized.py:84  store(C, sC, copy_C, consume(mma, sA, sB, pipe, mo.ceil_div(K, BK)))
         //   17_matmul_warp_specialized.py:34  thr_mma, first = mma.get_slice(tid % CONSUMERS), tid % 128 == 0
-        const int tx_mod_256 = tx & 255;
-        const bool first = (tx & 127) == 0;
+        const int tx_mod_256 = tx % 256;
+        const bool first = tx % 128 == 0;
         //   17_matmul_warp_specialized.py:35  tCrA = thr_mma.partition_fragment_A(sA)  # (MMA, MMA_M, MMA_K, stages):...
         const int tCrA_at = warpgroup % 2 * 4096;
         //   17_matmul_warp_specialized.py:37  tCrC = mma.partition_fragment_C((BM, BN))  # (MMA, MMA_M, MMA_N): regis...
@@ -256,7 +256,7 @@ matmul_kernel(const __grid_constant__ TensorMap A, const int A_1,
         for (int j = 0; j < 2; ++j) {
             #pragma unroll
             for (int i = 0; i < 4; ++i) {
-                stmatrix_x4(sC_s + 2 * (swizzle_3_3_3((tx & 15) * 64 + ((tx_mod_256 >> 4) & 1) * 8 + (tx_mod_256 >> 5) * 1024 + 16 * i) + 8192 * j), part[4 * i + 16 * j], part[4 * i + 16 * j + 1], part[4 * i + 16 * j + 2], part[4 * i + 16 * j + 3]);
+                stmatrix_x4(sC_s + 2 * (swizzle_3_3_3(tx % 16 * 64 + tx_mod_256 / 16 % 2 * 8 + tx_mod_256 / 32 * 1024 + 16 * i) + 8192 * j), part[4 * i + 16 * j], part[4 * i + 16 * j + 1], part[4 * i + 16 * j + 2], part[4 * i + 16 * j + 3]);
             }
         }
         //   17_matmul_warp_specialized.py:62  mo.fence_proxy_async()  # what this thread wrote is visible to TMA

@@ -157,10 +157,10 @@ matmul_kernel(const __grid_constant__ TensorMap A, const int A_1,
         setmaxnreg_inc_232();
         // 15_matmul_wgmma.py:88  consume(gC, mma, ring, mo.ceil_div(K, BK))
         //   15_matmul_wgmma.py:47  tCrA = thr_mma.partition_fragment_A(sA)  # (MMA, MMA_M, MMA_K, stages): descriptor...
-        const int tx_mod_128 = tx & 127;
+        const int tx_mod_128 = tx % 128;
         const int tCrA_at = warpgroup % 2 * 4096;
         //   15_matmul_wgmma.py:49  tCgC = thr_mma.partition_C(gC)  # (MMA, MMA_M, MMA_N)
-        const int tCgC_at = bx * C_s0 * 128 + by_times_128 + (tx & 3) * 2 + ((tx_mod_128 >> 2) & 7) * C_s0 + (tx_mod_128 >> 5) * C_s0 * 16 + warpgroup % 2 * C_s0 * 64;
+        const int tCgC_at = bx * C_s0 * 128 + by_times_128 + tx % 4 * 2 + tx_mod_128 / 4 % 8 * C_s0 + tx_mod_128 / 32 * C_s0 * 16 + warpgroup % 2 * C_s0 * 64;
         //   15_matmul_wgmma.py:50  tCrC = thr_mma.make_fragment_C(tCgC)  # (MMA, MMA_M, MMA_N): registers
         float tCrC[64];
         //   15_matmul_wgmma.py:52  for k in range(k_tiles):
