@@ -148,7 +148,7 @@ roles(float* __restrict__ C, const int C_0, const int C_1, const int C_s0,
         setmaxnreg_inc_232();
         // pipeline_tma_kernels.py:103  consume(C, sA, sB, pipe, n_tiles, k_tiles, fault)
         //   pipeline_tma_kernels.py:64  thr_mma, first = PAIR.get_slice(mo.thread_idx().x % CONSUMERS), mo.thread_idx...
-        const int tx_mod_128 = tx & 127;
+        const int tx_mod_128 = tx % 128;
         const bool first = tx_mod_128 == 0;
         //   pipeline_tma_kernels.py:65  tCrA, tCrB = thr_mma.partition_fragment_A(sA), thr_mma.partition_fragment_B(s...
         const int tCrA_at = warpgroup % 2 * 4096;
@@ -212,9 +212,9 @@ roles(float* __restrict__ C, const int C_0, const int C_1, const int C_s0,
             const int n_times_32 = n * 32;
             //     pipeline_tma_kernels.py:27  tCgC, tCcC = thr_mma.partition_C(gC), thr_mma.partition_C(cC)  # (MMA, MMA_...
             const int C_s0_times_8 = C_s0 * 8;
-            const int tx_mod_4_times_2 = (tx & 3) * 2;
-            const int tx_mod_128_div_4_mod_8 = (tx_mod_128 >> 2) & 7;
-            const int tx_mod_128_div_32 = tx_mod_128 >> 5;
+            const int tx_mod_4_times_2 = tx % 4 * 2;
+            const int tx_mod_128_div_4_mod_8 = tx_mod_128 / 4 % 8;
+            const int tx_mod_128_div_32 = tx_mod_128 / 32;
             const int C_at = bx * C_s0 * 128 + n_times_32 + tx_mod_4_times_2 + tx_mod_128_div_4_mod_8 * C_s0 + tx_mod_128_div_32 * C_s0 * 16 + warpgroup % 2 * C_s0 * 64;
             const int row = bx * 128 + tx_mod_128_div_4_mod_8 + tx_mod_128_div_32 * 16 + warpgroup % 2 * 64;
             const int column = n_times_32 + tx_mod_4_times_2;
