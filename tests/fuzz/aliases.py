@@ -249,12 +249,7 @@ def verdict(one: pythonic.Program) -> tuple[str, str]:
         report = mo.check(extremes.kernel_of(one), lints=False)[1, pythonic.THREADS](*arguments)
     except MoyeError as error:
         return "refused", "" if any(text in str(error) for text in REFUSALS) else f"{one.seed}: {error}"
-    if report.findings:
-        return "same", f"{one.seed}: {report.findings[0]}"
-    if (arguments[0] != wanted).any():
-        k, t = np.argwhere(arguments[0] != wanted)[0]
-        return "same", f"{one.seed}: result {k} of thread {t} is {arguments[0][k, t]}, and {wanted[k, t]} in Python"
-    return "same", ""
+    return "same", pythonic.told(one, report, arguments[0], wanted)
 
 
 def judged(programs: Sequence[pythonic.Program]) -> list[str]:

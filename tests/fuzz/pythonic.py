@@ -404,6 +404,16 @@ def draw(seed: int) -> Program:
     return Generator(seed).program()
 
 
+def told(one: Program, report: Any, results: np.ndarray, wanted: np.ndarray) -> str:
+    """What is wrong with a program that the checker has run, or nothing: a finding, or another result than Python's."""
+    if report.findings:
+        return f"{one.seed}: {report.findings[0]}"
+    if (results != wanted).any():
+        k, t = np.argwhere(results != wanted)[0]
+        return f"{one.seed}: result {k} of thread {t} is {results[k, t]}, and {wanted[k, t]} in Python"
+    return ""
+
+
 def by_python(one: Program) -> Any:
     """The results of plain Python."""
     names: dict[str, Any] = {"__name__": __name__}

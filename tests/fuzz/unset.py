@@ -98,12 +98,7 @@ def verdict(one: pythonic.Program) -> tuple[str, str]:
         return kind, "" if any(text in str(error) for text in UNSET) else f"{one.seed}: {error}"
     if wanted is None:
         return "unset", f"{one.seed}: the results are those of a variable that has no value in Python"
-    if report.findings:
-        return "same", f"{one.seed}: {report.findings[0]}"
-    if (arguments[0] != wanted).any():
-        k, t = np.argwhere(arguments[0] != wanted)[0]
-        return "same", f"{one.seed}: result {k} of thread {t} is {arguments[0][k, t]}, and {wanted[k, t]} in Python"
-    return "same", ""
+    return "same", pythonic.told(one, report, arguments[0], wanted)
 
 
 def judged(programs: Sequence[pythonic.Program]) -> list[str]:

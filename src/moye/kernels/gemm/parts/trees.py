@@ -63,6 +63,11 @@ def shortlist(found: Sequence[tuple[float, Way]], kind: Callable[[Way], Hashable
     return list(dict.fromkeys([*reached[:soonest], *list(first.values())[:kinds]]))
 
 
+def least(short: Sequence[tuple[float, Way]], times: Sequence[float]) -> Way:
+    """Of a shortlist, the way whose corrected time is the least."""
+    return short[times.index(min(times))][1]
+
+
 def corrected(path: Path, features: Sequence[tuple[float, ...]]) -> list[float]:
     """Logarithms of times, but for a number that all share, by the trees of a file."""
     rows = np.array(features, np.float32)

@@ -126,8 +126,7 @@ def choose(problem: Problem, multiprocessors: int) -> Way:
     if not measured(problem):
         return found[0][1]
     short = shortlist(found)
-    times = corrected(short, problem, multiprocessors)
-    return short[times.index(min(times))][1]
+    return trees.least(short, corrected(short, problem, multiprocessors))
 
 
 @functools.lru_cache(maxsize=4096)

@@ -92,5 +92,4 @@ def choose(M: int, N: int, K: int, batches: int, dtype: Any, multiprocessors: in
     if not measured(product, arch):
         return found[0][1]
     short = shortlist(found)
-    times = corrected(short, product, multiprocessors)
-    return short[times.index(min(times))][1]
+    return trees.least(short, corrected(short, product, multiprocessors))
