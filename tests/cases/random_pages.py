@@ -23,7 +23,7 @@ from random_products import Place, _filled, _made
 
 @dataclass(frozen=True)
 class Case:
-    """One call, on so many multiprocessors (``blocks``); the warps of a block share problems of ``long`` tiles.
+    """One call, on so many multiprocessors (``blocks``); the warps of a block share problems of ``long`` keys.
 
     Both are for the simulator alone.
     """
@@ -48,7 +48,7 @@ class Case:
     stored: str = ""
     factors: tuple[str, str] = ("", "")
     blocks: int = 132
-    long: int = 64
+    long: int = 1024
 
     @property
     def most(self) -> int:
@@ -68,7 +68,7 @@ def draw(rng: random.Random, *, most: int) -> Case:
     return Case(rng.randrange(1 << 30), rng.choice(("bf16", "f16")), rng.choice((1, 1, 2, 5, 16)), lengths,
                 heads_K * rng.choice((1, 2, 4, 8)), heads_K, dim, dim_v, rng.choice((16, 32, 64, 128, 256)),
                 rng.choice((0, 3)), rng.choice((None, None, 0, rng.randint(0, most))), rng.choice((0.0, 0.0, 20.0)),
-                rng.choice((None, 0.25)), blocks=rng.choice((1, 8, 132)), long=rng.choice((1, 64)), **more)
+                rng.choice((None, 0.25)), blocks=rng.choice((1, 8, 132)), long=rng.choice((1, 1024)), **more)
 
 
 def _more(rng: random.Random) -> dict[str, Any]:

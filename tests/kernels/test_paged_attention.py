@@ -47,7 +47,7 @@ def test_caches_of_8_bits(seed):
     judged(case)
 
 
-@pytest.mark.parametrize(("lengths", "long"), [((0, 5, 70, 16, 1) * 15, 64), ((17, 0, 40) * 23, 1)])
+@pytest.mark.parametrize(("lengths", "long"), [((0, 5, 70, 16, 1) * 15, 1024), ((17, 0, 40) * 23, 1)])
 def test_more_sequences_than_a_warp_has_lanes(lengths, long):
     judged(Case(3, "bf16", 1, lengths, 2, 1, 64, 64, 16, 1, blocks=2, long=long))
 
@@ -60,7 +60,7 @@ def test_shares_of_drawn_lengths(seed):
     lengths = tuple(rng.choice((0, 1, 15, 40, 130, 600)) for _ in range(rng.choice((9, 33, 64))))
     heads_K = rng.choice((1, 2, 3, 5))
     judged(Case(seed, "f16", rng.choice((1, 3)), lengths, heads_K * rng.choice((1, 3)), heads_K, 64, 64, 32, 0,
-                window=rng.choice((None, 50)), blocks=rng.choice((1, 3, 7, 132)), long=rng.choice((1, 64))))
+                window=rng.choice((None, 50)), blocks=rng.choice((1, 3, 7, 132)), long=rng.choice((1, 1024))))
 
 
 @pytest.mark.parametrize("dims", [(256, 256), (128, 128), (64, 64)])

@@ -26,7 +26,8 @@ def combine_kernel(O, lse, lengths, left, results, log_sums, sinks, crews: mo.in
     before it does.  Where one team had all keys of a problem there is nothing to do.
     """
     heads_K, x = mo.size(O, 1) // plan.heads_of_a_key, mo.block_idx().x
-    work = Work(lengths, mo.size(O, 2), left, heads_K * plan.row_tiles, crews, plan.together)
+    work = Work(lengths, mo.size(O, 2), left, heads_K * plan.row_tiles, crews, plan.together,
+                plan.keys)
     batch, number = x // work.problems, x % work.problems
     if by_share:
         batch, number = begun_by(work, x)
@@ -53,7 +54,7 @@ def begun_by(work, x):
 @mo.jit
 def for_rows(plan, O, lse, results, log_sums, sinks, batch, number, parts):
     """The rows of a problem: each has a warp where parts are few, and else a block."""
-    alone, room = parts.count <= _FEW, mo.shared_array(mo.float32, (-(-plan.dim_v // 32) * 32, WARPS))
+    alone, room = parts.count <= _FEW, mo.shared_array(mo.float32, (plan.dim_v, WARPS))
     step, first = mo.grid_dim().y, mo.block_idx().y
     if alone:
         step, first = step * WARPS, first * WARPS + mo.warp_idx()
@@ -92,23 +93,25 @@ def sum_of(log_sums, row, parts, sink):
 
 @mo.jit
 def weighed(plan, results, log_sums, row, parts, base, first, step):
-    """The sum of every so many parts of a row, each times its weight: lane l has columns l, l + 32, ..."""
-    value, lane = mo.fragment((-(-plan.dim_v // 32),), mo.float32), mo.lane_idx()
+    """The sum of every so many parts of a row, each times its weight (columns side by side, such runs of a lane)."""
+    run = math.gcd(4, plan.dim_v // 32)
+    value, lane = mo.fragment((run, plan.dim_v // 32 // run), mo.float32), mo.lane_idx()
     value.fill(0)
     for p in mo.range(first, parts.count, step, unroll=4 if mo.size(value) <= 4 else 2):
-        place = parts.place(p)
+        place, held = parts.place(p), mo.make_fragment_like(value)
         weight = mo.exp2(log_sums[row, place] - base)
-        for j in mo.static_range(mo.size(value)):
-            if lane + 32 * j < mo.size(results, 0):
-                value[j] += weight * results[lane + 32 * j, row, place]
+        for j in mo.static_range(mo.size(value, 1)):
+            mo.copyto(held[:, j], mo.tile(results[:, row, place], (run,), (lane + 32 * j,),
+                                              ragged=True))
+        value[...] = value + weight * held
     return value
 
 
 @mo.jit
 def put_together(room, target, value, total):
     """A row of which each warp has a sum: the block adds them up."""
-    for j in mo.static_range(mo.size(value)):
-        room[32 * j + mo.lane_idx(), mo.warp_idx()] = value[j]
+    for j in mo.static_range(mo.size(value, 1)):
+        mo.copyto(mo.tile(room[:, mo.warp_idx()], (mo.size(value, 0),), (32 * j + mo.lane_idx(),)), value[:, j])
     mo.sync_threads()
     for d in mo.range(mo.thread_idx().x, mo.size(target), WARPS * 32):
         whole = mo.float32(0)
@@ -120,8 +123,9 @@ def put_together(room, target, value, total):
 
 @mo.jit
 def put(target, value, total):
-    """A row, divided by the sum."""
-    for j in mo.static_range(mo.size(value)):
+    """A row, divided by the sum; runs of columns lie inside of it or outside."""
+    for j in mo.static_range(mo.size(value, 1)):
         d = mo.lane_idx() + 32 * j
-        if d < mo.size(target):
-            target[d] = mo.where(total == 0.0, 0.0, value[j] / total).to(target.dtype)
+        if d * mo.size(value, 0) < mo.size(target):
+            mo.copyto(mo.tile(target, (mo.size(value, 0),), (d,), ragged=True),
+                      mo.where(total == 0.0, 0.0, value[:, j] / total).to(target.dtype))

@@ -16,7 +16,7 @@ import moye as mo
 from moye.kernels.attention.decode.combine import WARPS as COMBINING
 from moye.kernels.attention.decode.combine import combine_kernel
 from moye.kernels.attention.decode.kernel import decode_kernel
-from moye.kernels.attention.decode.plan import BLOCKS, KEYS, LEAST, WARPS, DecodePlan, make_plan
+from moye.kernels.attention.decode.plan import BLOCKS, LEAST, WARPS, DecodePlan, make_plan
 from moye.kernels.attention.parts.arguments import (
     DTYPES,
     MOST_DIM,
@@ -39,8 +39,8 @@ from moye.kernels.options import integer
 from moye.kernels.workspace import empty, ordered
 
 MOST_QUERIES = 16
-LONG = 64
-"""Tiles of a problem from which on the warps of a block share it."""
+LONG = 1024
+"""Keys of a problem from which on the warps of a block share it."""
 _PAGES = (16, 32, 64, 128, 256)
 
 
@@ -76,7 +76,7 @@ def paged_attention(out: Any, q: Any, k_cache: Any, v_cache: Any, page_table: An
     rules = Rules(left=window is not None, softcap=softcap != 0, score=score)
     work = _shared_out(q, v_cache, page_table, rules, by_token=_rank(v_scale) == 3)
     plan, teams = work.plan, work.teams
-    results = empty(q, mo.float32, (out.shape[3], plan.used, 2 * teams))
+    results = empty(q, mo.float32, (plan.dim_v, plan.used, 2 * teams))
     log_sums = empty(q, mo.float32, (plan.used, 2 * teams))
     turned = ordered(out, (3, 2, 1, 0)), None if lse is None else ordered(lse, (2, 1, 0))
     decode_kernel[-(-teams * plan.phases // WARPS), WARPS * 32](
@@ -113,20 +113,20 @@ def _shared_out(q: Any, v_cache: Any, page_table: Any, rules: Rules, *, by_token
     dtypes = described("q", q, 4).dtype, described("v_cache", v_cache, 4).dtype
     plan = make_plan(dtypes, rules, (dim, dim_v), (heads, heads_K), queries, page_size, device, by_token=by_token,
                      whole=by_16_bytes(q))
-    problems, tiles = batch * heads_K * plan.row_tiles, max(1, page_table.shape[1] * page_size // KEYS)
+    problems, tiles = batch * heads_K * plan.row_tiles, max(1, page_table.shape[1] * page_size // plan.keys)
     line = problems // plan.together * tiles
     if line >= 1 << 30:
-        raise mo.ArgumentError(f"paged_attention: {batch} sequences of up to {tiles * KEYS} keys are more than numbers "
+        raise mo.ArgumentError(f"paged_attention: {batch} sequences of up to {tiles * plan.keys} keys are more than numbers "
                                "of 32 bits count", hint="pass fewer sequences at a time, or a table of fewer pages")
     slots = mo.multiprocessors(q) * BLOCKS * WARPS
-    plan = replace(plan, phases=phases_of(problems, tiles, slots))
-    crews = max(1, min(slots // (plan.together * plan.phases), -(-line // LEAST)))
+    plan = replace(plan, phases=phases_of(problems, tiles * plan.keys, slots))
+    crews = max(1, min(slots // (plan.together * plan.phases), -(-line * plan.keys // LEAST)))
     return _Work(plan, problems, crews, slots)
 
 
-def phases_of(problems: int, tiles: int, warps: int) -> int:
-    """Warps that share a problem: those of a block, where there are so many for each, and problems of many tiles."""
-    return WARPS if problems * WARPS <= warps and tiles >= LONG else 1
+def phases_of(problems: int, keys: int, warps: int) -> int:
+    """Warps that share a problem: those of a block, where there are so many for each, and problems of many keys."""
+    return WARPS if problems * WARPS <= warps and keys >= LONG else 1
 
 
 def _rank(x: Any) -> int:

@@ -4,7 +4,7 @@ In: Q (dim, heads, queries, batch), pages of K and V (rows, dim, heads, pages), 
 lengths; a ``DecodePlan``.  Out: rows of O and their sums; of a problem that several warps share, a result and the
 logarithm of a sum for each part, which ``combine_kernel`` makes one.
 
-The queries of all heads that share keys are the rows of one MMA.  A warp waits for nobody: its tiles of ``KEYS`` keys
+The queries of all heads that share keys are the rows of one MMA.  A warp waits for nobody: its tiles of keys
 come by cp.async into stages of its own, many under way at a time, because memory is the limit, and those of the next
 problem are under way before the last one is done.  Source: Dao et al.: Flash-Decoding for long-context inference
 (2023).
@@ -13,11 +13,12 @@ problem are under way before the last one is done.  Source: Dao et al.: Flash-De
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import moye as mo
-from moye.kernels.attention.decode.plan import BLOCKS, KEYS, ROWS, VECTOR, WARPS
+from moye.kernels.attention.decode.plan import BLOCKS, ROWS, VECTOR, WARPS, DecodePlan
 from moye.kernels.attention.decode.work import Work, after, dealt
 from moye.kernels.attention.parts.scores import LOG2_E, Place, Scores, factor_of, modified, offset, positive
 from moye.kernels.attention.parts.softmax import above, finished, grew, online, rescale, row_state
@@ -36,7 +37,8 @@ def decode_kernel(O, lse, Q, K, V, table, lengths, results, log_sums, scale, sof
     """Every warp goes through as many tiles of keys as any other, of one problem or several."""
     mo.min_blocks(BLOCKS)
     mo.griddepcontrol_launch_dependents()
-    work = Work(lengths, mo.size(Q, 2), left, mo.size(K, 2) * plan.row_tiles, crews, plan.together)
+    work = Work(lengths, mo.size(Q, 2), left, mo.size(K, 2) * plan.row_tiles, crews, plan.together,
+                plan.keys)
     queries = mo.shared_array(plan.operand, mo.cosize(plan.Q), align=1024)
     sQ = queries.with_layout(plan.Q)[:, :, mo.warp_idx()]                           # (rows, dim)
     memory, stages = Stages(K, V, k_scale, v_scale), Stages(
@@ -117,6 +119,10 @@ class To:
     whole: Any
 
 
+_TOGETHER = 4
+"""Columns of a sum that a thread adds up at a time."""
+
+
 def row_offset(i: int) -> int:
     """How far row number i of a thread lies behind its first: pairs 8 apart, in slabs of ROWS."""
     return i % 2 * 8 + i // 2 * ROWS
@@ -136,16 +142,16 @@ class Stages:
 def tokens(plan, factors):
     """Stages for the factors of a tile's keys, if each has its own."""
     each = isinstance(factors, mo.Tensor) and mo.rank(factors) == 3
-    return mo.shared_array(mo.float32, (KEYS, plan.stages * WARPS)) if each else None
+    return mo.shared_array(mo.float32, (plan.keys, plan.stages * WARPS)) if each else None
 
 
 @mo.jit
 def attend(plan, work, how, where, at, phase, line, sQ, stages, Q, memory, table):
     """(sums of values, ``RowState``, what to ask for next) of a problem's rows and this warp's tiles of its keys."""
     factors = take_queries(plan, sQ, Q, where)
-    S = plan.mma.partition_fragment_C((plan.rows, KEYS))                            # (MMA, MMA_M, MMA_N)
+    S = plan.mma.partition_fragment_C((plan.rows, plan.keys))                       # (MMA, MMA_M, MMA_N)
     acc = plan.mma_V.partition_fragment_C((plan.rows, plan.dim_v))                  # (MMA, MMA_M, MMA_N)
-    rows = row_state(plan.rows // 8)
+    rows = row_state(plan.live)
     acc.fill(0)
     rows.top.fill(-math.inf)
     rows.total.fill(0)
@@ -156,41 +162,80 @@ def attend(plan, work, how, where, at, phase, line, sQ, stages, Q, memory, table
         mo.sync_warp()
         own = mo.warp_idx() * plan.stages + line.stage  # of the oldest that was asked for
         scores(plan, S, sQ, stages, own, factors)
-        judge(plan, how, mo.mn_view(S, plan.mma), where, n * KEYS)
-        online(rows, mo.mn_view(S, plan.mma), how.fold, False, True)
+        judge(plan, how, live(plan, S, plan.mma), where, n * plan.keys)
+        online(rows, live(plan, S, plan.mma), how.fold, False, True)
         if grew(rows):
-            rescale(mo.mn_view(acc, plan.mma_V), rows.shrink)
+            rescale(live(plan, acc, plan.mma_V), rows.shrink)
         add_values(plan, acc, S, stages, own)
-    return mo.mn_view(acc, plan.mma_V), rows, line
+    return live(plan, acc, plan.mma_V), rows, line
+
+
+@mo.jit
+def live(plan, sums, mma):
+    """A thread's sums as (rows, columns), without rows that have no results."""
+    view = mo.mn_view(sums, mma)
+    return mo.tile(view, (plan.live, mo.size(view, 1)), (0, 0))
 
 
 @mo.jit
 def take_queries(plan, sQ, Q, where):
-    """The queries of a tile of rows; zeros beyond them, and beyond the head dimension.  Two lanes have a row.
+    """The queries of a tile of rows; zeros beyond them, and beyond the head dimension.
 
-    Where rows are scaled, (rows of a thread): what scores have to be multiplied by.
+    Some lanes have a row, each every so many vectors of it.  Where rows are scaled, (rows of a thread): what scores
+    have to be multiplied by.
     """
-    lane, pieces, factors = anew(mo.lane_idx()), plan.dim // (2 * VECTOR), mo.fragment((plan.rows // 8,), mo.float32)
+    lane, across = anew(mo.lane_idx()), math.gcd(plan.dim // VECTOR, 8)
+    down, factors = 32 // across, mo.fragment((plan.live,), mo.float32)
     mo.sync_warp()                                      # nobody reads the queries of the problem before any more
     for r in mo.static_range(plan.rows // ROWS):
-        row, held, up = r * ROWS + lane // 2, mo.fragment((VECTOR, pieces), plan.dtype), mo.float32(1)
-        query, head = where.row(plan, row)
-        source = mo.tile(Q[:, head, mo.min(query, where.queries - 1), where.batch], (plan.run,), (None,),
-                         ragged=True)                                               # (run, runs)
-        for j in mo.static_range(pieces):
-            for k in mo.static_range(0, VECTOR, plan.run):
-                d = plan.order((2 * j + lane % 2) * VECTOR + k)
-                mo.copyto(mo.tile(held, (plan.run, 1), (k // plan.run, j))[:, 0], source[:, d // plan.run],
-                          pred=(query < where.queries) & (d < mo.size(Q, 0)), other=0)
+        held = mo.fragment((VECTOR, plan.dim // VECTOR // across, ROWS // down), plan.dtype)
+        for i in mo.static_range(ROWS // down):
+            take_row(plan, held[:, :, i], Q, where, r * ROWS + i * down + lane // across, lane % across, across)
+        ups = mo.fragment((ROWS // down,), mo.float32)
         if plan.scaled:
-            up, down = powers(mo.warp_reduce(mo.abs(held).reduce("max").to(mo.float32), "max", 2))
-            for i in mo.static_range(2):
-                factors[2 * r + i] = mo.shuffle_idx(down, 2 * (lane // 4 + 8 * i))
-        for j in mo.static_range(pieces):
-            value = held[:, j].to(mo.float32) * up if plan.scaled else held[:, j]
-            mo.copyto(mo.tile(sQ, (1, VECTOR), (row, 2 * j + lane % 2))[0, None], value.to(plan.operand))
+            for i in mo.static_range(ROWS // down):
+                ups[i], under = powers(mo.warp_reduce(mo.abs(held[:, :, i]).reduce("max").to(mo.float32), "max", across))
+                for k in mo.static_range(min(2, plan.live - 2 * r)):
+                    own = mo.lane_idx() // 4 + 8 * k        # the row of a thread, which may be among these
+                    there = mo.shuffle_idx(under, own % down * across)
+                    factors[2 * r + k] = mo.where(own // down == i, there, factors[2 * r + k] if i else 1.0)
+        for i in mo.static_range(ROWS // down):
+            for j in mo.static_range(plan.dim // VECTOR // across):
+                value = held[:, j, i].to(mo.float32) * ups[i] if plan.scaled else held[:, j, i]
+                put_query(plan, sQ, value.to(plan.operand), r * ROWS + i * down + lane // across,
+                          (across * j + lane % across) * VECTOR)
     mo.sync_warp()
     return factors
+
+
+@mo.jit
+def take_row(plan, held, Q, where, row, first, step):
+    """Every so many vectors of a row of queries (VECTOR, vectors), from number ``first`` on."""
+    query, head = where.row(plan, row)
+    source = mo.tile(Q[:, head, mo.min(query, where.queries - 1), where.batch], (plan.run,), (None,),
+                     ragged=True)                                                   # (run, runs)
+    for j in mo.static_range(mo.size(held, 1)):
+        for k in mo.static_range(0, VECTOR, plan.run):
+            d, there = (step * j + first) * VECTOR + k, query < where.queries
+            if not plan.whole:
+                there = there & (d < mo.size(Q, 0))
+            mo.copyto(mo.tile(held[:, j], (plan.run,), (k // plan.run,)), source[:, d // plan.run], pred=there, other=0)
+
+
+@mo.jit
+def put_query(plan, sQ, vector, row, d):
+    """Elements of a query, d and those behind it, to where they stand in a row of shared memory."""
+    if plan.narrow:
+        for k in mo.static_range(0, VECTOR, 2):
+            mo.copyto(run_in(sQ, 2, row, plan.places(d) + plan.places(k)), mo.tile(vector, (2,), (k // 2,)))
+    else:
+        mo.copyto(run_in(sQ, VECTOR, row, d), vector)
+
+
+@mo.jit
+def run_in(tile, count, row, column):
+    """So many columns of a row of a tile, from a multiple of their number on."""
+    return mo.tile(tile, (1, count), (row, column // count))[0, None]
 
 
 @mo.jit
@@ -226,22 +271,23 @@ def ask(plan, work, stages, memory, table, line, phase):
 @mo.jit
 def fetch(plan, stages, memory, table, at, tile, stage):
     """Copy a tile of keys and values, which lies in one page; zeros beyond the last key."""
-    head_K, key, page = at.number // plan.row_tiles, tile * KEYS, mo.int32(0)
+    head_K, key, page = at.number // plan.row_tiles, tile * plan.keys, mo.int32(0)
     if key < at.length:
         page = table[key // plan.page_size, at.batch]
     count = mo.max(at.length - key, 0)                                              # rows that count
-    for smem, X, copy in ((stages.K, memory.K, plan.copy_K), (stages.V, memory.V, plan.copy_V)):
+    for smem, X, copy, whole in ((stages.K, memory.K, plan.copy_K, plan.whole),
+                                 (stages.V, memory.V, plan.copy_V, plan.whole_v)):
         one, to = X[:, :, head_K, page], smem[:, :, stage]
-        extents, first = (KEYS, mo.size(to, 1)), (key % plan.page_size // KEYS, 0)
+        extents, first = (plan.keys, mo.size(to, 1)), (key % plan.page_size // plan.keys, 0)
         thr = copy.get_slice(mo.lane_idx())
         source = thr.partition_S(mo.tile(one, extents, first, ragged=True))         # (CPY, CPY_M, CPY_N)
         coords = thr.partition_S(mo.tile(mo.identity_tensor(mo.shape(one)), extents, first, ragged=True))
-        pred = inside(coords, (key % plan.page_size + count, mo.size(one, 1)))
+        pred = inside(coords, (key % plan.page_size + count, mo.size(to if whole else one, 1)))
         mo.copyto(copy, thr.partition_D(to), source, pred=pred, zero_fill=True)
     for smem, X in ((stages.k_scale, memory.k_scale), (stages.v_scale, memory.v_scale)):
         if smem is not None:
-            lane = mo.lane_idx() % KEYS
-            if mo.lane_idx() < KEYS:
+            lane = mo.lane_idx() % plan.keys
+            if mo.lane_idx() < plan.keys:
                 mo.copyto(mo.CpAsync(mo.float32), mo.tile(smem[:, stage], (1,), (lane,)),
                           mo.tile(X[:, head_K, page], (1,), (key % plan.page_size + lane,)),
                           pred=lane < count, zero_fill=True)
@@ -256,7 +302,7 @@ def scores(plan, S, sQ, stages, own, factors):
         multiply(plan.mma, S, plan.read_A, sQ, plan.read_B, stages.K[:, :, own])
     by_token(plan, S, stages.k_scale, own)
     if plan.scaled:
-        rescale(mo.mn_view(S, plan.mma), factors)
+        rescale(live(plan, S, plan.mma), factors)
 
 
 @mo.jit
@@ -274,7 +320,7 @@ def add_values(plan, acc, S, stages, own):
 def by_token(plan, S, factors, own):
     """Columns times the factors of their keys, if they have any."""
     if factors is not None:
-        columns = mo.mn_view(S, plan.mma)                                           # (rows, columns)
+        columns = live(plan, S, plan.mma)                                           # (rows, columns)
         for k in mo.static_range(mo.size(columns, 1)):
             column = columns[:, k]
             column[...] = column * factors[mo.lane_idx() % 4 * 2 + offset(k), own]
@@ -290,7 +336,7 @@ def judge(plan, how, S, where, first):
                 key = mo.min(first + mo.lane_idx() % 4 * 2 + offset(k), how.keys - 1)
                 S[i, k] = modified(how, S[i, k], mo.min(query, how.queries - 1), key,
                                    Place(query, first, head, where.batch))
-    if how.rules.left or first + KEYS - 1 > how.shift:  # else all queries see all of these keys
+    if how.rules.left or first + plan.keys - 1 > how.shift:  # else all queries see all of these keys
         for i in mo.static_range(mo.size(S, 0)):
             query, _ = where.row(plan, mo.lane_idx() // 4 + row_offset(i))
             stands = query + how.shift - first - mo.lane_idx() % 4 * 2
@@ -333,38 +379,33 @@ def with_sink(sinks, head, log_sum, factor):
 
 @mo.jit
 def put(plan, row, columns, factor):
-    """A thread's columns of a row, times a factor."""
-    if plan.narrow:
-        put_runs(plan, row, columns, factor)
-    else:
-        for k in mo.static_range(mo.size(columns)):
-            d = column_of(plan, k)
-            if d < mo.size(row):
-                row[d] = (columns[k] * factor).to(row.dtype)
+    """A thread's columns of a row, times a factor: runs that lie together, inside of the row or outside."""
+    for run in runs_of(plan, mo.size(columns)):
+        held = mo.fragment((len(run),), row.dtype)
+        for j in mo.static_range(len(run)):
+            held[j] = (columns[run[j]] * factor).to(row.dtype)
+        put_run(row, held, column_of(plan, run[0]), plan.whole_v or row.dtype == mo.float32)
 
 
 @mo.jit
-def put_runs(plan, row, columns, factor):
-    """A thread's columns of a row: of each line, two runs that lie together, inside of the row or outside."""
-    _, count, lines = mo.shape(plan.order_v)
-    for line in mo.static_range(lines):
-        for side in mo.static_range(2):
-            run, first = mo.fragment((count,), row.dtype), side + 2 * count * line
-            for j in mo.static_range(count):
-                run[j] = (columns[first + 2 * j] * factor).to(row.dtype)
-            d = column_of(plan, first)
-            if d < mo.size(row):
-                mo.copyto(mo.tile(row, (count,), (d // count,), ragged=True), run)
+def put_run(row, held, d, whole):
+    """Columns of a row from number d on; without ``whole`` they may lie outside."""
+    if whole or d < mo.size(row):
+        mo.copyto(mo.tile(row, (mo.size(held),), (d // mo.size(held),), ragged=True), held)
+
+
+def runs_of(plan: DecodePlan, count: int) -> Iterator[tuple[int, ...]]:
+    """Which of ``count`` columns of a thread lie side by side, of one line or its part that a round has."""
+    if plan.each == 1:
+        return ((k, k + 1) for k in range(0, count, 2))
+    each = min(plan.each, count // 2)
+    return (tuple(range(first + side, first + 2 * each, 2)) for first in range(0, count, 2 * each) for side in range(2))
 
 
 @mo.jit
 def column_of(plan, k):
-    """Which column of a row is number k of a thread's."""
-    if not plan.narrow:
-        return mo.lane_idx() % 4 * 2 + k // 2 * 8 + k % 2
-    _, count, _ = mo.shape(plan.order_v)
-    line, j, side = k // 2 // count, k // 2 % count, k % 2
-    return (line * 8 + mo.lane_idx() % 4 * 2 + side) * count + j
+    """Which column of a row is number k of a thread's: in lines of 8 runs, a thread has two of each."""
+    return (k // 2 // plan.each * 8 + mo.lane_idx() % 4 * 2 + k % 2) * plan.each + k // 2 % plan.each
 
 
 # --- warps that share a problem --------------------------------------------------------------------------------------
@@ -394,37 +435,72 @@ def leave_together(plan, to, found, where, queries):
         if to.whole:
             log_sum[i], factor[i] = with_sink(to.sinks, where.row(plan, row)[1], log_sum[i], factor[i])
     rescale(found.acc, factor)
-    count = mo.size(found.acc, 1) // plan.rounds                                    # columns of a round
-    room = mo.recast(queries, mo.float32).with_layout(mo.make_layout((32, count, rows, WARPS)))
+    for i in mo.static_range(rows):
+        row = mo.lane_idx() // 4 + row_offset(i)
+        if (mo.warp_idx() == 0) & (mo.lane_idx() % 4 == 0):
+            put_log_sum(plan, to, log_sum[i], where, row)
+    count, room = mo.size(found.acc, 1) // plan.rounds, mo.recast(queries, mo.float32).with_layout(plan.room)
     for r in mo.static_range(plan.rounds):
         for i in mo.static_range(rows):
-            for k in mo.static_range(count):
-                room[mo.lane_idx(), k, i, mo.warp_idx()] = found.acc[i, r * count + k]
+            for run in runs_of(plan, count):
+                held = mo.fragment((len(run),), mo.float32)
+                for j in mo.static_range(len(run)):
+                    held[j] = found.acc[i, r * count + run[j]]
+                mo.copyto(run_in(room[:, :, mo.warp_idx()], len(run), mo.lane_idx() // 4 + row_offset(i),
+                                 place_of(plan, run[0])), held)
         mo.sync_threads()
-        for i in mo.static_range(rows):
-            put_share(plan, to, room[mo.lane_idx(), None, i, None], log_sum[i], where, i, r * count)
+        add_up(plan, to, room, where, r)
         mo.sync_threads()                               # who goes on writes to this memory
 
 
 @mo.jit
-def put_share(plan, to, room, log_sum, where, i, first):
-    """A warp's fourth of the columns (columns, warps) of row i of a thread, of which the first one is given."""
-    row = mo.lane_idx() // 4 + row_offset(i)
+def put_log_sum(plan, to, log_sum, where, row):
+    """The logarithm of the sum of a row."""
     query, head = where.row(plan, row)
-    for j in mo.static_range(mo.size(room, 0) // WARPS):
-        k, value = mo.warp_idx() * (mo.size(room, 0) // WARPS) + j, mo.float32(0)
+    if to.whole:
+        if to.lse is not None and query < where.queries:
+            to.lse[query, head, where.batch] = log_sum / LOG2_E
+    elif row < plan.used:
+        to.log_sums[row] = log_sum
+
+
+@mo.jit
+def add_up(plan, to, room, where, r):
+    """What all warps have of the columns of round r (rows, columns, warps), by the whole block."""
+    across = mo.size(room, 1) // _TOGETHER              # runs of a row
+    for x in mo.range(mo.thread_idx().x, plan.used * across, WARPS * 32, unroll=2):
+        row, u, total = x // across, x % across * _TOGETHER, mo.fragment((_TOGETHER,), mo.float32)
+        total.fill(0)
         for w in mo.static_range(WARPS):
-            value += room[k, w]
-        d = column_of(plan, first + k)
-        if d < mo.size(to.results, 0):
-            if to.whole:
-                if query < where.queries:
-                    to.O[d, head, query, where.batch] = value.to(to.O.dtype)
-            elif row < plan.used:
-                to.results[d, row] = value
-    if (first == 0) & (mo.warp_idx() == 0) & (mo.lane_idx() % 4 == 0):
+            held = mo.fragment((_TOGETHER,), mo.float32)
+            mo.copyto(held, run_in(room[:, :, w], _TOGETHER, row, u))
+            total[...] = total + held
+        d = behind(plan, u, r)
         if to.whole:
-            if to.lse is not None and query < where.queries:
-                to.lse[query, head, where.batch] = log_sum / LOG2_E
-        elif row < plan.used:
-            to.log_sums[row] = log_sum
+            query, head = where.row(plan, row)
+            if query < where.queries:
+                put_run(to.O[:, head, query, where.batch], total.to(to.O.dtype), d, plan.whole_v)
+        else:
+            put_run(to.results[:, row], total, d, True)
+
+
+def _part(plan: DecodePlan) -> int:
+    """Columns of a run of a thread that a round has."""
+    return min(plan.each, plan.dim_v // plan.rounds // 8)
+
+
+@mo.jit
+def place_of(plan, k):
+    """Where in a round's row number k of a thread's columns of the round stands."""
+    part = _part(plan)
+    return (k // 2 // part * 8 + mo.lane_idx() % 4 * 2 + k % 2) * part + k // 2 % part
+
+
+@mo.jit
+def behind(plan, u, r):
+    """Which column of a row stands at place u of round r."""
+    part, width = _part(plan), plan.dim_v // plan.rounds
+    if part == plan.each:
+        return r * width + u
+    line = 8 * plan.each
+    return r * width // line * line + u // part * plan.each + r * width % line // 8 + u % part

@@ -19,14 +19,18 @@ import moye as mo
 from moye.kernels.attention.parts.scores import Rules
 from moye.kernels.gemm.sm80.config import instruction
 
-ROWS, KEYS, WARPS = 16, 16, 4
-"""Rows of an MMA, keys of a tile (the smallest page), warps of a block: each has tiles of its own."""
+ROWS, WARPS = 16, 4
+"""Rows of an MMA, warps of a block: each has tiles of its own."""
 VECTOR = 8
 """Elements of 16 bits that are one access of shared memory."""
 BLOCKS = 2
 """Blocks that a multiprocessor holds at a time."""
-LEAST = 4
-"""Tiles that a warp has at least."""
+LEAST = 64
+"""Keys that a warp has at least."""
+_TILES = (32, 16)
+"""Keys of a tile: as many as a page has and ``_TILE`` bytes of keys hold, for each tile costs a warp the same beside.
+"""
+_TILE = 4096
 _MOST_STAGES = 3
 """Stages of a warp at most: with more on their way, 8 bits came later (87 us for 84, of 16 sequences of 8192 keys)."""
 _BESIDE = 1024
@@ -45,9 +49,12 @@ class DecodePlan:
     ``weights`` before they are multiplied.  ``count`` rows share keys, of all queries and heads; a problem is ``rows``
     of them, and there are ``row_tiles`` of those, each of which reads the keys.  Problems of a sequence go
     ``together``, each by ``phases`` warps.  ``run`` elements of a query are one access, and stand together in shared
-    memory.  ``Q`` (rows, dim, warps), ``K`` (KEYS, dim, stages * warps) and ``V`` (KEYS, dim_v, stages * warps) lie
-    there; ``K_seen`` (KEYS, dim, ..) and ``V_turned`` (dim_v, KEYS, ..) are the memory of K and V as it is multiplied,
-    whose place d of the head dimension is ``order(d)``, or ``order_v(d)``.
+    memory.  ``Q`` (rows, dim, warps), ``K`` (keys, dim, stages * warps) and ``V`` (keys, dim_v, stages * warps) lie
+    there; ``K_seen`` (keys, dim, ..) and ``V_turned`` (dim_v, keys, ..) are the memory of K and V as it is multiplied,
+    whose place d of the head dimension is ``order(d)``; element d stands at ``places(d)``.  ``whole`` and ``whole_v``:
+    the head dimension is dim, or dim_v, and no less.  Of each line of 8 * ``each`` columns of a result, one of four
+    threads has two runs of ``each``.  ``room`` (rows, dim_v / rounds, warps) is where warps add up results, in the
+    memory of queries, in ``rounds``.
     """
 
     dtype: Any
@@ -65,7 +72,12 @@ class DecodePlan:
     phases: int
     run: int
     page_size: int
+    keys: int
     stages: int
+    whole: bool
+    whole_v: bool
+    each: int
+    rounds: int
     mma: Any
     mma_V: Any
     Q: Any
@@ -74,7 +86,8 @@ class DecodePlan:
     K_seen: Any
     V_turned: Any
     order: Any
-    order_v: Any
+    places: Any
+    room: Any
     copy_K: Any
     copy_V: Any
     read_A: Any
@@ -92,10 +105,9 @@ class DecodePlan:
         return self.rows if self.row_tiles > 1 else min(self.rows, self.count)
 
     @property
-    def rounds(self) -> int:
-        """In how many rounds warps add up their sums in the memory of queries, the same number of columns in each."""
-        return min(n for n in range(1, self.dim_v // 16 + 1)
-                   if self.dim_v // 16 % n == 0 and 4 * self.dim_v <= n * self.dim * self.operand.bytes)
+    def live(self) -> int:
+        """Rows of a thread, each 8 behind the one before, that may have results."""
+        return -(-self.used // 8)
 
     @property
     def scaled(self) -> bool:
@@ -120,22 +132,34 @@ def make_plan(dtypes: tuple[Any, Any], rules: Rules, dims: tuple[int, int], head
     row_tiles = -(-tiles // min(tiles, max(1, _SUMS // Dv)))
     rows, problems = ROWS * -(-tiles // row_tiles), heads[1] * row_tiles
     together = max(n for n in range(1, _TOGETHER + 1) if problems % n == 0)
-    run = 1 if not whole else 2 if narrow else VECTOR
+    keys = _keys(page_size, stored.bytes * max(D, Dv))
     mma, mma_V = (mo.make_tiled_mma(instruction(each), mo.make_layout((1, 1, 1)), (ROWS, 16, 16))
                   for each in (operand, weights))
-    stages = _stages(device, WARPS * rows * D * operand.bytes, stored.bytes * WARPS * KEYS * (D + Dv))
+    stages = _stages(device, WARPS * rows * D * operand.bytes, stored.bytes * WARPS * keys * (D + Dv))
     read, turned = (mo.CopyAtom(mo.LdMatrix(4, transpose=t), each) for t, each in ((False, operand), (True, weights)))
     count = stages * WARPS
-    K, V = (_staged(_rows(stored, each, KEYS), count) for each in (D, Dv))
-    order, order_v = (_order(D), _order_v(Dv)) if narrow else (mo.make_layout(D), mo.make_layout(Dv))
+    K, V = (_staged(_rows(stored, each, keys), count) for each in (D, Dv))
+    order, rounds = _order(D) if narrow else mo.make_layout(D), _rounds(D * operand.bytes, Dv)
     return DecodePlan(
-        dtype, operand, stored, weights, rules, D, Dv, group, queries * group, rows, row_tiles, together, 1, run,
-        page_size, stages, mma, mma_V, _staged(_rows(operand, D, rows), WARPS), K, V,
-        mo.composition(K, (mo.make_layout(KEYS), order, mo.make_layout(count))) if narrow else K,
-        _turned(V, order_v, count) if narrow else
-        _staged(mo.tile_to_shape(mo.smem_layout_atom(dtype, "mn", _line(dtype, Dv)), (Dv, KEYS), (1, 0)), count),
-        order, order_v, _copy(stored, D), _copy(stored, Dv), mo.make_tiled_copy_A(read, mma),
-        mo.make_tiled_copy_B(read, mma), mo.make_tiled_copy_B(turned, mma))
+        dtype, operand, stored, weights, rules, D, Dv, group, queries * group, rows, row_tiles, together, 1,
+        VECTOR if whole else 1, page_size, keys, stages, D == dims[0], Dv == dims[1],
+        _line(stored, Dv) // 8 if narrow else 1, rounds, mma, mma_V, _staged(_rows(operand, D, rows), WARPS), K, V,
+        mo.composition(K, (mo.make_layout(keys), order, mo.make_layout(count))) if narrow else K,
+        _turned(V, _order_v(Dv), keys, count) if narrow else
+        _staged(mo.tile_to_shape(mo.smem_layout_atom(dtype, "mn", _line(dtype, Dv)), (Dv, keys), (1, 0)), count),
+        order, mo.right_inverse(order), _staged(_rows(mo.float32, Dv // rounds, rows), WARPS), _copy(stored, D),
+        _copy(stored, Dv), mo.make_tiled_copy_A(read, mma), mo.make_tiled_copy_B(read, mma),
+        mo.make_tiled_copy_B(turned, mma))
+
+
+def _keys(page_size: int, line: int) -> int:
+    """Keys of a tile, ``line`` bytes each."""
+    return next((n for n in _TILES if n <= page_size and n * line <= _TILE), _TILES[-1])
+
+
+def _rounds(line: int, columns: int) -> int:
+    """In how many rounds warps add up so many columns in the memory of queries, which have ``line`` bytes a row."""
+    return min(n for n in range(1, columns // 16 + 1) if columns // 16 % n == 0 and 4 * columns <= n * line)
 
 
 def _stages(device: Any, queries: int, stage: int) -> int:
@@ -172,10 +196,10 @@ def _order_v(dim: int) -> Any:
     return mo.make_layout((8, line // 8, dim // line), (line // 8, 1, line))
 
 
-def _turned(tile: Any, order: Any, stages: int) -> Any:
-    """(dim, KEYS, stages) of the memory of a tile (KEYS, dim, stages), the head dimension in this order."""
-    steps = tuple(KEYS * step for step in order.stride)
-    return mo.composition(tile, mo.make_layout((order.shape, KEYS, stages), (steps, 1, KEYS * mo.size(order))))
+def _turned(tile: Any, order: Any, keys: int, stages: int) -> Any:
+    """(dim, keys, stages) of the memory of a tile (keys, dim, stages), the head dimension in this order."""
+    steps = tuple(keys * step for step in order.stride)
+    return mo.composition(tile, mo.make_layout((order.shape, keys, stages), (steps, 1, keys * mo.size(order))))
 
 
 def _rows(dtype: Any, dim: int, rows: int) -> Any:

@@ -15,12 +15,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import moye as mo
-from moye.kernels.attention.decode.plan import KEYS, LEAST
+from moye.kernels.attention.decode.plan import LEAST
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
     """What is the same for all warps: every sequence has so many ``problems``, which go ``together``, a crew for each.
+
+    A tile has so many ``keys``.
     """
 
     lengths: Any
@@ -29,6 +31,7 @@ class Work:
     problems: Any
     crews: Any
     together: int
+    keys: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +59,8 @@ class Cursor:
 def tiles_of(work, batch):
     """(first tile that the queries of a sequence see, tile behind the last one, keys)."""
     length = mo.max(work.lengths[batch], 0)
-    first = 0 if work.left is None else mo.max(length - work.queries - work.left, 0) // KEYS
-    return first, mo.max(mo.ceil_div(length, KEYS), first + 1), length
+    first = 0 if work.left is None else mo.max(length - work.queries - work.left, 0) // work.keys
+    return first, mo.max(mo.ceil_div(length, work.keys), first + 1), length
 
 
 @mo.jit
@@ -77,7 +80,7 @@ def share_of(work, batch=0):
         total += count
         before += mo.where(i < batch, count, 0)
     total, before = mo.warp_reduce(total), mo.warp_reduce(before)
-    return mo.max(mo.ceil_div(total, work.crews), LEAST), before, total
+    return mo.max(mo.ceil_div(total, work.crews), LEAST // work.keys), before, total
 
 
 @mo.jit
