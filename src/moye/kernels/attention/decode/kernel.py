@@ -39,10 +39,11 @@ def decode_kernel(O, lse, Q, K, V, table, lengths, results, log_sums, scale, sof
     mo.griddepcontrol_launch_dependents()
     work = Work(lengths, mo.size(Q, 2), left, mo.size(K, 2) * plan.row_tiles, crews, plan.together,
                 plan.keys)
-    queries = mo.shared_array(plan.operand, mo.cosize(plan.Q), align=1024)
-    sQ = queries.with_layout(plan.Q)[:, :, mo.warp_idx()]                           # (rows, dim)
+    queries, count = mo.shared_array(plan.operand, WARPS * mo.cosize(plan.Q), align=1024), plan.stages * WARPS
+    sQ = one_of(queries, mo.warp_idx(), plan.Q)                                     # (rows, dim)
     memory, stages = Stages(K, V, k_scale, v_scale), Stages(
-        mo.shared_array(plan.stored, plan.K), mo.shared_array(plan.stored, plan.V), tokens(plan, k_scale),
+        mo.shared_array(plan.stored, count * mo.cosize(plan.K), align=1024),
+        mo.shared_array(plan.stored, count * mo.cosize(plan.V), align=1024), tokens(plan, k_scale),
         tokens(plan, v_scale))
     team, phase = mo.block_idx().x, mo.warp_idx()
     if plan.phases == 1:
@@ -126,6 +127,12 @@ _TOGETHER = 4
 def row_offset(i: int) -> int:
     """How far row number i of a thread lies behind its first: pairs 8 apart, in slabs of ROWS."""
     return i % 2 * 8 + i // 2 * ROWS
+
+
+@mo.jit
+def one_of(memory, number, layout):
+    """Tile number ``number`` of those that lie in a row; its swizzle, which begins anew, is the same for all of them."""
+    return mo.domain_offset((number * mo.cosize(layout),), memory).with_layout(layout)
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,36 +277,39 @@ def ask(plan, work, stages, memory, table, line, phase):
 
 @mo.jit
 def fetch(plan, stages, memory, table, at, tile, stage):
-    """Copy a tile of keys and values, which lies in one page; zeros beyond the last key."""
-    head_K, key, page = at.number // plan.row_tiles, tile * plan.keys, mo.int32(0)
-    if key < at.length:
-        page = table[key // plan.page_size, at.batch]
-    count = mo.max(at.length - key, 0)                                              # rows that count
-    for smem, X, copy, whole in ((stages.K, memory.K, plan.copy_K, plan.whole),
-                                 (stages.V, memory.V, plan.copy_V, plan.whole_v)):
-        one, to = X[:, :, head_K, page], smem[:, :, stage]
-        extents, first = (plan.keys, mo.size(to, 1)), (key % plan.page_size // plan.keys, 0)
-        thr = copy.get_slice(mo.lane_idx())
-        source = thr.partition_S(mo.tile(one, extents, first, ragged=True))         # (CPY, CPY_M, CPY_N)
-        coords = thr.partition_S(mo.tile(mo.identity_tensor(mo.shape(one)), extents, first, ragged=True))
-        pred = inside(coords, (key % plan.page_size + count, mo.size(to if whole else one, 1)))
-        mo.copyto(copy, thr.partition_D(to), source, pred=pred, zero_fill=True)
-    for smem, X in ((stages.k_scale, memory.k_scale), (stages.v_scale, memory.v_scale)):
-        if smem is not None:
-            lane = mo.lane_idx() % plan.keys
-            if mo.lane_idx() < plan.keys:
-                mo.copyto(mo.CpAsync(mo.float32), mo.tile(smem[:, stage], (1,), (lane,)),
-                          mo.tile(X[:, head_K, page], (1,), (key % plan.page_size + lane,)),
-                          pred=lane < count, zero_fill=True)
+    """Copy a tile of keys and values, which lies in one page or has some; zeros beyond the last key."""
+    head_K, key = at.number // plan.row_tiles, tile * plan.keys
+    part = min(plan.keys, plan.page_size)                                           # keys of a tile that a page has
+    for i in mo.static_range(plan.keys // part):
+        first, page = key + i * part, mo.int32(0)
+        if first < at.length:
+            page = table[first // plan.page_size, at.batch]
+        for smem, X, layout, copy, whole in ((stages.K, memory.K, plan.K, plan.copy_K, plan.whole),
+                                             (stages.V, memory.V, plan.V, plan.copy_V, plan.whole_v)):
+            one, to = X[:, :, head_K, page], one_of(smem, stage, layout)
+            extents, place = (part, mo.size(to, 1)), (first % plan.page_size // part, 0)
+            thr = copy.get_slice(mo.lane_idx())
+            source = thr.partition_S(mo.tile(one, extents, place, ragged=True))     # (CPY, CPY_M, CPY_N)
+            coords = thr.partition_S(mo.tile(mo.identity_tensor(mo.shape(one)), extents, place, ragged=True))
+            pred = inside(coords, (first % plan.page_size + mo.max(at.length - first, 0),
+                                   mo.size(to if whole else one, 1)))
+            mo.copyto(copy, thr.partition_D(mo.tile(to, extents, (i, 0))), source, pred=pred, zero_fill=True)
+        for smem, X in ((stages.k_scale, memory.k_scale), (stages.v_scale, memory.v_scale)):
+            if smem is not None:
+                lane = mo.lane_idx() % part
+                if mo.lane_idx() < part:
+                    mo.copyto(mo.CpAsync(mo.float32), mo.tile(smem[:, stage], (1,), (i * part + lane,)),
+                              mo.tile(X[:, head_K, page], (1,), (first % plan.page_size + lane,)),
+                              pred=first + lane < at.length, zero_fill=True)
 
 
 @mo.jit
 def scores(plan, S, sQ, stages, own, factors):
     """The products of queries and keys of a stage, each times its key's factor, and what its row was divided by."""
     if plan.narrow:
-        multiply_widened(plan.mma, S, plan.read_A, sQ, stages.K.with_layout(plan.K_seen)[:, :, own])
+        multiply_widened(plan.mma, S, plan.read_A, sQ, one_of(stages.K, own, plan.K_seen))
     else:
-        multiply(plan.mma, S, plan.read_A, sQ, plan.read_B, stages.K[:, :, own])
+        multiply(plan.mma, S, plan.read_A, sQ, plan.read_B, one_of(stages.K, own, plan.K))
     by_token(plan, S, stages.k_scale, own)
     if plan.scaled:
         rescale(live(plan, S, plan.mma), factors)
@@ -309,7 +319,7 @@ def scores(plan, S, sQ, stages, own, factors):
 def add_values(plan, acc, S, stages, own):
     """acc += the values of a stage times their weights, each times its value's factor."""
     by_token(plan, S, stages.v_scale, own)
-    V = stages.V.with_layout(plan.V_turned)[:, :, own]
+    V = one_of(stages.V, own, plan.V_turned)
     if plan.narrow:
         multiply_further_widened(plan.mma_V, acc, S, V, plan.weights)
     else:

@@ -49,8 +49,8 @@ class DecodePlan:
     ``weights`` before they are multiplied.  ``count`` rows share keys, of all queries and heads; a problem is ``rows``
     of them, and there are ``row_tiles`` of those, each of which reads the keys.  Problems of a sequence go
     ``together``, each by ``phases`` warps.  ``run`` elements of a query are one access, and stand together in shared
-    memory.  ``Q`` (rows, dim, warps), ``K`` (keys, dim, stages * warps) and ``V`` (keys, dim_v, stages * warps) lie
-    there; ``K_seen`` (keys, dim, ..) and ``V_turned`` (dim_v, keys, ..) are the memory of K and V as it is multiplied,
+    memory.  ``Q`` (rows, dim), ``K`` (keys, dim) and ``V`` (keys, dim_v) lie there, a Q for each warp, K and V for
+    each stage of it; ``K_seen`` (keys, dim) and ``V_turned`` (dim_v, keys) are the memory of K and V as it is multiplied,
     whose place d of the head dimension is ``order(d)``; element d stands at ``places(d)``.  ``whole`` and ``whole_v``:
     the head dimension is dim, or dim_v, and no less.  Of each line of 8 * ``each`` columns of a result, one of four
     threads has two runs of ``each``.  ``room`` (rows, dim_v / rounds, warps) is where warps add up results, in the
@@ -132,29 +132,28 @@ def make_plan(dtypes: tuple[Any, Any], rules: Rules, dims: tuple[int, int], head
     row_tiles = -(-tiles // min(tiles, max(1, _SUMS // Dv)))
     rows, problems = ROWS * -(-tiles // row_tiles), heads[1] * row_tiles
     together = max(n for n in range(1, _TOGETHER + 1) if problems % n == 0)
-    keys = _keys(page_size, stored.bytes * max(D, Dv))
+    keys = _keys(stored.bytes * max(D, Dv))
     mma, mma_V = (mo.make_tiled_mma(instruction(each), mo.make_layout((1, 1, 1)), (ROWS, 16, 16))
                   for each in (operand, weights))
     stages = _stages(device, WARPS * rows * D * operand.bytes, stored.bytes * WARPS * keys * (D + Dv))
     read, turned = (mo.CopyAtom(mo.LdMatrix(4, transpose=t), each) for t, each in ((False, operand), (True, weights)))
-    count = stages * WARPS
-    K, V = (_staged(_rows(stored, each, keys), count) for each in (D, Dv))
+    K, V = (_rows(stored, each, keys) for each in (D, Dv))
     order, rounds = _order(D) if narrow else mo.make_layout(D), _rounds(D * operand.bytes, Dv)
     return DecodePlan(
         dtype, operand, stored, weights, rules, D, Dv, group, queries * group, rows, row_tiles, together, 1,
         VECTOR if whole else 1, page_size, keys, stages, D == dims[0], Dv == dims[1],
-        _line(stored, Dv) // 8 if narrow else 1, rounds, mma, mma_V, _staged(_rows(operand, D, rows), WARPS), K, V,
-        mo.composition(K, (mo.make_layout(keys), order, mo.make_layout(count))) if narrow else K,
-        _turned(V, _order_v(Dv), keys, count) if narrow else
-        _staged(mo.tile_to_shape(mo.smem_layout_atom(dtype, "mn", _line(dtype, Dv)), (Dv, keys), (1, 0)), count),
+        _line(stored, Dv) // 8 if narrow else 1, rounds, mma, mma_V, _rows(operand, D, rows), K, V,
+        mo.composition(K, (mo.make_layout(keys), order)) if narrow else K,
+        _turned(V, _order_v(Dv), keys) if narrow else
+        mo.tile_to_shape(mo.smem_layout_atom(dtype, "mn", _line(dtype, Dv)), (Dv, keys), (1, 0)),
         order, mo.right_inverse(order), _staged(_rows(mo.float32, Dv // rounds, rows), WARPS), _copy(stored, D),
         _copy(stored, Dv), mo.make_tiled_copy_A(read, mma), mo.make_tiled_copy_B(read, mma),
         mo.make_tiled_copy_B(turned, mma))
 
 
-def _keys(page_size: int, line: int) -> int:
+def _keys(line: int) -> int:
     """Keys of a tile, ``line`` bytes each."""
-    return next((n for n in _TILES if n <= page_size and n * line <= _TILE), _TILES[-1])
+    return next((n for n in _TILES if n * line <= _TILE), _TILES[-1])
 
 
 def _rounds(line: int, columns: int) -> int:
@@ -196,10 +195,10 @@ def _order_v(dim: int) -> Any:
     return mo.make_layout((8, line // 8, dim // line), (line // 8, 1, line))
 
 
-def _turned(tile: Any, order: Any, keys: int, stages: int) -> Any:
-    """(dim, keys, stages) of the memory of a tile (keys, dim, stages), the head dimension in this order."""
+def _turned(tile: Any, order: Any, keys: int) -> Any:
+    """(dim, keys) of the memory of a tile (keys, dim), the head dimension in this order."""
     steps = tuple(keys * step for step in order.stride)
-    return mo.composition(tile, mo.make_layout((order.shape, keys, stages), (steps, 1, keys * mo.size(order))))
+    return mo.composition(tile, mo.make_layout((order.shape, keys), (steps, 1)))
 
 
 def _rows(dtype: Any, dim: int, rows: int) -> Any:
