@@ -66,6 +66,30 @@ def test_lines_are_shifted(config, orders):
         assert bool(memory[M * N:].isnan().all()), (M, N, K)
 
 
+@pytest.mark.parametrize("orders", ["KK", "MM", "KM"])
+@pytest.mark.parametrize(("dtype", "beside"), [(torch.bfloat16, False), (torch.bfloat16, True), (torch.float32, True)])
+def test_batches_are_shifted(dtype, beside, orders):
+    """Each begins otherwise far behind 16 bytes, as they lie one behind the other or beside each other in the rows."""
+    torch.manual_seed(4)
+    for config in configs(mo.float32 if dtype == torch.float32 else mo.bfloat16, shifted=True)[::3]:
+        for M, N, K in SHAPES[:4]:
+            A, B = (batches(5, rows, K, order, dtype, beside) for rows, order in zip((M, N), orders, strict=True))
+            C = torch.full((5, M, N), torch.nan, device="cuda", dtype=dtype).permute(1, 2, 0)
+            gemm_sm80(A, B, C, config=config, splits=min(2, -(-K // 64)))
+            exact = torch.einsum("mkl,nkl->mnl", A.double(), B.double())
+            size = torch.einsum("mkl,nkl->mnl", A.double().square(), B.double().square()).sqrt()
+            fine = 2 ** -8 * exact.abs() + (1e-5 if dtype == torch.bfloat16 else 2e-3) * size
+            assert bool(((C.double() - exact).abs() <= fine).all()), (config, M, N, K)
+
+
+def batches(count, rows, K, order, dtype, beside):
+    """(rows, K, count), random-normal."""
+    lines, extent = (rows, K) if order == "K" else (K, rows)
+    x = torch.randn((lines, count, extent) if beside else (count, lines, extent), device="cuda", dtype=dtype)
+    x = x.permute(0, 2, 1) if beside else x.permute(1, 2, 0)
+    return x if order == "K" else x.transpose(0, 1)
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
 def test_rows_of_other_dtypes(dtype):
     """Four elements of float32 are 16 bytes; the sums are those of bfloat16 operands."""

@@ -16,6 +16,7 @@ import pytest
 import moye as mo
 from moye.kernels import TensorConfig, gemm_sm80, gemm_sm90
 from moye.kernels.gemm.sm80.config import configs as sm80_configs
+from moye.kernels.gemm.sm80.plan import major_of
 from moye.kernels.gemm.sm90 import host
 from moye.kernels.gemm.sm90.choice import choose
 from moye.kernels.gemm.sm90.config import Problem, estimate, takes_rows, tiles_of
@@ -328,3 +329,55 @@ def test_words_come_16_bytes_at_a_time_and_nothing_spills(config, orders):
     program, = gathered.programs
     assert program.spills == program.stack == 0
     assert "LDGSTS.E.BYPASS.LTC128B.128" in program.sass
+
+
+# --- batches of both -------------------------------------------------------------------------------------------------
+
+
+def batches(rng, count, rows, K, order, dtype, *, beside=False, lead=0):
+    """(rows, K, count), one behind the other or ``beside`` each other in the rows; what lies around them is NaN."""
+    lines, extent = (rows, K) if order == "C" else (K, rows)
+    shape = (lines, count, extent) if beside else (count, lines, extent)
+    memory = np.full(lead + math.prod(shape) + 9, np.nan, dtype)
+    X = memory[lead:lead + math.prod(shape)].reshape(shape)
+    X[...] = rng.standard_normal(shape)
+    X = np.moveaxis(X, 1 if beside else 0, 2)                           # (lines, extent, count)
+    return X if order == "C" else X.transpose(1, 0, 2)
+
+
+@pytest.mark.parametrize("splits", [1, 2])
+@pytest.mark.parametrize("beside", [False, True])
+@pytest.mark.parametrize("orders", ["CC", "FF", "CF"])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_batches_that_begin_anywhere(dtype, orders, beside, splits):
+    """Each batch begins otherwise far behind 16 bytes; one B may be that of all."""
+    rng = np.random.default_rng([splits, beside])
+    config = SHIFTED if dtype is np.float16 else WORDS
+    for size, lead, shared in (((35, 41, 163), 3, False), ((9, 70, 67), 0, True)):
+        A, B = (batches(rng, 3, rows, size[2], order, dtype, beside=beside, lead=lead)
+                for rows, order in zip(size, orders, strict=False))
+        B = np.broadcast_to(B[:, :, :1], B.shape) if shared else B
+        C = np.full((3, *size[:2]), np.nan, dtype).transpose(1, 2, 0)
+        majors = [major_of(mo.describe(X), X.shape[0], X.shape[1]) for X in (A, B)]
+        assert all(major.startswith("shift") for major in majors)
+        with mo.checking() as reports:
+            gemm_sm80(A, B, C, config=config, splits=splits)
+        for report in reports:
+            assert report.ok, str(report)
+        want = np.einsum("mkl,nkl->mnl", A.astype(np.float64), B.astype(np.float64))
+        assert np.abs(C - want).max() < 2 ** -10 * 3 * math.sqrt(size[2])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+@pytest.mark.parametrize("orders", ["CC", "FF"])
+def test_batches_come_16_bytes_at_a_time_and_nothing_spills(orders, dtype):
+    rng = np.random.default_rng(6)
+    A, B = (batches(rng, 3, rows, 197, order, dtype) for rows, order in zip((301, 401), orders, strict=True))
+    C = np.zeros((3, 301, 401), dtype).transpose(1, 2, 0)
+    for config in sm80_configs(mo.float16 if dtype is np.float16 else mo.float32, shifted=True)[::3]:
+        with compile_only("sm_90a") as gathered:
+            gemm_sm80(A, B, C, config=config, splits=1)
+        program, = gathered.programs
+        assert program.spills == program.stack == 0
+        assert "LDGSTS.E.BYPASS" in program.sass

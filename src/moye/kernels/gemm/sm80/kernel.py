@@ -86,6 +86,15 @@ def begin(plan, sides, stage, k_tile, K, full):
 
 
 @mo.jit
+def one_of(X, parts, shift, batch):
+    """A matrix of the batches, and ``parts`` of it: its memory is that of all, and it begins further on."""
+    if shift is not None:
+        words, head = parts
+        parts = words, head + (mo.int64(batch) if shift.wide else batch) * (mo.stride(X)[2] * X.dtype.bytes)
+    return X[:, :, batch], parts
+
+
+@mo.jit
 def operand_of(plan, which, X, parts, smem, copy, partition, rows, coordinate):
     """An operand, the first or the second of a product, and its tile (rows, bK) of the first stage."""
     if parts is None:
@@ -118,7 +127,8 @@ def gemm_sm80_kernel(A, B, C, residual, bias, alpha, beta, chunk, parts_A, parts
     pid, bz, column = mo.block_idx()
     allow_sums(plan)
     if plan.batched:
-        A, B = A[:, :, bz // plan.splits], B[:, :, bz // plan.splits]
+        (A, parts_A), (B, parts_B) = (one_of(*each, bz // plan.splits) for each in zip(
+            (A, B), (parts_A, parts_B), plan.shifts, strict=True))
         residual = residual[:, :, bz] if plan.epilogue.residual else None
     whole, place = C, (bz,) if plan.batched or plan.splits > 1 else ()
     if plan.batched or plan.splits > 1:
@@ -217,9 +227,11 @@ def _parts(X: Any, info: Any, major: str) -> tuple[Any, int] | None:
 
 def _shift(info: Any, parts: tuple[Any, int], major: str) -> Shift:
     """What is known of how far lines are shifted."""
-    mode = 1 if along_rows(major) else 0
-    step = info.strides[mode] * info.dtype.bytes if info.shape[mode] > 1 else 0
-    return shift_of(math.gcd(16, parts[1], step), False, info.shape[mode] * step >= _WIDE)
+    mode = 1 if along_rows(major) else 0                # whose steps lead from line to line
+    steps = [(extent, step * info.dtype.bytes) for i, (extent, step) in enumerate(
+        zip(info.shape, info.strides, strict=True)) if i in (mode, 2) and extent > 1]
+    return shift_of(math.gcd(16, parts[1], *(step for _, step in steps)), False,
+                    sum(extent * step for extent, step in steps) >= _WIDE)
 
 
 def _check(a: Any, b: Any, c: Any) -> None:

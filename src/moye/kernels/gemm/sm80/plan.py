@@ -68,7 +68,7 @@ def major_of(info: Any, rows: int, K: int) -> str:
         return "k"
     if rows % quad == 0 and info.dtype.bits >= 16 and _in_lines(info, 0):
         return "mn"
-    if info.dtype.bits in (16, 32) and len(info.shape) == 2:
+    if info.dtype.bits in (16, 32):
         for mode, way in zip((1, 0), SHIFTED, strict=True):
             apart = info.dtype.bits == 16 or info.strides[1 - mode] >= info.shape[mode]
             if info.strides[mode] == 1 and info.shape[mode] >= quad and apart:
