@@ -53,7 +53,8 @@ ALONE = {
     "one of several that the importer chooses among": (
         "kernels.attention.simt.host", "kernels.attention.sm80.host", "pictures.html", "pictures.text",
         "pictures.tikz", "pictures.typst", "sim.timeline.table"),
-    "one pass each": ("passes.arms", "passes.barriers", "passes.dce", "passes.wgmma_registers"),
+    "one pass each": ("passes.arms", "passes.barriers", "passes.dce", "passes.wgmma_registers",
+                        "passes.wraps"),
     "one lint or one class of defects each": (
         "runtime.check.needless_barriers", "sim.checks.unwritten_global", "sim.costs.mixed_swizzles",
         "sim.costs.wgmma_waits"),

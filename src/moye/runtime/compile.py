@@ -53,6 +53,7 @@ from moye.passes.ranges import unite
 from moye.passes.register_budgets import budgets, require_budgets
 from moye.passes.shared_memory import plan, require_spans
 from moye.passes.wgmma_registers import settle
+from moye.passes.wraps import wrap
 from moye.runtime.arguments import Call
 from moye.runtime.arrays import ArrayInfo, describe
 from moye.runtime.guards import Check, block_arithmetic, compile_guards, leaves_32_bits
@@ -276,7 +277,7 @@ def _specialise(function: types.FunctionType, call: Call, block: Dim3, cluster: 
 
 def finished(func: Func) -> Func:
     """What was traced, cleaned and verified: what both back ends read."""
-    func = settle(eliminate(spare(unite(isolate(contract(advance(fuse(structure(func)))))))))
+    func = settle(eliminate(spare(unite(wrap(isolate(contract(advance(fuse(structure(func))))))))))
     verify(func)
     return func
 

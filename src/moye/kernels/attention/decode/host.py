@@ -116,8 +116,9 @@ def _shared_out(q: Any, v_cache: Any, page_table: Any, rules: Rules, *, by_token
     problems, tiles = batch * heads_K * plan.row_tiles, max(1, page_table.shape[1] * page_size // plan.keys)
     line = problems // plan.together * tiles
     if line >= 1 << 30:
-        raise mo.ArgumentError(f"paged_attention: {batch} sequences of up to {tiles * plan.keys} keys are more than numbers "
-                               "of 32 bits count", hint="pass fewer sequences at a time, or a table of fewer pages")
+        raise mo.ArgumentError(f"paged_attention: {batch} sequences of up to {tiles * plan.keys} keys are more than "
+                               "numbers of 32 bits count",
+                               hint="pass fewer sequences at a time, or a table of fewer pages")
     slots = mo.multiprocessors(q) * BLOCKS * WARPS
     plan = replace(plan, phases=phases_of(problems, tiles * plan.keys, slots))
     crews = max(1, min(slots // (plan.together * plan.phases), -(-line * plan.keys // LEAST)))

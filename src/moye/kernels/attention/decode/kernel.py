@@ -131,7 +131,7 @@ def row_offset(i: int) -> int:
 
 @mo.jit
 def one_of(memory, number, layout):
-    """Tile number ``number`` of those that lie in a row; its swizzle, which begins anew, is the same for all of them."""
+    """Tile number ``number`` of those that lie in a row."""
     return mo.domain_offset((number * mo.cosize(layout),), memory).with_layout(layout)
 
 
@@ -201,7 +201,8 @@ def take_queries(plan, sQ, Q, where):
         ups = mo.fragment((ROWS // down,), mo.float32)
         if plan.scaled:
             for i in mo.static_range(ROWS // down):
-                ups[i], under = powers(mo.warp_reduce(mo.abs(held[:, :, i]).reduce("max").to(mo.float32), "max", across))
+                top = mo.abs(held[:, :, i]).reduce("max").to(mo.float32)
+                ups[i], under = powers(mo.warp_reduce(top, "max", across))
                 for k in mo.static_range(min(2, plan.live - 2 * r)):
                     own = mo.lane_idx() // 4 + 8 * k        # the row of a thread, which may be among these
                     there = mo.shuffle_idx(under, own % down * across)

@@ -50,11 +50,11 @@ class DecodePlan:
     of them, and there are ``row_tiles`` of those, each of which reads the keys.  Problems of a sequence go
     ``together``, each by ``phases`` warps.  ``run`` elements of a query are one access, and stand together in shared
     memory.  ``Q`` (rows, dim), ``K`` (keys, dim) and ``V`` (keys, dim_v) lie there, a Q for each warp, K and V for
-    each stage of it; ``K_seen`` (keys, dim) and ``V_turned`` (dim_v, keys) are the memory of K and V as it is multiplied,
-    whose place d of the head dimension is ``order(d)``; element d stands at ``places(d)``.  ``whole`` and ``whole_v``:
-    the head dimension is dim, or dim_v, and no less.  Of each line of 8 * ``each`` columns of a result, one of four
-    threads has two runs of ``each``.  ``room`` (rows, dim_v / rounds, warps) is where warps add up results, in the
-    memory of queries, in ``rounds``.
+    each stage of it; ``K_seen`` (keys, dim) and ``V_turned`` (dim_v, keys) are the memory of K and V as it is
+    multiplied, whose place d of the head dimension is ``order(d)``; element d stands at ``places(d)``.  ``whole`` and
+    ``whole_v``: the head dimension is dim, or dim_v, and no less.  Of each line of 8 * ``each`` columns of a result,
+    one of four threads has two runs of ``each``.  ``room`` (rows, dim_v / rounds, warps) is where warps add up results,
+    in the memory of queries, in ``rounds``.
     """
 
     dtype: Any
@@ -141,7 +141,7 @@ def make_plan(dtypes: tuple[Any, Any], rules: Rules, dims: tuple[int, int], head
     order, rounds = _order(D) if narrow else mo.make_layout(D), _rounds(D * operand.bytes, Dv)
     return DecodePlan(
         dtype, operand, stored, weights, rules, D, Dv, group, queries * group, rows, row_tiles, together, 1,
-        VECTOR if whole else 1, page_size, keys, stages, D == dims[0], Dv == dims[1],
+        VECTOR if whole else 1, page_size, keys, stages, dims[0] == D, dims[1] == Dv,
         _line(stored, Dv) // 8 if narrow else 1, rounds, mma, mma_V, _rows(operand, D, rows), K, V,
         mo.composition(K, (mo.make_layout(keys), order)) if narrow else K,
         _turned(V, _order_v(Dv), keys) if narrow else
