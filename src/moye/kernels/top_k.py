@@ -5,7 +5,8 @@ In: an array; rows run along its last axis.  Out: values and indices, sorted.
     top_k(values, indices, x)                   # k is the last extent of values
 
 Short rows have a warp each (``top_k_warps``).  Else a block has a row, or several blocks that leave their k largest to
-one.  It narrows the k-th largest element down by ``_BITS`` bits of its order at a time, counting in shared memory; then
+one.  It makes a short list of what may be among them (``top_k_list``), and sorts that.  Where there is no such list, or
+it has too many elements, as of rows of equal ones, it narrows the k-th largest element down by ``_BITS`` bits of its order at a time, counting in shared memory; then
 it collects what is larger, and of its equals the first ones, and sorts these k (``top_k_sort``).  Rows are read once
 for each digit and once more, or twice if some equals are left out, mostly from L2.
 """
@@ -21,6 +22,7 @@ from moye.kernels import views
 from moye.kernels.folds import LAST
 from moye.kernels.maps import as_bits, coordinate
 from moye.kernels.options import flag
+from moye.kernels.top_k_list import Listed, listed, shortlist
 from moye.kernels.top_k_order import Order, keys_of, make_order, place_of, word_of, word_parts
 from moye.kernels.top_k_sort import padded, sort, threads_of
 from moye.kernels.top_k_warps import WARPS, WarpPlan, top_k_warps_kernel, warp_plan
@@ -42,7 +44,7 @@ _BITS = 11
 class Plan:
     """``room``: a power of two that holds k; ``parts``: blocks that share a row, whose k are joined by another launch.
 
-    ``word``: the dtypes of the parts of a word.
+    ``word``: the dtypes of the parts of a word.  ``list``: how a short list is made, or None.
     """
 
     width: int
@@ -52,6 +54,12 @@ class Plan:
     order: Order
     word: tuple[Any, ...]
     parts: int = 1
+    list: Listed | None = None
+
+    @property
+    def sorted(self) -> int:
+        """Words that are sorted."""
+        return self.room if self.list is None else max(self.room, self.list.room)
 
     @property
     def sorts(self) -> bool:
@@ -59,12 +67,19 @@ class Plan:
         return self.parts == 1 or self.room <= _SORTED
 
 
-def make_plan(k: int, largest: bool, modes: list[views.Mode], info: Any) -> Plan:
-    """The rule: vectors of 16 bytes, and 256 threads for a row, or 1024 where each has four vectors even then."""
+def make_plan(k: int, largest: bool, modes: list[views.Mode], info: Any, parts: int = 1) -> Plan:
+    """The rule: vectors of 16 bytes, and 256 threads for a row, or 1024 where each has four vectors even then.
+
+    A list is made where each thread has a vector, 128 of them if need be.
+    """
     width = views.width_of([views.Mode(m.extent, m.strides[:1]) for m in modes], info)
     threads = 1024 if modes[0].extent >= 4 * 1024 * width else 256
     room = max(32, 1 << (k - 1).bit_length())
-    return Plan(width, threads, k, room, make_order(info.dtype, largest), word_parts(info.dtype, modes[0].extent))
+    plan = Plan(width, threads, k, room, make_order(info.dtype, largest), word_parts(info.dtype, modes[0].extent), parts)
+    vectors = modes[0].extent // width // parts
+    fewer = max((n for n in (threads, 256, 128) if n <= vectors), default=0)
+    how = listed(k, fewer) if fewer and plan.sorts else None
+    return plan if how is None else replace(plan, threads=fewer, list=how)
 
 
 def digits_of(size: int) -> list[tuple[int, int]]:
@@ -151,7 +166,7 @@ def collect(plan, bits, first, last, words):
     bound, wanted, equals = kth_key(plan, bits, first, last)
     if mo.thread_idx().x == 0:
         count[0] = 0
-    for i in mo.range(plan.k + mo.thread_idx().x, plan.room, plan.threads):
+    for i in mo.range(plan.k + mo.thread_idx().x, plan.sorted, plan.threads):
         put(words, i, [part(0) for part in plan.word])
     each = mo.ceil_div(mo.ceil_div(last - first, plan.threads // 32), 32) * 32      # vectors of a warp
     begin = first + mo.warp_idx() * each
@@ -208,12 +223,16 @@ def top_k_kernel(values, indices, x, origins, plan: mo.Constexpr):
     if origins is not None:
         mo.griddepcontrol_wait()
     row, bits = x[:, *at], as_bits(x)[:, *at]                                               # (n)
-    words = [mo.shared_array(dtype, padded(plan.room, dtype)) for dtype in plan.word]
+    words = [mo.shared_array(dtype, padded(plan.sorted, dtype)) for dtype in plan.word]
     first, last = share_of(mo.ceil_div(mo.size(row, 0), plan.width), part, plan.parts)
-    collect(plan, bits, first, last, words)
+    done = False
+    if plan.list is not None:
+        done = shortlist(plan.list, plan.order, plan.width, bits, first, last, words)
+    if not done:
+        collect(plan, bits, first, last, words)
     if plan.sorts:
-        if mo.warp_idx() < threads_of(plan.room, len(words)) // 32:
-            sort(plan.room, words)
+        if mo.warp_idx() < threads_of(plan.sorted, len(words)) // 32:
+            sort(plan.sorted, words)
         mo.sync_threads()
     for i in mo.range(tid, plan.k, plan.threads):
         place = place_of([part[i] for part in words])
@@ -263,8 +282,9 @@ def top_k(values: Any, indices: Any, x: Any, *, largest: bool = True) -> None:
     extents = tuple(m.extent for m in rows)
     apart = tuple(k * parts * math.prod(extents[:i]) for i in range(len(extents)))
     left = [empty(x, dtype, (k * parts, *extents)) for dtype in (a.dtype, mo.int32)]
+    plan = make_plan(k, largest, lines[0], a, parts)
     top_k_kernel[count * parts, plan.threads](*(views.strided(t, (k, parts, *extents), (1, k, *apart)) for t in left),
-                                              given, None, replace(plan, parts=parts))
+                                              given, None, plan)
     joining = make_plan(k, largest, [views.Mode(k * parts, (1,)), *map(views.Mode, extents, zip(apart))], a)
     top_k_kernel.launch(out, places, *left, joining, grid=count, block=joining.threads, dependent=True)
 
