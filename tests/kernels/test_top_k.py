@@ -12,6 +12,7 @@ import moye as mo
 from drawn_arrays import FLOATS, clean, drawn, laid_out, poisoned, wide
 from moye.kernels import top_k
 from moye.kernels.top_k import make_plan, top_k_kernel
+from moye.kernels.top_k_list import expected_of, listed
 from moye.kernels.top_k_warps import WARPS, top_k_warps_kernel, warp_plan
 from moye.kernels.views import Mode
 from moye.runtime.prepare import compile_only
@@ -91,7 +92,7 @@ def test_all_of_a_row(n):
 @pytest.mark.parametrize("seed", range(12))
 def test_rows_of_warps_in_chunks(monkeypatch, seed):
     """Many chunks, ties in all of them, the last word at any place of a chunk."""
-    monkeypatch.setattr(module, "by_warps", lambda n, rows, plan: True)
+    monkeypatch.setattr(module, "by_warps", lambda *given: True)
     rng = np.random.default_rng(seed)
     name = ["bf16", "f16", "f32"][seed % 3]
     n, rows = int(rng.integers(257, 2049)), int(rng.integers(1, 7))
@@ -103,14 +104,14 @@ def test_rows_of_warps_in_chunks(monkeypatch, seed):
 
 def test_chunks_in_order(monkeypatch):
     """Each chunk has larger words than all before, or none."""
-    monkeypatch.setattr(module, "by_warps", lambda n, rows, plan: True)
+    monkeypatch.setattr(module, "by_warps", lambda *given: True)
     up = np.arange(2000, dtype=np.float32)
     check(np.stack([up, -up]), 40)
 
 
 @pytest.mark.parametrize(("dtype", "rows", "n", "k", "kernels"), [
     (mo.bfloat16, 5000, 88, 28, ["top_k_warps_kernel"]), (mo.float32, 4, 200, 8, ["top_k_warps_kernel"]),
-    (mo.float32, 5000, 512, 8, ["top_k_kernel"]), (mo.float16, 5000, 1024, 8, ["top_k_warps_kernel"]),
+    (mo.float32, 5000, 512, 8, ["top_k_kernel"]), (mo.float16, 5000, 1016, 8, ["top_k_warps_kernel"]),
     (mo.float16, 200, 1024, 8, ["top_k_kernel"]), (mo.float32, 1000, 3000, 8, ["top_k_kernel"]),
     (mo.float32, 11, 253512, 28, ["top_k_kernel"] * 2), (mo.float32, 1, 100000, 2048, ["top_k_kernel"] * 2),
     (mo.float32, 1, 20000, 2048, ["top_k_kernel"]),
@@ -166,6 +167,50 @@ def test_nan_zeros_and_infinities(name, largest):
     rng = np.random.default_rng(1)
     x = rng.choice([np.nan, -np.nan, 0.0, -0.0, np.inf, -np.inf, 1.5, -1.5, 1e-7, -1e-7], (4, 90)).astype(FLOATS[name])
     check(x, 70, largest)
+
+
+def ordinary(rng, n):
+    return rng.standard_normal(n)
+
+
+ROWS = {
+    "ordinary": ordinary,
+    "some NaN": lambda rng, n: np.where(rng.random(n) < 0.005, np.nan, ordinary(rng, n)),
+    "many NaN": lambda rng, n: np.where(rng.random(n) < 0.5, np.nan, ordinary(rng, n)),
+    "hardly a number": lambda rng, n: np.where(rng.random(n) < 4 / n, ordinary(rng, n), np.nan),
+    "no number": lambda rng, n: np.full(n, np.nan),
+    "infinite": lambda rng, n: rng.choice([np.inf, -np.inf], n),
+    "least": lambda rng, n: np.where(rng.random(n) < 4 / n, 1.0, -np.inf),
+    "zeros": lambda rng, n: rng.choice([0.0, -0.0], n),
+    "upwards": lambda rng, n: np.arange(n) / n,
+    "downwards": lambda rng, n: -np.arange(n) / n,
+    "of one warp": lambda rng, n: ordinary(rng, n) + 10 * (np.arange(n) // 8 % 128 < 32),
+}
+
+
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize("name", ["bf16", "f16", "f32", "f64"])
+@pytest.mark.parametrize("kind", ROWS)
+def test_short_lists_of_any_rows(kind, name, largest):
+    """Lists that fit, that do not, and that NaN leave too short."""
+    rng = np.random.default_rng(len(kind))
+    for n, k in ((1030, 9), (2051, 40)):
+        x = np.stack([ROWS[kind](rng, n) for _ in range(2)]).astype(FLOATS[name])
+        assert make_plan(k, largest, [Mode(n, (1,))], mo.describe(x)).list is not None
+        check(x, k, largest)
+
+
+@pytest.mark.parametrize("threads", [128, 256, 1024])
+@pytest.mark.parametrize("k", [1, 4, 20, 64, 100])
+def test_a_list_has_room_for_numbers_in_any_order(k, threads):
+    """As many numbers as are expected, and no more than there is room for, in 200 rows."""
+    how, rng, counts = listed(k, threads), np.random.default_rng(k), []
+    for _ in range(200):
+        lanes = rng.random((12, threads // 32, 32))
+        nth = np.sort(lanes.max(0), 1)[:, 32 - how.rank]
+        counts.append((lanes >= np.sort(nth)[threads // 32 - how.warps]).sum())
+    assert min(counts) >= k and max(counts) <= how.room
+    assert 0.6 < np.mean(counts) / expected_of(how.rank, how.warps, threads // 32, k) < 1.6
 
 
 def test_nothing_and_what_is_refused():

@@ -6,9 +6,10 @@ In: an array; rows run along its last axis.  Out: values and indices, sorted.
 
 Short rows have a warp each (``top_k_warps``).  Else a block has a row, or several blocks that leave their k largest to
 one.  It makes a short list of what may be among them (``top_k_list``), and sorts that.  Where there is no such list, or
-it has too many elements, as of rows of equal ones, it narrows the k-th largest element down by ``_BITS`` bits of its order at a time, counting in shared memory; then
-it collects what is larger, and of its equals the first ones, and sorts these k (``top_k_sort``).  Rows are read once
-for each digit and once more, or twice if some equals are left out, mostly from L2.
+it has too many elements, as of rows of equal ones, it narrows the k-th largest element down by ``_BITS`` bits of its
+order at a time, counting in shared memory; then it collects what is larger, and of its equals the first ones, and sorts
+these k (``top_k_sort``).  Rows are read once for each digit and once more, or twice if some equals are left out, mostly
+from L2.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from moye.kernels.workspace import MAKES_ARRAYS, empty
 MOST = 2048
 """Elements that a block sorts."""
 _MANY, _SHORT = 1024, 1024
-"""Rows, and elements of 16 bits, from and up to which a warp has a row that it cannot hold at once."""
+"""Rows, and elements of 16 bits, from and up to which a warp has a row that it cannot hold at once, without a list."""
 _PART, _FEWEST = 4096, 4
 """Elements at least of a part of a row, and parts where k are so many that these decide."""
 _SORTED = 256
@@ -75,7 +76,8 @@ def make_plan(k: int, largest: bool, modes: list[views.Mode], info: Any, parts: 
     width = views.width_of([views.Mode(m.extent, m.strides[:1]) for m in modes], info)
     threads = 1024 if modes[0].extent >= 4 * 1024 * width else 256
     room = max(32, 1 << (k - 1).bit_length())
-    plan = Plan(width, threads, k, room, make_order(info.dtype, largest), word_parts(info.dtype, modes[0].extent), parts)
+    order, word = make_order(info.dtype, largest), word_parts(info.dtype, modes[0].extent)
+    plan = Plan(width, threads, k, room, order, word, parts)
     vectors = modes[0].extent // width // parts
     fewer = max((n for n in (threads, 256, 128) if n <= vectors), default=0)
     how = listed(k, fewer) if fewer and plan.sorts else None
@@ -227,7 +229,7 @@ def top_k_kernel(values, indices, x, origins, plan: mo.Constexpr):
     first, last = share_of(mo.ceil_div(mo.size(row, 0), plan.width), part, plan.parts)
     done = False
     if plan.list is not None:
-        done = shortlist(plan.list, plan.order, plan.width, bits, first, last, words)
+        done = shortlist(plan.list, plan.order, plan.width, row, first, last, words)
     if not done:
         collect(plan, bits, first, last, words)
     if plan.sorts:
@@ -271,10 +273,10 @@ def top_k(values: Any, indices: Any, x: Any, *, largest: bool = True) -> None:
     lines = [views.Mode(n, (a.strides[-1], 0, 0)), *rows], [views.Mode(k, (0, v.strides[-1], i.strides[-1])), *rows]
     out, places, given = views.view(values, lines[1], 1), views.view(indices, lines[1], 2), views.view(x, lines[0], 0)
     count = math.prod(m.extent for m in rows)
-    if (warps := warp_plan(k, largest, lines[0], a)) and by_warps(n, count, warps):
+    plan = make_plan(k, largest, lines[0], a)
+    if (warps := warp_plan(k, largest, lines[0], a)) and by_warps(n, count, warps, plan):
         top_k_warps_kernel[-(-count // WARPS), 32 * WARPS](out, places, given, warps)
         return
-    plan = make_plan(k, largest, lines[0], a)
     parts = parts_of(plan, n, count, mo.multiprocessors(x)) if a.kind in MAKES_ARRAYS else 1
     if parts == 1:
         top_k_kernel[count, plan.threads](out, places, given, None, plan)
@@ -289,9 +291,9 @@ def top_k(values: Any, indices: Any, x: Any, *, largest: bool = True) -> None:
     top_k_kernel.launch(out, places, *left, joining, grid=count, block=joining.threads, dependent=True)
 
 
-def by_warps(n: int, rows: int, plan: WarpPlan) -> bool:
+def by_warps(n: int, rows: int, warps: WarpPlan, plan: Plan) -> bool:
     """Whether a warp for each row is sooner than a block: as measured on an H200."""
-    return plan.once or (rows >= _MANY and n <= _SHORT and plan.word is mo.uint32)
+    return warps.once or (rows >= _MANY and n <= _SHORT and warps.word is mo.uint32 and plan.list is None)
 
 
 def parts_of(plan: Plan, n: int, rows: int, multiprocessors: int) -> int:
