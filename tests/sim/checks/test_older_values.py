@@ -169,3 +169,52 @@ def looks_twice(out, data, flag, how: mo.Constexpr):
 def test_two_loads_that_look_at_one_flag_in_each_pass(how, found):
     report = mo.check(looks_twice, lints=False)[2, 32](ints(32), ints(32), ints(1), how)
     assert [finding.code for finding in report.findings] == found
+
+
+@mo.kernel
+def looks_back(out, state, places: mo.Constexpr, waits: mo.Constexpr):
+    """Blocks in the order of a ticket add up what stands in the words of those before, until one says it is all."""
+    place = mo.atomic_add(state, places, 1)
+    total, at = place, place - 1
+    if place > 0:
+        mo.store(state, place, 4 * place + 1, order="relaxed")
+        more = 1
+        while more > 0:
+            word = mo.load(state, at, order="relaxed")
+            if waits:
+                while word == 0:
+                    word = mo.load(state, at, order="relaxed")
+            total += word // 4
+            if word % 4 == 2:
+                more = 0
+            at -= 1
+    mo.store(state, place, 4 * total + 2, order="relaxed")
+    out[place] = total
+
+
+@pytest.mark.parametrize(("waits", "found"), [(True, []), (False, ["B1"])])
+def test_relaxed_words_are_old_too_where_nothing_is_ordered(waits, found):
+    out = ints(4)
+    report = mo.check(looks_back, lints=False)[4, 1](out, ints(5), 4, waits)
+    assert sorted({finding.code for finding in report.findings}) == found, str(report)
+    assert not waits or out.tolist() == [0, 1, 3, 6]
+
+
+@mo.kernel
+def two_tell(out, flag, threads: mo.Constexpr, order: mo.Constexpr):
+    """Threads of block 0 set a flag, and block 1, which has found it, sets the next value."""
+    if mo.block_idx().x == 0:
+        if mo.thread_idx().x in threads:
+            mo.store(flag, 0, 1, order="relaxed" if order == "relaxed" else "release")
+    elif mo.thread_idx().x == 0:
+        while mo.load(flag, 0, order="relaxed" if order == "relaxed" else "acquire") == 0:
+            pass
+        mo.store(flag, 0, 2, order="relaxed")
+        out[0] = 1
+
+
+@pytest.mark.parametrize("order", ["relaxed", "release"])
+@pytest.mark.parametrize(("threads", "found"), [((0,), []), ((0, 32), ["G3"]), ((31, 32, 63), ["G3"])])
+def test_whichever_of_two_warps_was_found_the_other_may_be_late(threads, found, order):
+    report = mo.check(two_tell, lints=False)[2, 64](ints(1), ints(1), threads, order)
+    assert sorted({finding.code for finding in report.findings}) == found, str(report)

@@ -64,7 +64,9 @@ class LateStores:
                   self.between.before(eye, clock, each.writer))
                  for each in self._last[location] if each.value is not None and each.value != value]
         for each, before in known:
-            if before or each.seen or not any(first and _same(each, other) for other, first in known):
+            # What was found is the store of one of several warps, whichever: the others may still come.
+            if before or each.seen or not any((first or other.version <= found) and _same(each, other)
+                                              for other, first in known):
                 continue
             buffer, there, here = op.ref.buffer, self.place(each.writer[0]), self.place(writer[0])
             self.reporter.tell("C2" if buffer.space is not Space.GLOBAL else "G3", "late", (each.op, op), block=here,

@@ -48,7 +48,8 @@ class Traffic:
         if not isinstance(op, (ops.Load, ops.Store, ops.Atomic)):
             return False
         key = self.key(op.ref.buffer)
-        return key in self.read and (self.ordered or key in self.mixed or self.older)
+        # Polls are given older values first, whether or not anything is ordered by what they find.
+        return key in self.read and (self.ordered or key in self.mixed or self.older or bool(self.polled))
 
     def waits_at(self, func: Func) -> tuple[int, ...]:
         """The buffers that are polled, in the order of the program."""
