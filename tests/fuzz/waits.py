@@ -38,6 +38,8 @@ WORK = {
     "tries": "mo.atomic_add(flags, 7, 1)",
     "sleep": "mo.nanosleep(20)",
     "neighbour": "t = mo.shuffle_xor(t, 1) + 1.0",
+    "copies": "mo.copyto(copy, mo.tile(c, (1,), (tid,)), mo.tile(x[me, :], (1,), (tid,)))\nmo.cp_async_commit()\n"
+              "mo.cp_async_wait(0)\nt += c[tid]",
 }
 """What a pass does, by name: none of it decides when the wait is over."""
 POLLS = {
@@ -69,7 +71,8 @@ def _program(rng: random.Random, ends: bool, steps: int, kind: str, works: list[
     passes = [_work(rng, name) for name in works]
     lines = ["@mo.kernel", "def program(x, flags, r_layout: mo.Constexpr):",
              "    tid, me = mo.thread_idx().x, mo.block_idx().x",
-             f"    s = mo.shared_array(mo.float32, {THREADS})",
+             f"    s, c = mo.shared_array(mo.float32, {THREADS}), mo.shared_array(mo.float32, {THREADS})",
+             "    copy = mo.CopyAtom(mo.CpAsync(mo.float32), mo.float32)",
              "    r = mo.make_fragment_like(r_layout, mo.float32)",
              "    r.fill(0)", "    s[tid] = 0.0", "    t, k = mo.float32(0), 0"]
     lines += ["    if me == 0:", *_indented(_first(rng, ends, steps, kind), 8), "    else:",

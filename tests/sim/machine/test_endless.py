@@ -623,3 +623,28 @@ def test_memory_that_changes_while_all_poll():
     x, cells = np.ones(1, np.float32), np.zeros(2, np.int32)
     report = mo.check(counts_for_another, lints=False, schedules=1)[2, 1](x, cells, 1500)
     assert report.ok and x[0] == 7, str(report)
+
+
+@mo.kernel
+def looks_at_copies(x, flag, decides: mo.Constexpr, ok: mo.Constexpr):
+    """Each pass copies an element by cp.async; what decides is that element, or the flag."""
+    copied, copy = mo.shared_array(mo.float32, 1), mo.CopyAtom(mo.CpAsync(mo.float32), mo.float32)
+    done = 0
+    if ok and mo.block_idx().x == 1:
+        mo.store(flag, 0, 1)
+    while done == 0:
+        mo.copyto(copy, copied, mo.tile(x, (1,), (mo.load(flag, 0, order="relaxed"),)))
+        mo.cp_async_commit()
+        mo.cp_async_wait(0)
+        if copied[0] == 1.0 if decides else mo.load(flag, 0, order="relaxed") == 1:
+            done = 1
+
+
+@pytest.mark.parametrize("decides", [True, False])
+@pytest.mark.parametrize("ok", [True, False])
+def test_passes_with_copies_by_cp_async_go_round(decides, ok):
+    start = time.perf_counter()
+    x, flag = np.array([0, 1], np.float32), np.zeros(1, np.int32)
+    report = mo.check(looks_at_copies, lints=False)[2, 1](x, flag, decides, ok)
+    assert [finding.code for finding in report.findings] == ([] if ok else ["F4"]), str(report)
+    assert time.perf_counter() - start < 20

@@ -75,13 +75,14 @@ class Ends:
 
 
 def repeats(loop: ops.Loop | ops.For) -> bool:
-    """Whether the state of a loop is its variables, registers and memory: nothing is in flight when a pass ends."""
-    return all(Trait.QUIET in op.traits or isinstance(op, (ops.Alloc, ops.Map, ops.Gemm)) or
-               (isinstance(op, ops.Copy) and op.atom.asynchronous is None) for op in loop.body.walk())
+    """Whether the state of a loop is its variables, registers and memory, but for what cp.async has in flight."""
+    return all(Trait.QUIET in op.traits or isinstance(op, (ops.Alloc, ops.Map, ops.Gemm, ops.Copy, ops.CpAsyncCommit,
+                                                           ops.CpAsyncWait)) for op in loop.body.walk())
 
 
 def ends(loops: Iterable[ops.Loop | ops.For], same: Callable[[Buffer], Iterable[Buffer]]) -> Ends | None:
-    """What decides whether any of these loops is left, as long as nobody but them runs; None if the clock does.
+    """What decides whether any of these loops is left, as long as nobody but them runs; None if the clock does, or a
+    copy that no pass waits for.
 
     ``same`` are the buffers that may be the same memory as one of them, itself included.
     """
@@ -100,6 +101,9 @@ class _Ends:
         self.written: dict[int, list[tuple[ops.Op, tuple[Operand | int, ...]]]] = {}
         self.counted: dict[int, tuple[Operand | int, ...]] = {}
         self.reads, self.whole, self.buffers = set[int](), set[int](), set[int]()
+        self.copies = self.lands = False
+        """Whether cp.async writes what decides, and whether a pass waits until all of it is there: else what is in
+        flight is part of the state, too."""
 
     def collect(self, block: Block, way: tuple[Operand | int, ...]) -> None:
         for op in block:
@@ -108,6 +112,8 @@ class _Ends:
             elif isinstance(op, ops.Assign):
                 for var, source in op.pairs:
                     self.assigned.setdefault(var.id, []).append((source, *way))
+            elif isinstance(op, ops.CpAsyncWait):
+                self.lands |= not op.pending
             for ref, written in op.refs():
                 if written:
                     self.written.setdefault(ref.buffer.root.id, []).append((op, way))
@@ -138,7 +144,8 @@ class _Ends:
             if op is not None:
                 self.todo += op.operands()
                 self._reads(op)
-        return Ends(frozenset(names), frozenset(self.reads), frozenset(self.whole))
+        known = self.lands or not self.copies
+        return Ends(frozenset(names), frozenset(self.reads), frozenset(self.whole)) if known else None
 
     def _reads(self, op: ops.Op) -> None:
         """What the op finds decides, so what is written there does, and when."""
@@ -153,6 +160,7 @@ class _Ends:
                     continue
                 self.buffers.add(each.id)
                 for writer, way in self.written.get(each.id, ()):
+                    self.copies |= isinstance(writer, ops.Copy) and writer.atom.asynchronous is not None
                     self.todo += [*way, *writer.operands(), *writer.computed()]
                     if not isinstance(writer, (ops.Store, ops.Atomic)):
                         sources = [ref.buffer.root for ref, _ in writer.refs()]
