@@ -50,3 +50,41 @@ def test_a_grid_may_be_an_array_of_integers():
 def test_a_coordinate_that_is_none(coordinate):
     with pytest.raises(mo.LayoutError, match="made of integers"):
         mo.make_layout((4, 8))(coordinate)
+
+
+STEPS = {
+    "sums": lambda a, b: a + b, "products": lambda a, b: a * b, "words": lambda a, b: (a ^ b) - (a & b),
+    "remainders": lambda a, b: (a + b) % 1024, "extrema": lambda a, b: mo.max(a - 1, b) + mo.min(a, b + 1),
+    "choices": lambda a, b: mo.where(a < b, a + 1, b - a)}
+USES = ("index", "bound", "assumption", "condition", "view")
+
+
+@mo.kernel
+def of_both_before(x, out, n, step: mo.Constexpr, use: mo.Constexpr):
+    """Each of forty numbers is made of the two before it, so the last one is a formula of a hundred million terms."""
+    found = [n, n + 1]
+    for _ in mo.static_range(40):
+        found.append(step(found[-1], found[-2]))
+    last = found[-1]
+    if use == "bound":
+        for i in range(last % 7):
+            out[i] = 1
+    elif use == "assumption":
+        mo.assume(last != 12345)
+    elif use == "condition":
+        if last > 3 and last % 2 == 0:
+            out[0] = 1
+    elif use == "view":
+        mo.tile(out, (8,), (last & 3,))[0] = 1
+    out[last & 31] = x[last & 15]
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("step", STEPS)
+def test_a_formula_is_as_long_as_its_operations(step, use):
+    """Not as the ways through them: nothing walks what is used twice twice (or it would take days)."""
+    x, out = np.arange(32, dtype=np.int32), np.zeros(32, np.int32)
+    arguments = x, out, 0 if step == "products" else 1, STEPS[step], use
+    source = of_both_before.compile(*arguments, block=1, arch="sm_90a").source
+    assert len(source.splitlines()) < 500
+    assert len(mo.check(of_both_before)[1, 1](*arguments).findings) <= 1         # an overflow

@@ -408,11 +408,13 @@ class Builder:
 
 GUARD_DEPTH = 60
 """The depth to which a condition that a launch evaluates may nest: Python's parser takes 200 parentheses."""
+GUARD_PARTS = 2000
+"""The parts that it may have, written out: sums of sums of sums double with each."""
 
 
 def expressible(operand: Operand, params: frozenset[int]) -> bool:
     """Whether launch can evaluate an operand: exact arithmetic on parameters (by id) and grid extents."""
-    todo, deepest = [(operand, 0)], dict[int, int]()
+    whole, todo, deepest = operand, [(operand, 0)], dict[int, int]()
     while todo:
         operand, depth = todo.pop()
         if operand.dtype.is_float or depth > GUARD_DEPTH:
@@ -426,7 +428,16 @@ def expressible(operand: Operand, params: frozenset[int]) -> bool:
         if op is None or ops.Trait.ARITHMETIC not in op.traits or not _exact(operand.dtype, op):
             return False
         todo += [(part, depth + 1) for part in op.operands()]
-    return True
+    return _parts(whole, params, {}) <= GUARD_PARTS
+
+
+def _parts(operand: Operand, params: frozenset[int], known: dict[int, int]) -> int:
+    """Of how many parts an operand is made when it is written out: what is used twice counts twice."""
+    if isinstance(operand, Literal) or operand.id in params or operand.op is None:
+        return 1
+    if operand.id not in known:
+        known[operand.id] = 1 + sum(_parts(part, params, known) for part in operand.op.operands())
+    return known[operand.id]
 
 
 def _exact(dtype: DType, op: ops.Op) -> bool:

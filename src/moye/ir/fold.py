@@ -67,7 +67,10 @@ def facts(kind: str, a: Operand, b: Operand) -> Facts:
 def combined(kind: str, a: Facts, b: Facts) -> Facts:
     """Facts of an operation on exact integers with these facts."""
     rule = _FACTS.get(kind)
-    return rule(a, b) if rule else (None, None, 1)
+    lower, upper, divisor = rule(a, b) if rule else (None, None, 1)
+    # What no dtype holds says no more than _NEVER: the digits of a product of products would double with each.
+    lower = None if lower is None or lower < -_NEVER else min(lower, _NEVER)
+    return lower, None if upper is None or upper > _NEVER else max(upper, -_NEVER), divisor
 
 
 def cast_facts(a: Operand, dtype: DType) -> Facts:

@@ -224,16 +224,20 @@ class Hints:
         """``stage_k_offset``: the names in a sum that is too long to be spelled out."""
         if not isinstance(value.op, ops.Binary) or value.op.kind not in ("add", "sub") or not value.dtype.is_integer:
             return ""
-        names = list(dict.fromkeys(self._leaves(value)))
+        names = list(dict.fromkeys(self._leaves(value, set())))
         found = "_".join([*names, "offset"])
         return found if names and all(names) and len(found) <= _LONGEST_NAME else ""
 
-    def _leaves(self, operand: Operand) -> Iterator[str]:
-        """The names of what a formula is made of, "" for what has none."""
-        if isinstance(operand, Value):
+    def _leaves(self, operand: Operand, seen: set[int]) -> Iterator[str]:
+        """The names of what a formula is made of, "" for what has none.
+
+        What is used twice is walked once: Fibonacci's sums of forty turns have a hundred million ways to a leaf.
+        """
+        if isinstance(operand, Value) and operand.id not in seen:
+            seen.add(operand.id)
             if not operand.name and isinstance(operand.op, ops.Binary):
-                yield from self._leaves(operand.op.a)
-                yield from self._leaves(operand.op.b)
+                yield from self._leaves(operand.op.a, seen)
+                yield from self._leaves(operand.op.b, seen)
             else:
                 yield self._called(operand)
 
