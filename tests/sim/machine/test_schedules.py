@@ -69,3 +69,21 @@ def test_what_is_too_much_to_run_without_locks_is_told(monkeypatch, limit, value
     assert run().ok and "not judged" not in str(run())
     monkeypatch.setattr(f"moye.sim.machine.machine.{limit}", value)
     assert run().ok and "races hidden by who took a lock first" in str(run())
+
+
+@mo.kernel
+def numbered(out, ticket, number, order: mo.Constexpr):
+    """Blocks draw a number, then a ticket; who has the last ticket sets both back."""
+    bx = mo.block_idx().x
+    out[bx] = mo.atomic_add(number, 0, 1)
+    if mo.atomic_add(ticket, 0, 1, order=order) == mo.grid_dim().x - 1:
+        number[0] = 0
+        ticket[0] = 0
+
+
+@pytest.mark.parametrize("grid", [2, 3, 8])
+@pytest.mark.parametrize(("order", "found"), [("acq_rel", []), ("relaxed", ["G3"])])
+def test_who_is_last_at_one_counter_need_not_be_at_another(grid, order, found):
+    arrays = [np.zeros(n, np.int32) for n in (grid, 1, 1)]
+    report = mo.check(numbered, lints=False)[grid, 1](*arrays, order)
+    assert [finding.code for finding in report.findings] == found, str(report)

@@ -61,6 +61,13 @@ class Traffic:
         return any(isinstance(op, ops.Load) and strong(op) and id(op) not in self.polled
                    and self.key(op.ref.buffer) in self.read for op in func.body.walk())
 
+    def counters(self, func: Func) -> bool:
+        """Whether atomics of several tensors tell blocks whose turn it is, and plain accesses reach one of them: who is
+        last at one counter need not be last at another."""
+        atomics = (op for op in func.body.walk() if isinstance(op, ops.Atomic) and id(op) in self.used)
+        keys = {self.key(op.ref.buffer) for op in atomics}
+        return len(keys) > 1 and not keys.isdisjoint(self.mixed)
+
     def looks(self, op: ops.Op) -> bool:
         """Whether anybody learns the value that is read."""
         return isinstance(op, ops.Load) or id(op) in self.used or getattr(op, "order", None) in ACQUIRES

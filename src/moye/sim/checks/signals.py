@@ -69,10 +69,12 @@ class Where:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What an atomic found (T, B), and where it changed memory or counts as a write."""
+    """What an atomic found (T, B), where it changed memory or counts as a write, and whether the last block was first.
+    """
 
     old: Any
     wrote: Bools
+    backwards: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +211,8 @@ class Flags:
         # A loop that polls, and finds what it found before, changes nothing: most turns of a wait end here.
         if looks and not (outcome.wrote & lanes).any() and self._quiet(op, address, lanes):
             return
-        for block, thread in np.argwhere(lanes.T).tolist():
+        reached: list[list[int]] = np.argwhere(lanes.T).tolist()
+        for block, thread in sorted(reached, key=lambda lane: -lane[0]) if outcome.backwards else reached:
             place = where.place(self.first + block, int(address[thread, block]))
             location = self.between.locations.get(place)
             if looks and location is not None:

@@ -27,7 +27,7 @@ from moye.sim.costs.meter import Meter
 from moye.sim.generate.program import Program, program_of
 from moye.sim.machine.batch import Batch
 from moye.sim.machine.launch import Argument, Finding, Hooks, Launch, Outcome, Reporter, resident_blocks
-from moye.sim.machine.schedules import DEAR, MOST_BLOCKS, MOST_BYTES, SEVERAL, Rewind
+from moye.sim.machine.schedules import CROSSED, DEAR, MOST_BLOCKS, MOST_BYTES, SEVERAL, Rewind
 from moye.sim.machine.standstill import Standstill
 from moye.sim.machine.stops import StopSimulation, crowded, stuck
 from moye.sim.timeline.tape import Tape
@@ -93,6 +93,8 @@ class _Others:
         self.signals = (launch.globals.crossing and launch.total > 1) or bool(launch.globals.traffic.polled)
         """Whether blocks, or threads that poll, may behave differently in another schedule."""
         usual = SEVERAL + bool(launch.globals.traffic.polled)
+        if launch.globals.traffic.counters(launch.func):
+            usual = CROSSED + 1
         if launch.total > MOST_BLOCKS or sum(a.memory.nbytes for a in outputs) > MOST_BYTES:
             usual = 1
         self.wanted = (launch.hooks.schedules or usual) if self.signals else 1

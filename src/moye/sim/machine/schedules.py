@@ -9,7 +9,7 @@ array([ 45,  35, 102,  63])
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -25,6 +25,10 @@ DEAR = 3_000_000
 """One schedule is also enough if the first takes more steps of synchronisation: following what many blocks tell each
 other takes seconds."""
 
+CROSSED, TOGETHER = 4, 4
+"""From this seed on who is first at one atomic may be last at the next; so many blocks, or clusters, at least run at
+once then."""
+
 
 class Schedule:
     """One order.  Odd seeds run few blocks at once, so that some end before others begin; even ones many.
@@ -32,7 +36,8 @@ class Schedule:
     Seed 1 takes them backwards, so that of any two blocks each has come first once, and who has waited longest looks
     last; with seed 3 first.  With odd seeds those that poll are ``late``: they look too early, then when nobody else
     moves, and find the newest value alone, so that they miss one that another follows.  With even ones from 2 on, one
-    of several flags looks old for longer than the others.
+    of several flags looks old for longer than the others; with those from 4 on, blocks that come to atomics together
+    take turns in another order at each other tensor.
 
     Only blocks that are all ``resident`` may begin in any order: others may count on the one that devices keep to.
     """
@@ -55,8 +60,10 @@ class Schedule:
         clusters = max(1, usual // self.cluster)
         if not self.seed:
             return usual
-        most = max(1, clusters // 4) if self.seed % 2 == 0 else -(-clusters // 64)
-        return self.cluster * (int(self._random.integers(most, clusters + 1)) if self.seed % 2 == 0 else most)
+        if self.seed % 2:
+            return self.cluster * -(-clusters // 64)
+        drawn = int(self._random.integers(max(1, clusters // 4), clusters + 1))
+        return self.cluster * (max(drawn, min(clusters, TOGETHER)) if self.seed >= CROSSED else drawn)
 
     def turns(self, waiting: Sequence[T]) -> list[T]:
         """In which order those that wait get their turn."""
@@ -70,6 +77,11 @@ class Schedule:
         A loop that looks at several flags in each pass may find one set and the other not, in either order.
         """
         return None if self.seed < 2 or self.late or len(flags) < 2 else flags[(self.seed // 2 - 1) % len(flags)]
+
+    def backwards(self, tensor: Callable[[], int]) -> bool:
+        """Whether of blocks that come to one atomic together the last is first: of every other tensor, so that who is
+        last at one counter need not be at the next.  ``tensor`` is its number in the kernel."""
+        return self.seed >= CROSSED and not self.late and tensor() % 2 == self.seed // 2 % 2
 
     @property
     def steady(self) -> bool:

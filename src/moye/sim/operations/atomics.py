@@ -3,7 +3,8 @@
 In: an ``ops.Atomic``.  Out: ``AtomicSite.bind(batch)``, called with offset, value, compare and mask; it returns what
 each lane found.
 
-Lanes that hit different elements are done at once, lanes that hit the same one in thread order.
+Lanes that hit different elements are done at once, lanes that hit the same one in the order of blocks and threads; in
+some schedules the last block comes first.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ import numpy as np
 from moye.dtypes import Space
 from moye.errors import UnsupportedError
 from moye.ir import ops
+from moye.ir.nodes import Func
 from moye.sim.checks.signals import Outcome
+from moye.sim.flow.once import once_per_func
 from moye.sim.operations.access import End, GlobalEnd, Operand, PeerEnd, SharedEnd
 from moye.sim.operations.batch_state import BatchState
 from moye.sim.values import overflow
@@ -50,6 +53,8 @@ class AtomicPlan:
         self.modify: Any = _OF_FLOATS[kind] if floats and kind in _OF_FLOATS else _MODIFY.get(kind)
         self.end: End = site.operand.bind(batch)
         self.polls = batch.watch is not None and id(site.op) in batch.watch.globals.flags.traffic.spun
+        self.backwards = batch.watch is not None and batch.launch.schedule.backwards(
+            lambda: _tensors(batch.launch.func)[site.op.ref.buffer.root.id])
 
     def __call__(self, offset: Any, value: Any, compare: Any, mask: Mask, *more: Any) -> Array:
         old = self._one(offset, value, compare, mask)
@@ -68,7 +73,7 @@ class AtomicPlan:
         values = np.broadcast_to(np.asarray(value, flat.dtype), shape).T[active.T]
         expected = None if compare is None else np.broadcast_to(np.asarray(compare, flat.dtype), shape).T[active.T]
         old = np.zeros(shape, flat.dtype)
-        old.T[active.T] = found = self._apply(flat, where, values, expected)
+        old.T[active.T] = found = self._in_turn(flat, where, values, expected, active)
         if self.batch.watch is None:
             return old
         if self.op.kind == "add" and overflow.signed(flat.dtype):
@@ -76,7 +81,7 @@ class AtomicPlan:
         wrote = np.zeros(shape, np.bool_)
         wrote.T[active.T] = self._wrote(found, values, expected)
         flags = self.batch.watch.globals.flags
-        flags.outcome = Outcome(old, wrote)
+        flags.outcome = Outcome(old, wrote, self.backwards)
         self._check(index, mask)
         given, older = flags.give(old)
         self.batch.launch.writes += older               # who polls gets on
@@ -120,6 +125,15 @@ class AtomicPlan:
         inside = (index >= 0) & (index < shared.elements)
         return shared.data.view(self.end.dtype).reshape(-1), np.where(inside, index * shared.blocks + shared.column, -1)
 
+    def _in_turn(self, flat: Array, cell: Array, values: Array, expected: Array | None, active: Array) -> Array:
+        """The same as ``_apply``, the last block first if this schedule says so."""
+        if not self.backwards:
+            return self._apply(flat, cell, values, expected)
+        order = np.argsort(-np.nonzero(active.T)[0], kind="stable")
+        found = np.empty(len(cell), flat.dtype)
+        found[order] = self._apply(flat, cell[order], values[order], None if expected is None else expected[order])
+        return found
+
     def _apply(self, flat: Array, cell: Array, values: Array, expected: Array | None) -> Array:
         unique = len(np.unique(cell)) == len(cell)
         old = flat[cell] if unique else None
@@ -151,6 +165,16 @@ class AtomicPlan:
             old[lane] = flat[where]
             flat[where] = self._new(old[lane], values[lane], None if expected is None else expected[lane])
         return old
+
+
+@once_per_func
+def _tensors(func: Func) -> dict[int, int]:
+    """A number for each tensor with atomics, in the order of the program."""
+    found: dict[int, int] = {}
+    for op in func.body.walk():
+        if isinstance(op, ops.Atomic):
+            found.setdefault(op.ref.buffer.root.id, len(found))
+    return found
 
 
 def _same_bits(a: Any, b: Any) -> Array:

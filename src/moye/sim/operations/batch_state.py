@@ -7,6 +7,7 @@ They keep the parts (access, plans, barriers, ...) below the machine that puts t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from moye.dtypes import DType
@@ -26,6 +27,12 @@ from moye.sim.values.masks import Mask
 from moye.sim.values.memory import Array, Fragment, Global, Shared
 
 
+class Turns(Protocol):
+    """The order in which blocks get their turns."""
+
+    def backwards(self, tensor: Callable[[], int]) -> bool: ...
+
+
 class LaunchState(Protocol):
     """What all batches share."""
 
@@ -37,6 +44,8 @@ class LaunchState(Protocol):
 
     @property
     def exact_fma(self) -> bool: ...
+    @property
+    def schedule(self) -> Turns: ...
     def memory(self, buffer: Buffer, dtype: DType) -> Global: ...
     def print(self, line: str) -> None: ...
     def missed(self, count: int) -> None: ...
