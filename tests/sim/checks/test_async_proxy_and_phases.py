@@ -394,3 +394,36 @@ def counted(out, n, bytes_):
 def test_counts_and_bytes(n, bytes_, found):
     told = codes(counted, (np.zeros(32, np.float32), n, bytes_), 32)
     assert found in told if found else not told
+
+
+@mo.kernel
+def counts_there(out, fenced: mo.Constexpr, ordered: mo.Constexpr):
+    """Two warps add to the cells of the other block, which leave there by a bulk copy; ``fenced`` are warps."""
+    tid, rank = mo.thread_idx().x, mo.cluster_rank()
+    mo.assume(mo.size(out) % 32 == 0)
+    cells = mo.shared_array(mo.int32, 32)
+    if tid < 32:
+        cells[tid] = 0
+        mo.fence_proxy_async()
+    mo.cluster_sync()
+    there = mo.map_shared_rank(cells, 1 - rank)
+    for warp in mo.static_range(2):
+        if tid // 32 == warp:
+            mo.atomic_add(there, tid % 32, 1)
+            if warp in fenced:
+                mo.fence_proxy_async()
+        if ordered:
+            mo.cluster_sync()
+    mo.cluster_sync()
+    if tid == 0:
+        mo.copyto(mo.BulkCopy(), mo.tile(out, (32,), (rank,)), cells)
+        mo.tma_store_arrive()
+        mo.tma_store_wait(0)
+
+
+@pytest.mark.parametrize(("fenced", "ordered", "found"), [
+    ((0, 1), False, set()), ((0,), False, {"D12"}), ((1,), False, {"D12"}), ((1,), True, set()), ((), True, {"D12"})])
+def test_either_of_two_atomics_from_another_block_may_be_the_last(fenced, ordered, found):
+    out = numbers(64, dtype=np.int32)
+    report = mo.check(counts_there, lints=False).launch(out, fenced, ordered, grid=2, block=64, cluster=(2, 1, 1))
+    assert {finding.code for finding in report.findings} == found, str(report)

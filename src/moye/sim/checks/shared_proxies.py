@@ -175,7 +175,7 @@ def renewed(shadow: Shadow, at: Footprint, *, announced: bool = False) -> None:
         put(shadow.fences, at.unit, at.block, nothing + ANNOUNCED if announced else nothing)
         put(shadow.foreign, at.unit, at.block, nothing.astype(np.bool_))
     if shadow.others is not None:
-        for fences in (shadow.others.fences, shadow.others.shown):
+        for fences in (shadow.others.fences, shadow.others.shown, shadow.others.unshown):
             put(fences, at.unit, at.block, np.full((len(at.unit), 1), SHOWN, np.int64))
 
 
@@ -206,8 +206,10 @@ def _fence_announced(shadow: Shadow, who: Bools, clocks: Clocks) -> None:
 
 
 def _by_others(others: Others) -> tuple[tuple[Ints, Ints, Ints], ...]:
-    """The last write of each unit and the last atomic since, the ranks of their blocks, and the fences after them."""
-    return (others.write, others.writer, others.fences), (others.update, others.updater, others.shown)
+    """The last write of each unit, the last atomic since and one before that, the ranks of their blocks, and the fences
+    after them."""
+    return ((others.write, others.writer, others.fences), (others.update, others.updater, others.shown),
+            (others.earlier, others.early, others.unshown))
 
 
 def _fence_there(others: Others, who: Bools, clocks: Clocks) -> None:

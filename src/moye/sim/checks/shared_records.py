@@ -197,6 +197,12 @@ class Others:
         """The last atomic since that write, and the rank of its block."""
         self.shown: Ints = np.full((units, clocks.columns), SHOWN, np.int64)
         """The same as ``fences`` of that atomic."""
+        self.earlier: Ints = self.update.copy()
+        self.early: Ints = self.update.copy()
+        """An atomic before that one, not fenced and in no order with it, so that it may come last; the rank of its
+        block."""
+        self.unshown: Ints = np.full((units, clocks.columns), SHOWN, np.int64)
+        """The same as ``fences`` of that."""
         self.reads: dict[int, Recent] = {}
         """Reads from other blocks, by the rank of the block that reads."""
         self.atomics: dict[int, Recent] = {}
@@ -206,6 +212,8 @@ class Others:
         self.write, self.writer = np.repeat(self.write, times, axis=0), np.repeat(self.writer, times, axis=0)
         self.fences, self.shown = np.repeat(self.fences, times, axis=0), np.repeat(self.shown, times, axis=0)
         self.update, self.updater = np.repeat(self.update, times, axis=0), np.repeat(self.updater, times, axis=0)
+        self.earlier, self.early = np.repeat(self.earlier, times, axis=0), np.repeat(self.early, times, axis=0)
+        self.unshown = np.repeat(self.unshown, times, axis=0)
 
     def read(self, reach: Reach, clocks: Clocks, op: int) -> None:
         """Rank by rank: of one block there is one entry for each unit and group."""
@@ -214,9 +222,25 @@ class Others:
     def changed(self, reach: Reach, clocks: Clocks, op: int) -> None:
         """Atomics, rank by rank."""
         self._kept(self.atomics, reach, clocks, op)
-        place = reach.at.unit, reach.owner
-        self.update[place] = pack(clocks.epoch(reach.at.group, reach.actor)[:, 0], op, SYNC, reach.at.first)
-        self.updater[place], self.shown[place] = reach.actor % clocks.cluster, 0
+        several = reach.at.first != reach.at.second
+        for thread, part in ((reach.at.second[several], reach.pick(several)), (reach.at.first, reach)):
+            turn = _turns(part.at.unit * clocks.columns + part.owner)
+            for number in range(int(turn.max(initial=-1)) + 1):         # one entry of each unit at a time
+                mine = turn == number
+                self._change(part.pick(mine), thread[mine], clocks, op)
+
+    def _change(self, reach: Reach, thread: Ints, clocks: Clocks, op: int) -> None:
+        """These threads change distinct units."""
+        place, rank = (reach.at.unit, reach.owner), reach.actor % clocks.cluster
+        last, by = self.update[place], self.updater[place]
+        known = clocks.known_far(reach.at.group, by, clocks.group.take(thread_of(last), mode="clip"), reach.actor)
+        # What comes after it in every order has its value; else either may be the last.
+        keep = (last != 0) & (self.shown[place] == 0) & (epoch_of(last) > known) & (self.unshown[place] != 0) & (
+            (thread_of(last) != thread) | (by != rank))
+        at = reach.at.unit[keep], reach.owner[keep]
+        self.earlier[at], self.early[at], self.unshown[at] = last[keep], by[keep], 0
+        self.update[place] = pack(clocks.epoch(reach.at.group, reach.actor)[:, 0], op, SYNC, thread)
+        self.updater[place], self.shown[place] = rank, 0
 
     def _kept(self, records: dict[int, Recent], reach: Reach, clocks: Clocks, op: int) -> None:
         for rank in np.unique(reach.actor % clocks.cluster).tolist():
@@ -231,7 +255,17 @@ class Others:
         self.write[reach.at.unit, reach.owner] = pack(epoch, op, SYNC, reach.at.first)
         self.writer[reach.at.unit, reach.owner] = reach.actor % clocks.cluster
         self.fences[reach.at.unit, reach.owner] = 0
-        self.shown[reach.at.unit, reach.owner] = SHOWN      # what counts from here on is who wrote last
+        # What counts from here on is who wrote last.
+        self.shown[reach.at.unit, reach.owner] = self.unshown[reach.at.unit, reach.owner] = SHOWN
+
+
+def _turns(keys: Ints) -> Ints:
+    """How often each key has come before: (D,)."""
+    order = np.argsort(keys, kind="stable")
+    starts = np.flatnonzero(np.diff(keys[order], prepend=-1))
+    found = np.empty_like(keys)
+    found[order] = np.arange(len(keys)) - np.repeat(starts, np.diff(np.append(starts, len(keys))))
+    return found
 
 
 class InFlight:
