@@ -159,18 +159,31 @@ class Plain:
         self.v = v
 
 
-def test_objects_of_plain_classes():
+class Slotted:
+    __slots__ = ("v",)
+
+    def __init__(self, v):
+        self.v = v
+
+
+class Called(Plain):
+    def __call__(self, x):
+        return self.v * x
+
+
+@pytest.mark.parametrize("kind", [Plain, Slotted, Called])
+def test_objects_of_plain_classes(kind):
     @mo.kernel
     def kernel(out, x):
         i = mo.thread_idx().x
-        a, b = Plain(x[i]), Plain(2 * x[i])
+        a, b = kind(x[i]), kind(2 * x[i])
         if i > 3:
             a = b
         out[i] = a.v
 
-    with pytest.raises(TraceError, match="is one Plain on one way to this point and another on another") as error:
+    with pytest.raises(TraceError, match=f"is one {kind.__name__} on one way to this point and another on") as error:
         kernel[1, 8](np.zeros(8, np.float32), np.ones(8, np.float32))
-    assert error.value.hint == "make Plain a dataclass: its fields are carried"
+    assert error.value.hint == f"make {kind.__name__} a dataclass: its fields are carried"
 
 
 # --- classes of Python's numbers -------------------------------------------------------------------------------------

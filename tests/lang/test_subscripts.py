@@ -66,6 +66,31 @@ def test_what_was_given_for_an_array(given, told, hint):
     assert error.value.locs[0].innermost.text().strip() == "y[i] = x[i]"
 
 
+def test_one_of_two_numbers_by_a_condition():
+    @mo.kernel
+    def sign(y, x):
+        i = mo.thread_idx().x
+        y[i] = x[i] * (-1, 1)[x[i] > 2]
+
+    with pytest.raises(TraceError, match=r"^\(-1, 1\) is a tuple of 2 elements, and x\[i\] > 2, at which") as error:
+        sign[1, 4](zeros(), zeros())
+    assert "b if condition else a" in error.value.hint
+
+
+def test_coordinates_are_not_numbers():
+    @mo.kernel
+    def inside(y, n):
+        i = mo.thread_idx().x
+        if mo.identity_tensor((4,))[i] < n:
+            y[i] = 1
+        elif mo.tile(mo.identity_tensor((4, 4)), (2, 2), (0, 0))[0, 0] < n:
+            y[i] = 2
+
+    with pytest.raises(TraceError, match="'<' not supported between instances of 'tuple' and a scalar") as error:
+        inside[1, 4](zeros(), 3)
+    assert "mo.elem_less(coordinate, shape)" in error.value.hint
+
+
 @pytest.mark.parametrize("given", [[1.0, 2.0], (1.0, 2.0), "ab", None, 2.5])
 def test_what_was_given_for_an_output(given):
     with pytest.raises(TraceError, match=r"^x is "):

@@ -25,6 +25,7 @@ from moye.tensor import expr
 from moye.tensor.context import builder, locate, tracing
 from moye.tensor.expr import Expr, Int, Scalar, operand_of, plain, truth, wrap
 from moye.tensor.known import known, weak
+from moye.tensor.slices import is_slice, shown
 from moye.tensor.tensor import Tensor, elementwise, make_fragment_like
 
 __all__ = [
@@ -157,8 +158,8 @@ def static_range(*bounds: Int) -> range:
         raise TraceError(f"static_range{args}: it takes a stop, or start, stop and a step that is not 0",
                          locs=(locate(),))
     if not all(isinstance(a, int) for a in args):
-        shown = ", ".join(str(a) for a in args)
-        raise TraceError(f"static_range({shown}): the bounds must be static", hint="use range for a loop of the kernel",
+        told = ", ".join(str(a) for a in args)
+        raise TraceError(f"static_range({told}): the bounds must be static", hint="use range for a loop of the kernel",
                          locs=(locate(),))
     turns = range(*args)
     count = max(0, -((turns.start - turns.stop) // turns.step))     # len() stops at 2^63
@@ -365,6 +366,10 @@ def _element(tensor: Tensor, coordinate: object, what: str, *, peers: bool = Fal
     if not isinstance(tensor, Tensor) or tensor.space not in known:
         raise TensorError(f"{what}: {tensor!r} is no global tensor, nor one in this block's shared memory",
                           locs=(locate(),))
+    coordinate = tensor.normalised(coordinate)
+    if is_slice(coordinate):
+        raise TensorError(f"{what}: {tensor.label}[{shown(coordinate)}] is a view, and one element is needed",
+                          locs=(locate(),), hint="mo.red(there, registers) takes tiles" if peers else None)
     return tensor.ref(coordinate, write=what != "load")
 
 
@@ -548,7 +553,7 @@ def lane_mask(what: str, mask: Any) -> int:
     """A mask of lanes, with at least one."""
     number = static(mask)
     if not isinstance(number, int) or isinstance(number, bool) or not 1 <= number <= _FULL:
-        shown = hex(number) if isinstance(number, int) else repr(number)
-        raise TraceError(f"{what}: the mask {shown} is no static number from 1 to 0xffffffff, a bit for each lane",
+        told = hex(number) if isinstance(number, int) else repr(number)
+        raise TraceError(f"{what}: the mask {told} is no static number from 1 to 0xffffffff, a bit for each lane",
                          locs=(locate(),))
     return number

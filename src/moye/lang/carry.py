@@ -122,8 +122,12 @@ def plain_class(a: object, b: object) -> str | None:
     """The name of the class whose objects two structures are, where that is no dataclass; None for anything else."""
     values = [x.value for x in (a, b) if isinstance(x, _Static)]
     of = {type(value) for value in values}
-    return of.pop().__name__ if len(values) == 2 and len(of) == 1 and hasattr(values[0], "__dict__") and \
-        not callable(values[0]) else None
+    if len(values) != 2 or len(of) != 1:
+        return None
+    kind = of.pop()
+    own = hasattr(values[0], "__dict__") or any(vars(base).get("__slots__") for base in kind.__mro__)
+    code = callable(values[0]) and not isinstance(getattr(kind, "__call__", None), FunctionType)    # a function, a type
+    return kind.__name__ if own and not code and not kind.__module__.startswith("moye.") else None
 
 
 def is_static(structure: object) -> bool:

@@ -38,13 +38,13 @@ class Trial:
         b = builder()
         self.mark: Mark = b.mark()
         self.depth, self.trips, self.standins = len(regions()), b.trips, identity.opened()
-        self.host = Snapshot()
+        self.host, self.others = Snapshot(), b.trials
         b.trials += 1
         b.push(Block())
 
     def forget(self) -> None:
         b = builder()
-        b.trials -= 1
+        b.trials = self.others                              # trials inside of it that an error left, too
         self.host.restore()
         identity.forget(self.standins)
         b.rollback(self.mark)

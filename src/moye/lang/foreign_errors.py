@@ -130,6 +130,7 @@ def told(error: Exception, where: Loc) -> Exception:
             and (internal or _CALLED.search(text) or re.search(rf"\b({'|'.join(_WORDS)})\b", text)):
         said = re.sub(rf"'?\b({'|'.join(_WORDS)})\b(?!\.)'?( object)?", lambda found: _WORDS[found[1]], text)
         hint = "mo.elem_less(coordinates, mo.shape(x)) compares them" if "CoordTensor" in text else \
+            "a coordinate is a tuple: mo.elem_less(coordinate, shape)" if "'tuple' and 'Expr'" in text else \
             "mo.gemm(A, B, C) is C += A * B.T, of tiles and register tensors" if " for @" in text else _taken(text)
         return TraceError(said, locs=(where,), hint=hint)
     if internal and isinstance(error, (AttributeError, IndexError, ValueError, OverflowError, AssertionError)):

@@ -22,7 +22,8 @@ from moye.tensor.context import locate
 from moye.tensor.expr import Expr
 
 _HINT = "make it inside the loop or branch, or keep such values in local names or a register tensor"
-_ALL_PARTS = {"list": "give it all its items before the loop or branch, such as [0] * 4, or use a register tensor",
+_ALL_PARTS = {"list": "give it all its items before the loop or branch, such as [0] * 4; mo.static_range unrolls "
+                      "a loop that appends",
               "dict": "give it all its keys before the loop or branch"}
 
 

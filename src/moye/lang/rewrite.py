@@ -34,8 +34,8 @@ BUILTINS = frozenset({"abs", "all", "any", "bool", "breakpoint", "divmod", "enum
 OPERATORS: dict[type[ast.cmpop], str] = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">",
                                          ast.GtE: ">=", ast.Is: "is", ast.IsNot: "is not", ast.In: "in",
                                          ast.NotIn: "not in"}
-_WATCHED = 6
-"""Loops in loops whose errors are looked at: Python nests 20 statements, and this takes one more for each loop."""
+_WATCHED = 14
+"""The nested statements up to which errors in loops and arms are looked at: Python nests 20, and looking takes one."""
 _ASKED = (ast.Is, ast.IsNot, ast.In, ast.NotIn)             # of which Python asks for the answer at once
 ARITHMETIC: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/",
                                              ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**"}
@@ -386,6 +386,7 @@ class _Rewriter(_Expressions):
         liveness = Liveness(function)
         self._names, self._carried, self._dead = names, liveness.carried, liveness.dead
         self._loops: list[str] = []
+        self._nested = 0                                    # the statements around that Python counts: for and with
         self._alive: list[tuple[str, ...]] = []             # carried by the statements around
         self._early = any(isinstance(child, ast.Return) for statement in function.body
                           for child in _own(statement) if child is not statement)
@@ -437,8 +438,11 @@ class _Rewriter(_Expressions):
                body: list[ast.stmt]) -> list[ast.stmt]:
         assert isinstance(turn, ast.For), "a loop's turns are a for"
         self._loops.append(loop)
+        watched = bool(names) and self._nested + 2 <= _WATCHED
+        self._nested += 1 + watched
         inside = [*first, *self._suite(body, names), *_emit(f"{loop}.end(locals())", head)]
-        if names and len(self._loops) <= _WATCHED:
+        self._nested -= 1 + watched
+        if watched:
             [around] = _emit(f"with {loop}: pass", head)
             assert isinstance(around, ast.With), "a with statement"
             around.body, inside = inside, [around]
@@ -465,11 +469,16 @@ class _Rewriter(_Expressions):
                       COND=self.tested(node.test))
         then, orelse = _emit(f"if {branch}.then(locals()): pass\nif {branch}.orelse(): pass", head)
         assert isinstance(then, ast.If) and isinstance(orelse, ast.If), "both branches are ifs"
+        watched = called is not None and self._nested < _WATCHED
+        self._nested += watched
         then.body = [*self._suite(node.body, names), *_emit(f"{branch}.end_then(locals())", head)]
         orelse.body = [*_emit(_bind(names, f"{branch}.restore()"), head), *self._suite(node.orelse, names),
                        *_emit(f"{branch}.end_else(locals())", head)]
-        if called is not None:
-            for arm in (then, orelse):
+        self._nested -= watched
+        for arm in (then, orelse) if called is not None else ():
+            if not watched:                                 # of a long chain of elif: its errors are not looked at
+                arm.body += _emit(f"{branch}.__exit__(None, None, None)", head)
+            else:
                 [around] = _emit(f"with {branch}: pass", head)
                 assert isinstance(around, ast.With), "a with statement"
                 around.body, arm.body = arm.body, [around]

@@ -110,9 +110,20 @@ def compile_inner(source: Source, code: CodeType, extra: tuple[str, ...] = ()) -
     factory.body = [node]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SyntaxWarning)      # the user saw them when the file was compiled
-        outer = compile(module, source.file, "exec", flags=code.co_flags & FUTURES, dont_inherit=True)
+        outer = _compiled(module, source, code)
     inner = next(c for f in _nested(outer) for c in _nested(f) if c.co_name == _INNER)
     return _renamed(inner.replace(co_name=code.co_name), inner.co_qualname, code.co_qualname)
+
+
+def _compiled(module: ast.Module, source: Source, code: CodeType) -> CodeType:
+    try:
+        found: CodeType = compile(module, source.file, "exec", flags=code.co_flags & FUTURES, dont_inherit=True)
+        return found
+    except SyntaxError as error:                            # the user's own text was compiled before
+        if "too many statically nested blocks" not in str(error):
+            raise
+        raise TraceError(f"loops of {code.co_name} are nested deeper than Python allows for a kernel",
+                         hint="put the inner ones into a function with @mo.jit", locs=(definition(code),)) from None
 
 
 def definition(code: CodeType) -> Loc:

@@ -78,6 +78,8 @@ def _value(node: ast.expr, variables: FrameType) -> object:
     """The object that a name, a chain of attributes and constant indices, or what Python calls a display stands for."""
     if isinstance(node, ast.Constant):
         return node.value
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
+        return ast.literal_eval(node)
     if isinstance(node, (ast.Tuple, ast.List)):
         parts = [_value(part, variables) for part in node.elts]
         return parts if isinstance(node, ast.List) else tuple(parts)
@@ -128,7 +130,9 @@ def _hint(name: str, value: object) -> str | None:
     if isinstance(value, (list, tuple)) and any(_computed(x) for x in value):
         return "registers have no addresses: loop with mo.static_range, or keep the values in shared memory"
     if isinstance(value, (list, tuple)):
-        return f"pass an array, np.asarray({name}); mo.static_range unrolls a loop over a {type(value).__name__}"
+        more = "b if condition else a is one of two" if len(value) == 2 else \
+            f"mo.static_range unrolls a loop over a {type(value).__name__}"
+        return f"pass an array, np.asarray({name}); {more}"
     if _computed(value):
         return _ROW
     return "pass an array" if value is None or isinstance(value, (*_INDEXED, dict)) else None

@@ -147,8 +147,8 @@ class Tensor(Elementwise, WrappedLayout):
         except LayoutError as error:
             raise TensorError(f"{self.label}[{shown(coordinate)}]: {error.message}", locs=(locate(),)) from None
 
-    def _normalised(self, coordinate: object) -> object:
-        # an array without modes has one element
+    def normalised(self, coordinate: object) -> object:
+        """A coordinate in one form; an array without modes has one element, at ()."""
         if isinstance(coordinate, tuple) and not coordinate and is_const(self.layout.shape, 1):
             return 0
         return normalise(coordinate, rank(self.layout))
@@ -159,7 +159,7 @@ class Tensor(Elementwise, WrappedLayout):
         if step is not None:
             self.unordered()
             return self.derived(step)[coordinate]
-        coordinate = self._normalised(coordinate)
+        coordinate = self.normalised(coordinate)
         if is_slice(coordinate):
             whole = isinstance(coordinate, tuple) and coordinate[0] is None
             part = self.view(coordinate, self.order if whole else None)
@@ -178,7 +178,7 @@ class Tensor(Elementwise, WrappedLayout):
             self.unordered()
             self.derived(step)[coordinate] = value
             return
-        coordinate = self._normalised(coordinate)
+        coordinate = self.normalised(coordinate)
         if is_slice(coordinate):
             target = self[coordinate]
             assert isinstance(target, Tensor), "a sliced tensor is a tensor"

@@ -42,12 +42,18 @@ def _phase(w: Writer, op: ops.MbarrierWait) -> str:
     return f"({w.operand(op.ref.offset)}, {w.operand(op.parity)})"
 
 
+_DEEPEST = 60
+"""Levels of code within each other, of which Python takes a hundred: a chain of elif has one for each arm."""
+
+
 class Emitter(Writer):
     """A Writer that knows every op."""
 
     def __init__(self, func: Func, levels: Levels, check: bool, statements: Statements | None = None,
                  loops: Loops | None = None) -> None:
         super().__init__(func, levels, check, loops)
+        self.arms: list[tuple[str, ops.If, Block, bool]] = []
+        """The arms that ``side_by_side`` is to write: mask, branch, what it holds, and whether it is checked."""
         self.statements = statements
         """What is recorded for a timeline; None for nothing."""
         self.choices = choices(func, scalars.judged_in(func)) if check else Choices()
@@ -145,17 +151,42 @@ class Emitter(Writer):
 
     def items(self, items: list[Item]) -> None:
         """Straight code; what follows a possible exit is guarded."""
-        deeper = 0
+        if self.depth >= _DEEPEST:
+            self.side_by_side(items)
+            return
+        guarded = False
         for position, item in enumerate(items):
             self.record(item)
             self.item(item)
             if isinstance(item, ops.Op) and self.leaves(item) and position + 1 < len(items):
+                if guarded:     # side by side, because Python nests no deeper than a hundred levels
+                    self.unguard()
                 self.line(f"if {self.mask} is not False:")
                 self.depth += 1
-                deeper += 1
-        if deeper and self.lines[-1].endswith(":"):     # what follows has no lines of its own
+                guarded = True
+        if guarded:
+            self.unguard()
+
+    def unguard(self) -> None:
+        """The end of what follows a possible exit."""
+        if self.lines[-1].endswith(":"):                # it has no lines of its own
             self.line("pass")
-        self.depth -= deeper
+        self.depth -= 1
+
+    def side_by_side(self, items: list[Item]) -> None:
+        """Each item under a guard of its own, and what its arms hold behind it, no deeper than it is."""
+        for item in items:
+            begin, before, self.arms = len(self.lines), self.arms, []
+            self.line(f"if {self.mask} is not False:")
+            with self.indented():
+                self.record(item)
+                self.item(item)
+            arms, self.arms = self.arms, before
+            self.lines[begin:begin] = ["    " * self.depth + f"{mask} = False" for mask, *_ in arms]
+            for mask, op, block, check in arms:
+                outer, self.check = self.check, check
+                self.under(mask, op, block)
+                self.check = outer
 
     def block(self, block: Block) -> None:
         self.items(list(block.ops))
@@ -248,8 +279,8 @@ class Emitter(Writer):
     def branch(self, op: ops.If) -> None:
         for guard in self.guards.get(id(op), ()):
             emit_skipped(self, op, guard)
-        cond = self.operand(op.cond)
-        if self.level(op.cond) == SCALAR:
+        cond, deep = self.operand(op.cond), self.depth > _DEEPEST
+        if self.level(op.cond) == SCALAR and not deep:
             self.line(f"if {cond}:")
             with self.indented():
                 self.block(op.then)
@@ -259,11 +290,16 @@ class Emitter(Writer):
                     self.block(op.orelse)
             return
         then, orelse = self.fresh("m"), self.fresh("m")
-        self.line(f"{then} = both({self.mask}, {cond})")
-        if op.orelse.ops:
-            self.line(f"{orelse} = minus({self.mask}, {then})")
+        if self.level(op.cond) == SCALAR:
+            self.line(f"{then}, {orelse} = ({self.mask}, False) if {cond} else (False, {self.mask})")
+        else:
+            self.line(f"{then} = both({self.mask}, {cond})")
+            if op.orelse.ops:
+                self.line(f"{orelse} = minus({self.mask}, {then})")
         for mask, block in ((then, op.then), (orelse, op.orelse)):
-            if block.ops:
+            if block.ops and deep:
+                self.arms.append((mask, op, block, self.check))
+            elif block.ops:
                 self.line(f"if {mask} is not False:")
                 with self.indented():
                     self.under(mask, op, block)
