@@ -186,10 +186,11 @@ def _cases(*functions: Callable[..., None]) -> Iterator[str]:
     calls: list[tuple[Callable[..., None], dict[str, Any]]] = []
     for function in functions:
         marks = [m for m in getattr(function, "pytestmark", []) if m.name == "parametrize"]
-        names = [m.args[0] for m in marks]
-        assert set(names) == set(inspect.signature(function).parameters), function
-        calls += [(function, dict(zip(names, values, strict=True)))
-                  for values in itertools.product(*(m.args[1] for m in marks))]
+        names = [(m.args[0],) if isinstance(m.args[0], str) else m.args[0] for m in marks]
+        assert set(itertools.chain(*names)) == set(inspect.signature(function).parameters), function
+        rows = [[row if len(each) > 1 else (row,) for row in m.args[1]] for each, m in zip(names, marks, strict=True)]
+        calls += [(function, dict(zip(itertools.chain(*names), itertools.chain(*values), strict=True)))
+                  for values in itertools.product(*rows)]
     random.Random(1).shuffle(calls)
     for function, arguments in calls:
         try:
@@ -340,16 +341,23 @@ def pipes(corpus: Corpus, everything: bool) -> Iterator[str]:
 
 
 def polls(corpus: Corpus, everything: bool) -> Iterator[str]:
-    """Loops that poll and end, or do not; numbers that are looked at twice; flags that several threads store."""
+    """Loops that poll and end, or do not; numbers that are looked at twice; flags and counters of several threads."""
+    from sim.checks import test_async_proxy_and_phases as a
+    from sim.checks import test_older_values as o
     from sim.checks import test_versions as v
     from sim.holdout_order import late
     from sim.holdout_order.test_holdout_order import test_program
     from sim.machine import test_endless as e
+    from sim.machine import test_schedules as s
 
     yield from _cases(e.test_what_decides_whether_something_is_set_decides_too, v.test_each_fence_is_needed,
                       e.test_the_clock_goes_on_while_nothing_else_changes, e.test_memory_that_changes_while_all_poll,
                       v.test_whole_warps_read, v.test_a_counter_of_others_is_no_data_of_the_number,
-                      v.test_data_under_a_number_that_is_not_used_may_be_torn)
+                      v.test_data_under_a_number_that_is_not_used_may_be_torn,
+                      o.test_relaxed_words_are_old_too_where_nothing_is_ordered,
+                      o.test_whichever_of_two_warps_was_found_the_other_may_be_late,
+                      s.test_who_is_last_at_one_counter_need_not_be_at_another,
+                      a.test_either_of_two_atomics_from_another_block_may_be_the_last)
     for case in late.TABLE:
         for fault in case.twins:
             try:
@@ -391,7 +399,8 @@ SUITED = (
     ("sim/generate/scalars.py", ("simulated", "scalars")),
     ("sim/operations/bounds.py", ("edges", "views", "simulated")),
     *((f"sim/{name}.py", ("polls",)) for name in (
-        "checks/late_stores", "checks/versions", "flow/double_looks", "flow/spins", "machine/standstill")),
+        "checks/late_stores", "checks/shared_records", "checks/signal_memory", "checks/versions", "flow/double_looks",
+        "flow/spins", "machine/standstill")),
     ("sim/", ("simulated", "views", "pipelines")),
     ("layout/", ("layouts", "views", "kernels")),
     *((f"lang/{name}.py", ("objects", "traced", "kernels")) for name in (

@@ -244,6 +244,15 @@ FAULTS: dict[str, list[tuple[str, str]]] = {
         ("_warp(each.writer) == _warp(writer) or", "False or"),
         ("(each.alone and each.version <= found) or ", ""),
         ("(each.alone and each.version <= found)", "(each.version <= found)"),
+        ("(first or other.version <= found)", "first"),
+    ],
+    "sim/checks/shared_records.py": [
+        ("(last != 0) & (self.shown[place] == 0) & (self.unshown", "(last != 0) & (self.unshown"),
+        ("self.earlier[at], self.early[at], self.unshown[at] = last[keep], by[keep], 0", "pass"),
+    ],
+    "sim/checks/signal_memory.py": [
+        ("self.older or bool(self.polled))", "self.older)"),
+        ("return len(keys) > 1 and not keys.isdisjoint(self.mixed)", "return False"),
     ],
     "sim/checks/versions.py": [
         ("reader.fences += bool(lanes[thread, block])", "pass"),

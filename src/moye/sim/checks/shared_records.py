@@ -199,8 +199,7 @@ class Others:
         """The same as ``fences`` of that atomic."""
         self.earlier: Ints = self.update.copy()
         self.early: Ints = self.update.copy()
-        """An atomic before that one, not fenced and in no order with it, so that it may come last; the rank of its
-        block."""
+        """An atomic by another thread before that one, which was not fenced then, and the rank of its block."""
         self.unshown: Ints = np.full((units, clocks.columns), SHOWN, np.int64)
         """The same as ``fences`` of that."""
         self.reads: dict[int, Recent] = {}
@@ -233,10 +232,9 @@ class Others:
         """These threads change distinct units."""
         place, rank = (reach.at.unit, reach.owner), reach.actor % clocks.cluster
         last, by = self.update[place], self.updater[place]
-        known = clocks.known_far(reach.at.group, by, clocks.group.take(thread_of(last), mode="clip"), reach.actor)
-        # What comes after it in every order has its value; else either may be the last.
-        keep = (last != 0) & (self.shown[place] == 0) & (epoch_of(last) > known) & (self.unshown[place] != 0) & (
-            (thread_of(last) != thread) | (by != rank))
+        # Either may be the last, unless who fences this one knows that one.
+        other = (thread_of(last) != thread) | (by != rank)
+        keep = (last != 0) & (self.shown[place] == 0) & (self.unshown[place] != 0) & other
         at = reach.at.unit[keep], reach.owner[keep]
         self.earlier[at], self.early[at], self.unshown[at] = last[keep], by[keep], 0
         self.update[place] = pack(clocks.epoch(reach.at.group, reach.actor)[:, 0], op, SYNC, thread)
