@@ -8,14 +8,17 @@ import numpy as np
 import pytest
 
 import moye as mo
+import ported_machines
 import ported_models
 import ported_rings
+import ported_scenes
 import ported_signals
 import ported_solvers
 import ported_sorts
 import ported_words
 
-MODULES = (ported_sorts, ported_solvers, ported_models, ported_words, ported_signals, ported_rings)
+MODULES = (ported_sorts, ported_solvers, ported_models, ported_words, ported_signals, ported_rings,
+           ported_machines, ported_scenes)
 PORTS = tuple(port for module in MODULES for port in module.PORTS)
 
 

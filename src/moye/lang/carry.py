@@ -126,7 +126,8 @@ def plain_class(a: object, b: object) -> str | None:
         return None
     kind = of.pop()
     own = hasattr(values[0], "__dict__") or any(vars(base).get("__slots__") for base in kind.__mro__)
-    code = callable(values[0]) and not isinstance(getattr(kind, "__call__", None), FunctionType)    # a function, a type
+    by_text = any(isinstance(vars(base).get("__call__"), FunctionType) for base in kind.__mro__)
+    code = callable(values[0]) and not by_text              # a function, a type
     return kind.__name__ if own and not code and not kind.__module__.startswith("moye.") else None
 
 
