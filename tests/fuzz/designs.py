@@ -137,8 +137,11 @@ def right(design: Design, arguments: list[Any]) -> bool:
 
 
 def families() -> dict[str, Callable[[random.Random], Design]]:
-    from fuzz import designs_block, designs_cluster, designs_grid
-    return {**designs_grid.FAMILIES, **designs_block.FAMILIES, **designs_cluster.FAMILIES}
+    from fuzz import designs_block, designs_cluster, designs_grid, designs_tiles
+    found: dict[str, Callable[[random.Random], Design]] = {}
+    for module in (designs_grid, designs_block, designs_cluster, designs_tiles):
+        found |= module.FAMILIES
+    return found
 
 
 def draw(family: str, seed: int) -> Design:
@@ -146,11 +149,13 @@ def draw(family: str, seed: int) -> Design:
 
 
 RULES = {
-    "B1": ("left edge", "right edge", "too far", "beyond the first"),
+    "B1": ("left edge", "right edge", "too far", "beyond the first", "left neighbour", "right neighbour", "from -1"),
     "B6": ("one not set", "none set", "one part more"),
     "C6": ("fold in the branch", "vote in the branch", "match in the branch"),
-    "D7": ("few bytes", "many bytes", "its part alone", "a part more"), "D10": ("no init fence",), "D12": ("no fence",),
-    "D14": ("one fences",), "D17": ("only read",), "D20": ("to one beyond",),
+    "D7": ("few bytes", "many bytes", "its part alone", "a part more"),
+    "D10": ("no init fence",), "D12": ("no fence", "no proxy fence"), "D14": ("one fences",), "D17": ("only read",),
+    "D20": ("to one beyond",), "E1": ("no arrive",), "E2": ("touched in flight",), "E3": ("refilled in flight",),
+    "E5": ("adds to nothing",), "E6": ("half arrives", "one warp"),
     "G3": ("no release", "no acquire", "relaxed flag", "relaxed look", "relaxed prefix flag", "relaxed arrival",
            "relaxed poll", "relaxed generation", "ticket by load", "read before", "written before"),
 }
