@@ -81,6 +81,25 @@ def numbered(out, ticket, number, order: mo.Constexpr):
         ticket[0] = 0
 
 
+@mo.kernel
+def numbered_warps(out, order: mo.Constexpr):
+    """The same of the warps of a block, in shared memory."""
+    tid, number, ticket = mo.thread_idx().x, mo.shared_array(mo.int32, 1), mo.shared_array(mo.int32, 1)
+    if tid == 0:
+        number[0] = ticket[0] = 0
+    mo.sync_threads()
+    if tid % 32 == 0:
+        out[tid // 32] = mo.atomic_add(number, 0, 1)
+        if mo.atomic_add(ticket, 0, 1, order=order, scope="cta") == 3:
+            number[0] = 0
+
+
+@pytest.mark.parametrize(("order", "found"), [("acq_rel", []), ("relaxed", ["C1"])])
+def test_neither_need_a_warp_be(order, found):
+    report = mo.check(numbered_warps, lints=False)[1, 128](np.zeros(4, np.int32), order)
+    assert [finding.code for finding in report.findings] == found, str(report)
+
+
 @pytest.mark.parametrize("grid", [2, 3, 8])
 @pytest.mark.parametrize(("order", "found"), [("acq_rel", []), ("relaxed", ["G3"])])
 def test_who_is_last_at_one_counter_need_not_be_at_another(grid, order, found):

@@ -69,7 +69,7 @@ class Where:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What an atomic found (T, B), where it changed memory or counts as a write, and whether the last block was first.
+    """What an atomic found (T, B), where it changed memory or counts as a write, and whether the last lane was first.
     """
 
     old: Any
@@ -212,7 +212,7 @@ class Flags:
         if looks and not (outcome.wrote & lanes).any() and self._quiet(op, address, lanes):
             return
         reached: list[list[int]] = np.argwhere(lanes.T).tolist()
-        for block, thread in sorted(reached, key=lambda lane: -lane[0]) if outcome.backwards else reached:
+        for block, thread in reversed(reached) if outcome.backwards else reached:
             place = where.place(self.first + block, int(address[thread, block]))
             location = self.between.locations.get(place)
             if looks and location is not None:

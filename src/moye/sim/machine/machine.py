@@ -90,10 +90,11 @@ class _Others:
 
     def __init__(self, launch: Launch, outputs: Sequence[TensorArg]) -> None:
         self.launch, self.seen = launch, 1
-        self.signals = (launch.globals.crossing and launch.total > 1) or bool(launch.globals.traffic.polled)
+        counters = launch.globals.traffic.counters(launch.func)
+        self.signals = (launch.globals.crossing and launch.total > 1) or counters or bool(launch.globals.traffic.polled)
         """Whether blocks, or threads that poll, may behave differently in another schedule."""
         usual = SEVERAL + bool(launch.globals.traffic.polled)
-        if launch.globals.traffic.counters(launch.func):
+        if counters:
             usual = CROSSED + 1
         if launch.total > MOST_BLOCKS or sum(a.memory.nbytes for a in outputs) > MOST_BYTES:
             usual = 1

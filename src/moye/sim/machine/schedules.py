@@ -36,8 +36,8 @@ class Schedule:
     Seed 1 takes them backwards, so that of any two blocks each has come first once, and who has waited longest looks
     last; with seed 3 first.  With odd seeds those that poll are ``late``: they look too early, then when nobody else
     moves, and find the newest value alone, so that they miss one that another follows.  With even ones from 2 on, one
-    of several flags looks old for longer than the others; with those from 4 on, blocks that come to atomics together
-    take turns in another order at each other tensor.
+    of several flags looks old for longer than the others; with those from 4 on, threads that come to atomics together
+    take turns in another order at every other tensor.
 
     Only blocks that are all ``resident`` may begin in any order: others may count on the one that devices keep to.
     """
@@ -79,7 +79,7 @@ class Schedule:
         return None if self.seed < 2 or self.late or len(flags) < 2 else flags[(self.seed // 2 - 1) % len(flags)]
 
     def backwards(self, tensor: Callable[[], int]) -> bool:
-        """Whether of blocks that come to one atomic together the last is first: of every other tensor, so that who is
+        """Whether of threads that come to one atomic together the last is first: of every other tensor, so that who is
         last at one counter need not be at the next.  ``tensor`` is its number in the kernel."""
         return self.seed >= CROSSED and not self.late and tensor() % 2 == self.seed // 2 % 2
 

@@ -4,7 +4,7 @@ In: an ``ops.Atomic``.  Out: ``AtomicSite.bind(batch)``, called with offset, val
 each lane found.
 
 Lanes that hit different elements are done at once, lanes that hit the same one in the order of blocks and threads; in
-some schedules the last block comes first.
+some schedules the last one comes first.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class AtomicPlan:
         values = np.broadcast_to(np.asarray(value, flat.dtype), shape).T[active.T]
         expected = None if compare is None else np.broadcast_to(np.asarray(compare, flat.dtype), shape).T[active.T]
         old = np.zeros(shape, flat.dtype)
-        old.T[active.T] = found = self._in_turn(flat, where, values, expected, active)
+        old.T[active.T] = found = self._in_turn(flat, where, values, expected)
         if self.batch.watch is None:
             return old
         if self.op.kind == "add" and overflow.signed(flat.dtype):
@@ -125,14 +125,11 @@ class AtomicPlan:
         inside = (index >= 0) & (index < shared.elements)
         return shared.data.view(self.end.dtype).reshape(-1), np.where(inside, index * shared.blocks + shared.column, -1)
 
-    def _in_turn(self, flat: Array, cell: Array, values: Array, expected: Array | None, active: Array) -> Array:
-        """The same as ``_apply``, the last block first if this schedule says so."""
+    def _in_turn(self, flat: Array, cell: Array, values: Array, expected: Array | None) -> Array:
+        """The same as ``_apply``, the last lane first if this schedule says so."""
         if not self.backwards:
             return self._apply(flat, cell, values, expected)
-        order = np.argsort(-np.nonzero(active.T)[0], kind="stable")
-        found = np.empty(len(cell), flat.dtype)
-        found[order] = self._apply(flat, cell[order], values[order], None if expected is None else expected[order])
-        return found
+        return self._apply(flat, cell[::-1], values[::-1], None if expected is None else expected[::-1])[::-1]
 
     def _apply(self, flat: Array, cell: Array, values: Array, expected: Array | None) -> Array:
         unique = len(np.unique(cell)) == len(cell)
