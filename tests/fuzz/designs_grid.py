@@ -380,5 +380,33 @@ def program(y, x):
                   dependent=True)
 
 
+def two_counters(rng: random.Random) -> Design:
+    """Blocks, or the warps of one, draw a number, then a ticket; who has the last ticket sets both back."""
+    inside, several = rng.random() < 0.5, rng.choice([2, 3, 5])
+    blocks, warps = (1, several) if inside else (several, 1)
+    shared = inside and rng.random() < 0.5
+    way = rng.choice(["acq_rel", "fences"])
+    order = "acq_rel" if way == "acq_rel" else "relaxed"
+    text = f"""
+@mo.kernel
+def program(y, number, ticket):
+    tid, me = mo.thread_idx().x, mo.block_idx().x * {warps} + mo.warp_idx()
+    {'number, ticket = mo.shared_array(mo.int32, 1), mo.shared_array(mo.int32, 1)' if shared else 'pass'}
+    {'if tid == 0: number[0] = ticket[0] = 0' if shared else 'pass'}            #- none set
+    mo.sync_threads()
+    if tid % 32 == 0:
+        y[mo.atomic_add(number, 0, 1)] = 1
+        {'mo.fence()' if way == 'fences' else 'pass'}                           #- no order
+        last = mo.atomic_add(ticket, 0, 1, order={order!r})     #= no order: last = mo.atomic_add(ticket, 0, 1)
+        {'mo.fence()' if way == 'fences' else 'pass'}                           #- no order
+        if last == {several - 1}:                               #= one before: if last == {several - 2}:
+            number[0] = 0
+            ticket[0] = 0
+"""
+    return Design(text, blocks, 32 * warps, lambda: [np.zeros(several, np.int32), *np.zeros((2, 1), np.int32)],
+                  lambda _: {0: np.ones(several, np.int32)}, harmless=frozenset(() if shared else ("none set",)))
+
+
 FAMILIES: dict[str, Any] = {f.__name__: f for f in (
-    ticket_scheduler, stream_k, look_back, last_block, turns, grid_steps, counted_barrier, dependent)}
+    ticket_scheduler, stream_k, look_back, last_block, turns, two_counters, grid_steps, counted_barrier,
+    dependent)}
