@@ -408,6 +408,12 @@ def test_kernel_names_do_not_clash_with_cuda():
         assert print_kernel(Func(given, [], Block(), (1, 1, 1))).name == printed
 
 
+@pytest.mark.parametrize("name", ["malloc", "free", "size_t", "std", "nan", "va_list", "clock_t", "CUDART_VERSION"])
+def test_kernels_called_like_what_nvrtc_declares(name):
+    printed = print_kernel(Func(name, [], Block(), (1, 1, 1)))
+    assert printed.name == f"{name}_kernel" and nvrtc.compile_ptx(printed.source, "k.cu", "sm_90a")
+
+
 def test_facts_are_not_needed_for_addresses():
     builder = K("f", (32, 1, 1))
     out = builder.tensor("out", dt.int32, 1)

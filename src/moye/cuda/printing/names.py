@@ -29,12 +29,17 @@ floor_mod floor_mod_1 globaltimer pack shl shr
 bar_sync bar_arrive exp2_approx sqrt_approx rsqrt_approx tanh_approx
 elect cluster_ctarank cluster_ctaid_x cluster_ctaid_y cluster_ctaid_z cluster_arrive_release cluster_arrive_relaxed
 cluster_wait TensorMap prefetch_tensormap match_all grid_sync keep_order map_shared_rank
+CUDARTAPI CUDARTAPI_CDECL CUDART_DEVICE CUDART_VERSION NV_TARGET_MINIMUM_SM_INTEGER NV_TARGET_MINIMUM_SM_SELECTOR
 """
+_DECLARED = """clock_t free malloc nan nanf ptrdiff_t size_t std va_arg va_copy va_end va_list va_start cudaRoundNearest
+cudaRoundZero cudaRoundPosInf cudaRoundMinInf NV_DISPATCH_TARGET NV_IF_ELSE_TARGET NV_IF_TARGET"""
 _MATH = """exp exp2 log log2 log10 sqrt rsqrt sin cos tan tanh erf floor ceil rint trunc fabs fmin fmax pow fmod round
 logb jn yn j0 j1 y0 y1 gamma tgamma lgamma remainder fma fdim hypot cbrt ldexp frexp modf acos asin atan atan2 cosh
 sinh acosh asinh atanh expm1 log1p exp10 erfc norm signbit isfinite div labs erfinv copysign nextafter
 index read write pipe time exit select"""
 RESERVED = frozenset(_WORDS.split()) | frozenset(name + f for name in _MATH.split() for f in ("", "f"))
+DECLARED = frozenset(_DECLARED.split())
+"""What NVRTC declares outside of functions: no kernel has such a name, but a variable may."""
 _WRAPPER = re.compile(r"((cp_async|mma|fence|swizzle|atom|red|ld|st|mbarrier|bulk|setmaxnreg|griddepcontrol|wgmma|"
                       r"warpgroup|ptx|cuda|results)_|(to|from)_\w+x[24]$|tma_((load|store|prefetch|reduce_[a-z]+)_[1-5]d|"
                       r"(prefetch_)?(gather|scatter)4)|(copy|release|acquire)_tensormap$|tensormap_[a-z]+(_\dd)?$|"

@@ -18,7 +18,7 @@ from moye.atoms.tma import TensorMap
 from moye.cuda.printing import statements, tensor_copies, wgmma
 from moye.cuda.printing.context import Kernel
 from moye.cuda.printing.escapes import comment
-from moye.cuda.printing.names import identifier, is_free
+from moye.cuda.printing.names import DECLARED, identifier, is_free
 from moye.cuda.printing.reroll import rolled
 from moye.cuda.printing.writer import joined
 from moye.dtypes import DType
@@ -103,7 +103,8 @@ def _with_blank(lines: list[str]) -> list[str]:
 def _kernel_name(func: Func) -> str:
     """The extern "C" name: the user's, unless CUDA or the printed helpers have that one."""
     name = identifier(func.name)
-    return name if is_free(name) and name != "lambda" else f"{name}_kernel"
+    free = is_free(name) and name not in DECLARED and name != "lambda"
+    return name if free else f"{name}_kernel"
 
 
 # --- header ----------------------------------------------------------------------------------------------------------
