@@ -80,7 +80,7 @@ def shortlist(how, order, width, row, first, last, words):
     most.fill(-math.inf)
     for t in mo.range(first + tid, last, how.threads):
         most[...] = mo.max(most, vector_of(order, width, row, t))
-    nth = nth_of(most.reduce("max").to(dtype), how.rank)
+    nth = nth_of(widened(most), how.rank)
     if lane == 0:
         bounds[mo.warp_idx()] = nth
     if tid == 0:
@@ -101,6 +101,12 @@ def shortlist(how, order, width, row, first, last, words):
 def compared(dtype: Any) -> Any:
     """What elements are compared as: numbers of at least 32 bits."""
     return dtype if dtype.bits >= 32 else mo.float32
+
+
+@mo.jit
+def widened(most):
+    """The largest element of a register tensor, as what it is compared as."""
+    return most.to(compared(most.dtype)).reduce("max")
 
 
 @mo.jit

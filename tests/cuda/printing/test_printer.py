@@ -414,6 +414,22 @@ def test_kernels_called_like_what_nvrtc_declares(name):
     assert printed.name == f"{name}_kernel" and nvrtc.compile_ptx(printed.source, "k.cu", "sm_90a")
 
 
+@pytest.mark.parametrize(("n", "unrolled"), [(2048, True), (4096, False)])
+def test_loops_over_more_elements_than_registers_hold_stay_loops(n, unrolled):
+    """Unrolled, ptxas would take minutes."""
+    @mo.kernel
+    def large(out):
+        held = mo.fragment((n,), mo.float32)
+        held.fill(mo.thread_idx().x)
+        held[...] = held * 2 + 1
+        out[mo.thread_idx().x] = held.reduce("sum")
+
+    out = np.zeros(8, np.float32)
+    large[1, 8](out)
+    assert np.array_equal(out, n * (2 * np.arange(8, dtype=np.float32) + 1))
+    assert ("#pragma unroll" in large.compile(out, block=8, arch="sm_90a").source) == unrolled
+
+
 def test_facts_are_not_needed_for_addresses():
     builder = K("f", (32, 1, 1))
     out = builder.tensor("out", dt.int32, 1)

@@ -21,6 +21,8 @@ from moye.ir import ops
 from moye.ir.nodes import Func, TensorParam
 
 _INDICES = ("i", "j", "l", "n", "o", "p", "q", "r")
+UNROLLED = 2048
+"""Turns of a loop up to which it is unrolled: fragments of more elements are no registers, and ptxas takes minutes."""
 
 
 class Kernel:
@@ -56,7 +58,7 @@ class Kernel:
         for extent, index in loops:
             if isinstance(extent, int) and extent == 1:
                 continue
-            if unroll and isinstance(extent, int):
+            if unroll and isinstance(extent, int) and extent <= UNROLLED:
                 self.writer.line("#pragma unroll")
             stop = extent if isinstance(extent, int) else extent.text
             self.writer.open(f"for (int {index} = 0; {index} < {stop}; ++{index}) {{")

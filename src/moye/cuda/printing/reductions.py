@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from moye.cuda.printing import pairs, vectors
-from moye.cuda.printing.context import Kernel
+from moye.cuda.printing.context import UNROLLED, Kernel
 from moye.cuda.printing.dispatch import prints
 from moye.cuda.printing.expressions import ADD, MUL, Text, assignment, call, combine, infix
 from moye.cuda.printing.tiles import IndexSpace, flat_steps, merged
@@ -51,7 +51,8 @@ def reduce_(kernel: Kernel, op: ops.Reduce) -> None:
 
 def _loop(kernel: Kernel, op: ops.Reduce, space: IndexSpace, names: list[str], stop: int) -> None:
     index, step = kernel.indices[0], len(names)
-    kernel.writer.line("#pragma unroll")
+    if stop <= UNROLLED:
+        kernel.writer.line("#pragma unroll")
     further = f"++{index}" if step == 1 else f"{index} += {step}"
     kernel.writer.open(f"for (int {index} = {step}; {index} < {stop}; {further}) {{")
     for c, name in enumerate(names):
@@ -76,7 +77,8 @@ def _in_pairs(kernel: Kernel, op: ops.Reduce, space: IndexSpace, name: str) -> N
     turns = points // op.chains
     if turns > 2:
         index = kernel.indices[0]
-        kernel.writer.line("#pragma unroll")
+        if turns <= UNROLLED:
+            kernel.writer.line("#pragma unroll")
         kernel.writer.open(f"for (int {index} = 1; {index} < {turns}; ++{index}) {{")
         for i, word in enumerate(words):
             more = _pair(kernel, op.src, space, 2 * i, index, op.chains)
@@ -131,7 +133,8 @@ def find(kernel: Kernel, op: ops.Find) -> None:
     if points == 1:
         return
     index = kernel.indices[0]
-    kernel.writer.line("#pragma unroll")
+    if points <= UNROLLED:
+        kernel.writer.line("#pragma unroll")
     kernel.writer.open(f"for (int {index} = {points - 1}; {index} >= 0; --{index}) {{")
     element = _element(kernel, op.src, space, 0, Text(index))
     equal = combine("eq", op.src.dtype, element, wanted, kernel.helpers)
