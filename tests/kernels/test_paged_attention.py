@@ -52,6 +52,17 @@ def test_more_sequences_than_a_warp_has_lanes(lengths, long):
     judged(Case(3, "bf16", 1, lengths, 2, 1, 64, 64, 16, 1, blocks=2, long=long))
 
 
+@pytest.mark.parametrize(("queries", "heads"), [(1, 3), (1, 9), (5, 4), (9, 4), (13, 4), (16, 4), (16, 8)])
+@pytest.mark.parametrize(("dims", "stored"), [((64, 64), ""), ((40, 72), ""), ((96, 96), "e4m3")])
+def test_rows_of_any_number(queries, heads, dims, stored):
+    """Any of eight parts of up to 64 rows are computed; page ends are inside of tiles, and parts are added up."""
+    factors = ("head", "token") if stored else ("", "")
+    dims = tuple(-(-d // 16) * 16 for d in dims) if stored else dims
+    for long, page in ((1, 16), (1024, 64)):
+        judged(Case(queries, "bf16", queries, (70, 17, 33), heads, 1, *dims, page, 1, stored=stored, factors=factors,
+                    blocks=8, long=long))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_shares_of_drawn_lengths(seed):

@@ -181,7 +181,7 @@ def attend(plan, work, how, where, at, phase, line, sQ, stages, Q, memory, table
 def live(plan, sums, mma):
     """A thread's sums as (rows, columns), without rows that have no results."""
     view = mo.mn_view(sums, mma)
-    return mo.tile(view, (plan.live, mo.size(view, 1)), (0, 0))
+    return mo.composition(view, mo.make_layout((plan.live, mo.size(view, 1)), (1, mo.size(view, 0))))
 
 
 @mo.jit
