@@ -213,13 +213,23 @@ def test_as_compiled(monkeypatch, dim, arch, stored, factors):
         assert "LDS.128" in compiled.sass and "F2FP.F16.E4M3.UNPACK_B" in compiled.sass
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("dim", [64, 128])
+@pytest.mark.parametrize("stored", [mo.bfloat16, mo.float8_e4m3fn])
+@pytest.mark.parametrize("queries", [1, 2, 4, 6, 8])
+def test_nothing_spills_with_any_number_of_rows(monkeypatch, dim, stored, queries):
+    """8 to 64 rows of a tile, 8 heads share keys: their scores and sums are a thread's registers."""
+    compiled = decode_kernel.compile(*launched(monkeypatch, dim, stored, (), queries), block=WARPS * 32, arch="sm_90a")
+    assert compiled.spills == compiled.stack == 0
+
+
 def test_caches_of_8_bits_need_sm_89(monkeypatch):
     with pytest.raises(mo.MoyeError, match="conversions from float8_e4m3fn"):
         decode_kernel.compile(*launched(monkeypatch, 64, mo.float8_e4m3fn, ()), block=WARPS * 32, arch="sm_80")
 
 
-def launched(monkeypatch, dim, stored, factors):
-    """What the kernel is launched with for 16 sequences of one query."""
+def launched(monkeypatch, dim, stored, factors, queries=1):
+    """What the kernel is launched with for 16 sequences of so many queries."""
     calls = []
     fake = type("Fake", (), {"__getitem__": lambda self, at: lambda *args: calls.append(args),
                              "launch": lambda self, *args, **options: calls.append(args)})()
@@ -228,7 +238,7 @@ def launched(monkeypatch, dim, stored, factors):
     monkeypatch.setattr(mo, "multiprocessors", lambda array: 132)
     like = mo.TensorLike
     caches = [like(stored, (100, 64, 8, dim), (64 * 8 * dim, 8 * dim, dim, 1)) for _ in range(2)]
-    q = like(mo.bfloat16, (16, 1, 64, dim), (64 * dim, 64 * dim, dim, 1))
+    q = like(mo.bfloat16, (16, queries, 64, dim), (queries * 64 * dim, 64 * dim, dim, 1))
     scale = like(mo.float32, factors, tuple(np.cumprod((1, *factors[:0:-1]))[::-1].tolist())) if factors else None
     paged_attention(q, q, *caches, like(mo.int32, (16, 128), (128, 1)), like(mo.int32, (16,)), k_scale=scale,
                     v_scale=scale)

@@ -28,9 +28,10 @@ BLOCKS = 2
 LEAST = 64
 """Keys that a warp has at least."""
 _TILES = (32, 16)
-"""Keys of a tile: as many as a page has and ``_TILE`` bytes of keys hold, for each tile costs a warp the same beside.
-"""
+"""Keys of a tile: as many as ``_TILE`` bytes hold, for each tile costs a warp the same beside."""
 _TILE = 4096
+_HELD = 5120
+"""Scores and sums of a warp up to which it has such tiles: 160 registers of a thread."""
 _MOST_STAGES = 3
 """Stages of a warp at most: with more on their way, 8 bits came later (87 us for 84, of 16 sequences of 8192 keys)."""
 _BESIDE = 1024
@@ -132,7 +133,7 @@ def make_plan(dtypes: tuple[Any, Any], rules: Rules, dims: tuple[int, int], head
     row_tiles = -(-tiles // min(tiles, max(1, _SUMS // Dv)))
     rows, problems = ROWS * -(-tiles // row_tiles), heads[1] * row_tiles
     together = max(n for n in range(1, _TOGETHER + 1) if problems % n == 0)
-    keys = _keys(stored.bytes * max(D, Dv))
+    keys = _keys(stored.bytes * max(D, Dv), rows, Dv)
     mma, mma_V = (mo.make_tiled_mma(instruction(each), mo.make_layout((1, 1, 1)), (ROWS, 16, 16))
                   for each in (operand, weights))
     stages = _stages(device, WARPS * rows * D * operand.bytes, stored.bytes * WARPS * keys * (D + Dv))
@@ -151,9 +152,9 @@ def make_plan(dtypes: tuple[Any, Any], rules: Rules, dims: tuple[int, int], head
         mo.make_tiled_copy_B(turned, mma))
 
 
-def _keys(line: int) -> int:
-    """Keys of a tile, ``line`` bytes each."""
-    return next((n for n in _TILES if n * line <= _TILE), _TILES[-1])
+def _keys(line: int, rows: int, columns: int) -> int:
+    """Keys of a tile, ``line`` bytes each, beside results of so many rows and columns."""
+    return next((n for n in _TILES if n * line <= _TILE and rows * (columns + n) <= _HELD), _TILES[-1])
 
 
 def _rounds(line: int, columns: int) -> int:
