@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from dataclasses import replace
 from unittest import mock
@@ -13,7 +14,7 @@ import pytest
 import moye as mo
 import random_pages
 from moye.kernels import paged_attention
-from moye.kernels.attention.decode import host
+from moye.kernels.attention.decode import host, kernel
 from moye.kernels.attention.decode.kernel import decode_kernel
 from moye.kernels.attention.decode.plan import WARPS, make_plan
 from moye.kernels.attention.parts.scores import Rules
@@ -53,7 +54,7 @@ def test_more_sequences_than_a_warp_has_lanes(lengths, long):
 
 
 @pytest.mark.parametrize(("queries", "heads"), [(1, 3), (1, 9), (5, 4), (9, 4), (13, 4), (16, 4), (16, 8)])
-@pytest.mark.parametrize(("dims", "stored"), [((64, 64), ""), ((40, 72), ""), ((96, 96), "e4m3")])
+@pytest.mark.parametrize(("dims", "stored"), [((64, 64), ""), ((40, 72), ""), ((96, 96), "e4m3"), ((192, 192), "e4m3")])
 def test_rows_of_any_number(queries, heads, dims, stored):
     """Any of eight parts of up to 64 rows are computed; page ends are inside of tiles, and parts are added up."""
     factors = ("head", "token") if stored else ("", "")
@@ -61,6 +62,25 @@ def test_rows_of_any_number(queries, heads, dims, stored):
     for long, page in ((1, 16), (1024, 64)):
         judged(Case(queries, "bf16", queries, (70, 17, 33), heads, 1, *dims, page, 1, stored=stored, factors=factors,
                     blocks=8, long=long))
+
+
+@pytest.mark.parametrize("stored", [mo.bfloat16, mo.float8_e4m3fn], ids=str)
+@pytest.mark.parametrize("dim", range(16, 257, 16))
+def test_rounds_have_all_columns_once(dim, stored):
+    """Of all head dimensions: what lies side by side in a round's memory does so in a row of results."""
+    for dim_v in range(16, 257, 16):
+        plan = make_plan((mo.bfloat16, stored), Rules(), (dim, dim_v), (4, 1), 1, 64, mo.hardware.of("sm_90a"))
+        count, seen = plan.dim_v // plan.rounds // 4, []
+        for r, quad in itertools.product(range(plan.rounds), range(4)):
+            with mock.patch.object(mo, "lane_idx", lambda quad=quad: quad):
+                for run in kernel.runs_of(plan, count):
+                    places = [kernel.place_of.__wrapped__(plan, k) for k in run]
+                    columns = [kernel.column_of.__wrapped__(plan, r * count + k) for k in run]
+                    for found in (places, columns):
+                        assert found == list(range(found[0], found[0] + len(run))) and found[0] % len(run) == 0
+                    assert columns == [kernel.behind.__wrapped__(plan, u, r) for u in places]
+                    seen += columns
+        assert sorted(seen) == list(range(plan.dim_v))
 
 
 @pytest.mark.slow

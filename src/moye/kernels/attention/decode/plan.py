@@ -139,11 +139,12 @@ def make_plan(dtypes: tuple[Any, Any], rules: Rules, dims: tuple[int, int], head
     stages = _stages(device, WARPS * rows * D * operand.bytes, stored.bytes * WARPS * keys * (D + Dv))
     read, turned = (mo.CopyAtom(mo.LdMatrix(4, transpose=t), each) for t, each in ((False, operand), (True, weights)))
     K, V = (_rows(stored, each, keys) for each in (D, Dv))
-    order, rounds = _order(D) if narrow else mo.make_layout(D), _rounds(D * operand.bytes, Dv)
+    each = _line(stored, Dv) // 8 if narrow else 1
+    order, rounds = _order(D) if narrow else mo.make_layout(D), _rounds(D * operand.bytes, Dv, 8 * each)
     return DecodePlan(
         dtype, operand, stored, weights, rules, D, Dv, group, queries * group, rows, row_tiles, together, 1,
         VECTOR if whole else 1, page_size, keys, stages, dims[0] == D, dims[1] == Dv,
-        _line(stored, Dv) // 8 if narrow else 1, rounds, mma, mma_V, _rows(operand, D, rows), K, V,
+        each, rounds, mma, mma_V, _rows(operand, D, rows), K, V,
         mo.composition(K, (mo.make_layout(keys), order)) if narrow else K,
         _turned(V, _order_v(Dv), keys) if narrow else
         mo.tile_to_shape(mo.smem_layout_atom(dtype, "mn", _line(dtype, Dv)), (Dv, keys), (1, 0)),
@@ -157,9 +158,13 @@ def _keys(line: int, rows: int, columns: int) -> int:
     return next((n for n in _TILES if n * line <= _TILE and rows * (columns + n) <= _HELD), _TILES[-1])
 
 
-def _rounds(line: int, columns: int) -> int:
-    """In how many rounds warps add up so many columns in the memory of queries, which have ``line`` bytes a row."""
-    return min(n for n in range(1, columns // 16 + 1) if columns // 16 % n == 0 and 4 * columns <= n * line)
+def _rounds(row: int, columns: int, line: int) -> int:
+    """In how many rounds warps add up so many columns in the memory of queries, which have ``row`` bytes each.
+
+    A round has whole lines, or one of equal parts of a line.
+    """
+    return next(n for n in range(1, columns // 16 + 1) if columns // 16 % n == 0 and 4 * columns <= n * row
+                and (columns // n % line == 0 or line % (columns // n) == 0))
 
 
 def _stages(device: Any, queries: int, stage: int) -> int:
