@@ -58,7 +58,7 @@ class Plan:
     list: Listed | None = None
 
     @property
-    def sorted(self) -> int:
+    def words(self) -> int:
         """Words that are sorted."""
         return self.room if self.list is None else max(self.room, self.list.room)
 
@@ -168,7 +168,7 @@ def collect(plan, bits, first, last, words):
     bound, wanted, equals = kth_key(plan, bits, first, last)
     if mo.thread_idx().x == 0:
         count[0] = 0
-    for i in mo.range(plan.k + mo.thread_idx().x, plan.sorted, plan.threads):
+    for i in mo.range(plan.k + mo.thread_idx().x, plan.words, plan.threads):
         put(words, i, [part(0) for part in plan.word])
     each = mo.ceil_div(mo.ceil_div(last - first, plan.threads // 32), 32) * 32      # vectors of a warp
     begin = first + mo.warp_idx() * each
@@ -225,7 +225,7 @@ def top_k_kernel(values, indices, x, origins, plan: mo.Constexpr):
     if origins is not None:
         mo.griddepcontrol_wait()
     row, bits = x[:, *at], as_bits(x)[:, *at]                                               # (n)
-    words = [mo.shared_array(dtype, padded(plan.sorted, dtype)) for dtype in plan.word]
+    words = [mo.shared_array(dtype, padded(plan.words, dtype)) for dtype in plan.word]
     first, last = share_of(mo.ceil_div(mo.size(row, 0), plan.width), part, plan.parts)
     done = False
     if plan.list is not None:
@@ -233,8 +233,8 @@ def top_k_kernel(values, indices, x, origins, plan: mo.Constexpr):
     if not done:
         collect(plan, bits, first, last, words)
     if plan.sorts:
-        if mo.warp_idx() < threads_of(plan.sorted, len(words)) // 32:
-            sort(plan.sorted, words)
+        if mo.warp_idx() < threads_of(plan.words, len(words)) // 32:
+            sort(plan.words, words)
         mo.sync_threads()
     for i in mo.range(tid, plan.k, plan.threads):
         place = place_of([part[i] for part in words])

@@ -26,8 +26,7 @@ def combine_kernel(O, lse, lengths, left, results, log_sums, sinks, crews: mo.in
     before it does.  Where one team had all keys of a problem there is nothing to do.
     """
     heads_K, x = mo.size(O, 1) // plan.heads_of_a_key, mo.block_idx().x
-    work = Work(lengths, mo.size(O, 2), left, heads_K * plan.row_tiles, crews, plan.together,
-                plan.keys)
+    work = Work(lengths, mo.size(O, 2), left, heads_K * plan.row_tiles, crews, plan.together, plan.keys)
     batch, number = x // work.problems, x % work.problems
     if by_share:
         batch, number = begun_by(work, x)
@@ -101,8 +100,7 @@ def weighed(plan, results, log_sums, row, parts, base, first, step):
         place, held = parts.place(p), mo.make_fragment_like(value)
         weight = mo.exp2(log_sums[row, place] - base)
         for j in mo.static_range(mo.size(value, 1)):
-            mo.copyto(held[:, j], mo.tile(results[:, row, place], (run,), (lane + 32 * j,),
-                                              ragged=True))
+            mo.copyto(held[:, j], mo.tile(results[:, row, place], (run,), (lane + 32 * j,), ragged=True))
         value[...] = value + weight * held
     return value
 

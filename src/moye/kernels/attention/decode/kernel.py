@@ -37,8 +37,7 @@ def decode_kernel(O, lse, Q, K, V, table, lengths, results, log_sums, scale, sof
     """Every warp goes through as many tiles of keys as any other, of one problem or several."""
     mo.min_blocks(BLOCKS)
     mo.griddepcontrol_launch_dependents()
-    work = Work(lengths, mo.size(Q, 2), left, mo.size(K, 2) * plan.row_tiles, crews, plan.together,
-                plan.keys)
+    work = Work(lengths, mo.size(Q, 2), left, mo.size(K, 2) * plan.row_tiles, crews, plan.together, plan.keys)
     queries, count = mo.shared_array(plan.operand, WARPS * mo.cosize(plan.Q), align=1024), plan.stages * WARPS
     sQ = one_of(queries, mo.warp_idx(), plan.Q)                                     # (rows, dim)
     memory, stages = Stages(K, V, k_scale, v_scale), Stages(
