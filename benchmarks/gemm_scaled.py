@@ -4,14 +4,20 @@ Interleaved in one process, the order reversed every other round; random-normal 
 every launch; medians.  Results are compared with float64 on a poisoned output first, 256 rows of each.  Columns are
 microseconds: of moye's promoted sums and of scaled ones, of cuBLAS without fast accumulation, and with factors of
 blocks where torch has it; groups are stacked, or matrices that lie anywhere.  Then bf16 groups: stacked, as separate
-matrices, and one torch.mm after the other.  With ``--configs``, every configuration of ``TRIED`` instead, in TFLOP/s.
+matrices, and one torch.mm after the other.  With ``--configs``, every configuration of ``TRIED`` instead, in TFLOP/s;
+with ``--draw``, every tile that there is for factors, on drawn products, a line of the file each, for
+``gemm_scaled_fit.py``.
 
     python benchmarks/gemm_scaled.py [--rounds N] [--seconds BUDGET] [--only REGEX] [--configs]
+    python benchmarks/gemm_scaled.py --draw SEED COUNT --csv gemm_scaled.csv
 """
 
 import argparse
+import csv
+import functools
 import itertools
 import math
+import random
 import re
 import sys
 import time
@@ -20,6 +26,7 @@ import torch
 from torch.nn import functional as F
 
 from moye.kernels import WarpgroupConfig, gemm, gemm_sm90, grouped_gemm_sm90
+from moye.kernels.gemm.sm90 import config
 from moye.runtime.prepare import compile_only
 from moye.runtime.tuning.precompile import Compiling
 from moye.testing import interleave
@@ -42,16 +49,17 @@ def tile(bM, bN, stages, promotion="between", **more):
 
 TRIED = [tile(128, 128, 5), tile(128, 144, 5), tile(128, 160, 4), tile(128, 176, 5), tile(128, 192, 4),
          tile(192, 96, 5), tile(192, 128, 4), tile(256, 128, 3), tile(128, 128, 5, "turns"), tile(128, 192, 4, "turns"),
-         tile(128, 192, 4, "behind"), tile(192, 128, 4, share_A=2), tile(192, 128, 4, share_B=2),
+         tile(128, 192, 4, "behind"), tile(128, 128, 5, "ahead"), tile(128, 128, 5, "ahead", share_B=2),
+         tile(192, 128, 4, share_A=2), tile(192, 128, 4, share_B=2),
          tile(128, 192, 4, share_A=2), tile(192, 128, 4, store="warp")]
 """Configurations of promoted sums, with factors and without."""
 
 
-def label(config):
-    if config is None:
+def label(tile):
+    if tile is None:
         return "chosen"
-    shared = f" {config.share_A} x {config.share_B}" if config.peers > 1 else ""
-    return f"{config.bM}x{config.bN} {config.promotion}{shared}{' by warps' if config.store == 'warp' else ''}"
+    shared = f" {tile.share_A} x {tile.share_B}" if tile.peers > 1 else ""
+    return f"{tile.bM}x{tile.bN} {tile.promotion}{shared}{' by warps' if tile.store == 'warp' else ''}"
 
 
 class Operands:
@@ -83,11 +91,11 @@ class Dense(Operands):
         super().__init__(M, N, K)
         self.flops = 2 * M * N * K
 
-    def moye(self, scaled, config=None):
+    def moye(self, scaled, tile=None):
         factors = {"scale_a": self.of_A, "scale_b": self.of_B} if scaled else {}
-        if config is None:
+        if tile is None:
             return lambda: gemm(self.A, self.B, self.C, **factors)
-        return lambda: gemm_sm90(self.A, self.B, self.C, config=config, **factors)
+        return lambda: gemm_sm90(self.A, self.B, self.C, config=tile, **factors)
 
     def vendors(self):
         one, A, B, C = torch.ones((), device=DEVICE), self.A, self.B, self.C
@@ -117,9 +125,9 @@ class Grouped(Operands):
         self.ends = list(itertools.accumulate(heights, initial=0))
         self.offsets = torch.tensor(self.ends, dtype=torch.int32, device=DEVICE)
 
-    def moye(self, scaled, config=None):
+    def moye(self, scaled, tile=None):
         factors = {"scale_a": self.of_A, "scale_b": self.of_B.permute(1, 2, 0)} if scaled else {}
-        return lambda: grouped_gemm_sm90(self.A, self.B.permute(1, 2, 0), self.C, self.offsets, config=config,
+        return lambda: grouped_gemm_sm90(self.A, self.B.permute(1, 2, 0), self.C, self.offsets, config=tile,
                                          **factors)
 
     def vendors(self):
@@ -141,12 +149,12 @@ class Grouped(Operands):
 class Separate(Grouped):
     """Several, as matrices that lie anywhere."""
 
-    def moye(self, scaled, config=None):
+    def moye(self, scaled, tile=None):
         heights = [last - first for first, last in itertools.pairwise(self.ends)]
         As, Cs = ([part.clone() for part in self.A.split(heights)], self.C.split(heights))
         of_A = [part.contiguous() for part in self.of_A.split(heights)]
         factors = {"scale_a": of_A, "scale_b": list(self.of_B)} if scaled else {}
-        return lambda: grouped_gemm_sm90(As, list(self.B), Cs, config=config, **factors)
+        return lambda: grouped_gemm_sm90(As, list(self.B), Cs, config=tile, **factors)
 
 
 def problems(only):
@@ -156,8 +164,31 @@ def problems(only):
     return {name: make for name, make in made.items() if only.search(name)}
 
 
+def drawn(seed, count):
+    """Products of any size from few rows to many, up to 2^39 operations; K a multiple of 16."""
+    rng, found = random.Random(seed), {}
+    while len(found) < count:
+        M, N, K = (round(math.exp(rng.uniform(*map(math.log, limits)))) for limits in ((16, 8192), (256, 16384),
+                                                                                       (256, 16384)))
+        if rng.random() < 2 / 3:
+            M, N = (-(-x // 128) * 128 for x in (M, N))
+        K = -(-K // 128) * 128 if rng.random() < 0.5 else -(-K // 16) * 16
+        if 1 << 30 < M * N * K < 1 << 38:
+            found[f"{M}x{N}x{K}"] = functools.partial(Dense, M, N, K)
+    return found
+
+
+def tiles_with_factors():
+    """Every tile that there is for factors of blocks, as deep as it can be."""
+    sizes = [(bM, bN, groups) for (bM, groups), widths in config.SCALED.items() for bN in widths]
+    return [config.promoted(WarpgroupConfig(bM, bN, 128, config.deepest(bM, bN, groups, scaled=True), groups=groups,
+                                            raster=16 if bN > bM else 8)) for bM, bN, groups in sizes]
+
+
 def configs_of(problem, options):
     """The configurations that are measured; grouped products have two warpgroups."""
+    if options.draw:
+        return tiles_with_factors()
     if not options.configs:
         return [None]
     return [None, *(c for c in TRIED if isinstance(problem, Dense)
@@ -170,9 +201,9 @@ def prepare(named, options):
     with Compiling() as compiling:
         for make in named.values():
             problem = make()
-            for scaled, config in itertools.product((False, True), configs_of(problem, options)):
+            for scaled, tile in itertools.product((False, True), configs_of(problem, options)):
                 with compile_only(trace_only=True) as gathered:
-                    problem.moye(scaled, config)()
+                    problem.moye(scaled, tile)()
                 compiling.add(*gathered.jobs)
         errors = compiling.finish(lambda done: None)
     print(f"compiled after {time.perf_counter() - start:.1f} s", file=sys.stderr)
@@ -182,14 +213,14 @@ def prepare(named, options):
 def works_of(problem, options):
     """What is measured, by name, without what is wrong or what torch does not take; and whether moye's are right."""
     works, right = {}, True
-    for scaled, config in itertools.product((False, True), configs_of(problem, options)):
-        name = f"{'scaled' if scaled else 'promoted'} {label(config)}"
-        works[name] = problem.moye(scaled, config)
+    for scaled, tile in itertools.product((True,) if options.draw else (False, True), configs_of(problem, options)):
+        name = f"{'scaled' if scaled else 'promoted'} {label(tile)}"
+        works[name] = problem.moye(scaled, tile)
         error = problem.error(works[name], scaled)
         if not error <= MOST_ERROR:
             print(f"{name}: WRONG, error {error:.2e}")
             right = False
-    for name, work in problem.vendors().items():
+    for name, work in ({} if options.draw else problem.vendors()).items():
         try:
             error = problem.error(work, "blocks" in name)
         except (RuntimeError, ValueError) as why:
@@ -235,6 +266,11 @@ def separate(rounds):
 
 
 def report(name, problem, us, options):
+    if options.draw:
+        with open(options.csv, "a", newline="") as file:
+            csv.writer(file).writerows([*name.split("x"), *re.split("[x ]", what)[1:4], f"{time_us:.2f}"]
+                                       for what, time_us in us.items())
+        return
     if options.configs:
         print(f"{name}, TFLOP/s")
         for what, time_us in sorted(us.items(), key=lambda item: item[1]):
@@ -254,12 +290,14 @@ def main():
     parser.add_argument("--seconds", type=float, default=20, help="for timing all products, each an equal part")
     parser.add_argument("--only", type=re.compile, default=re.compile(""), metavar="REGEX")
     parser.add_argument("--configs", action="store_true", help="each configuration of TRIED, not the chosen one alone")
+    parser.add_argument("--draw", type=int, nargs=2, metavar=("SEED", "COUNT"))
+    parser.add_argument("--csv", default="gemm_scaled.csv", help="where lines of drawn products are added")
     options = parser.parse_args()
     torch.manual_seed(0)
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}")
-    named = problems(options.only)
+    named = drawn(*options.draw) if options.draw else problems(options.only)
     right = prepare(named, options)
-    if not options.configs:
+    if not options.configs and not options.draw:
         print(f"{'M x N x K':20} {'promoted':>10} {'scaled':>9} {'of prom.':>9} {'TFLOP/s':>7} {'cuBLAS':>10} ratio "
               f"{'blocks':>9} ratio")
     for name, make in named.items():
@@ -271,7 +309,7 @@ def main():
         each = (time.perf_counter() - start) / 3
         rounds = max(4, min(options.rounds, int(options.seconds / len(named) / each)))
         report(name, problem, {what: 1e3 * ms for what, ms in interleave(works, rounds).items()}, options)
-    if not options.configs and options.only.search("separate"):
+    if not options.configs and not options.draw and options.only.search("separate"):
         right &= separate(min(20, options.rounds))
     sys.exit(0 if right else "something is wrong")
 

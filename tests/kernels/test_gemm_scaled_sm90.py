@@ -56,8 +56,9 @@ TILES = {f"{bM}x{bN} {promotion}": WarpgroupConfig(bM, bN, 128, 3, groups=GROUPS
              "between": ((64, 32), (64, 96), (128, 128), (128, 160), (128, 176), (128, 192), (256, 96), (256, 128),
                          (192, 128)),
              "turns": ((128, 128), (128, 192), (256, 96), (256, 128)),
-             "behind": ((128, 128), (128, 160), (128, 192), (256, 96))}.items() for bM, bN in sizes}
-SOME = ("128x176 between", "256x128 turns", "128x192 behind")
+             "behind": ((128, 128), (128, 160), (128, 192), (256, 96)),
+             "ahead": ((64, 96), (128, 128), (128, 144), (192, 64))}.items() for bM, bN in sizes}
+SOME = ("128x176 between", "256x128 turns", "128x192 behind", "128x144 ahead")
 """Those of the quick run."""
 
 
@@ -70,9 +71,17 @@ def test_tiles(name):
     assert [report for report in reports if not report.ok] == []
 
 
+@pytest.mark.parametrize("K", [20, 200, 300])
 @pytest.mark.parametrize("name", SOME)
-def test_one_k_tile(name):
-    agree(130, 200, 20, config=TILES[name])
+def test_few_k_tiles(name, K):
+    agree(130, 200, K, config=TILES[name])
+
+
+@pytest.mark.parametrize("K", [4096, 4097, 4200, 4400, 8200, 8500])
+@pytest.mark.parametrize("promotion", ["between", "behind", "ahead"])
+def test_more_k_tiles_than_lanes(promotion, K):
+    """A lane has the factor of B of one k tile in 32: of 32, one more and some more, and of twice as many."""
+    agree(40, 140, K, config=WarpgroupConfig(64, 64, 128, 3, groups=1, promotion=promotion))
 
 
 @pytest.mark.slow
@@ -104,12 +113,12 @@ def test_batches():
         check_error(C[..., i], *exact(A[..., i], B[..., i], scale_a[..., i], scale_b[..., i]))
 
 
-@pytest.mark.parametrize("promotion", ["between", "turns", "behind"])
-def test_promoted_sums_without_factors(promotion):
+@pytest.mark.parametrize(("promotion", "bM"), [("between", 256), ("turns", 256), ("behind", 256), ("ahead", 128)])
+def test_promoted_sums_without_factors(promotion, bM):
     """The same loops, whose sums are added up as they are."""
     rng = np.random.default_rng(1)
     A, B, C = filled(rng, (300, 300), E4M3).x, filled(rng, (136, 300), E4M3).x, np.zeros((300, 136), np.float32)
-    gemm_sm90(A, B, C, config=WarpgroupConfig(256, 96, 128, 3, promotion=promotion))
+    gemm_sm90(A, B, C, config=WarpgroupConfig(bM, 96, 128, 3, promotion=promotion))
     check_error(C, *exact(A, B, np.ones((300, 3)), np.ones((2, 3))))
 
 
@@ -187,7 +196,8 @@ def test_grouped_refused():
     ({"config": WarpgroupConfig(128, 64, 256, 2)}, "bK=256 of"),
     ({"config": WarpgroupConfig(128, 64, 128, 3, promotion="late")}, "promotion='late' of"),
     ({"config": WarpgroupConfig(64, 64, 128, 3, groups=1, promotion="turns")}, "promotion='turns' of"),
-    ({"config": WarpgroupConfig(128, 48, 128, 3, promotion="behind")}, "promotion='behind' of")])
+    ({"config": WarpgroupConfig(128, 48, 128, 3, promotion="behind")}, "promotion='behind' of"),
+    ({"config": WarpgroupConfig(256, 64, 128, 3, promotion="ahead")}, "promotion='ahead' of")])
 def test_refused(changed, message):
     arguments = {"A": np.zeros((6, 200), E4M3), "B": np.zeros((140, 200), E4M3), "C": np.zeros((6, 140), np.float32),
                  "scale_a": np.ones((6, 2), np.float32), "scale_b": np.ones((2, 2), np.float32)} | changed
@@ -237,11 +247,14 @@ DEEP = {name: replace(c, stages=deepest(c.bM, c.bN, c.groups, scaled=True)) for 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "scaled"), [*((name, True) for name in DEEP), *((name, False) for name in SOME)])
 def test_compiled(name, scaled):
-    """No spills, nothing serialised; one addition for each sum, which multiplies by the factor as well."""
+    """No spills, nothing serialised; one addition for each sum, which multiplies by the factor as well.
+
+    The loop of promotion "ahead" has two k tiles, and what is left behind it one or two.
+    """
     program, config = compiled(DEEP[name], scaled=scaled), DEEP[name]
     assert program.spills == program.stack == 0
     assert not re.findall(r"\(C\d+\).*", program.compiled.log)
-    sums = config.rows * config.bN // BLOCK
+    sums = config.rows * config.bN // BLOCK * (5 if config.promotion == "ahead" else 1)
     assert len(re.findall(r"\bFFMA", program.sass)) == (sums if scaled else 0)
     assert len(re.findall(r"\bFADD", program.sass)) == (0 if scaled else sums)
 

@@ -182,7 +182,7 @@ def test_factors_that_do_not_fit(change, message):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("promotion", ["between", "turns", "behind"])
+@pytest.mark.parametrize("promotion", ["between", "turns", "behind", "ahead"])
 def test_promoted(promotion):
     agree(*matrices(SHAPES[:3], "e4m3"), config=WarpgroupConfig(128, 128, 128, 3, promotion=promotion))
 

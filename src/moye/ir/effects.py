@@ -87,6 +87,14 @@ class Pin(Op):
     tiles: tuple[TileRef, ...] = updated()
 
 
+@operation(Trait.QUIET)
+class Landed(Op):
+    """What was loaded to the registers ``elements``, and as ``values``, is there: nothing behind it is done before."""
+
+    elements: tuple[Ref, ...] = read(default=())
+    values: tuple[Value, ...] = operand(default=())
+
+
 # --- threads together ------------------------------------------------------------------------------------------------
 
 

@@ -378,6 +378,12 @@ def _pin(op: ops.Pin) -> str | None:
     return None if other is None else f"pins {other}, which is no register tensor"
 
 
+@verifies(ops.Landed)
+def _landed(op: ops.Landed) -> str | None:
+    other = next((ref.buffer for ref in op.elements if ref.buffer.space is not Space.REGISTER), None)
+    return None if other is None else f"waits for {other}, which is no register tensor"
+
+
 @verifies(ops.NanoSleep)
 def _nano_sleep(op: ops.NanoSleep) -> str | None:
     return None if op.duration.dtype == uint32 else f"sleeps {op.duration.dtype}, not uint32"

@@ -49,6 +49,7 @@ from moye.passes.contract import contract
 from moye.passes.convert import isolate
 from moye.passes.dce import eliminate
 from moye.passes.fuse import fuse
+from moye.passes.landings import land
 from moye.passes.ranges import unite
 from moye.passes.register_budgets import budgets, require_budgets
 from moye.passes.shared_memory import plan, require_spans
@@ -277,7 +278,7 @@ def _specialise(function: types.FunctionType, call: Call, block: Dim3, cluster: 
 
 def finished(func: Func) -> Func:
     """What was traced, cleaned and verified: what both back ends read."""
-    func = settle(eliminate(spare(unite(wrap(isolate(contract(advance(fuse(structure(func))))))))))
+    func = land(settle(eliminate(spare(unite(wrap(isolate(contract(advance(fuse(structure(func)))))))))))
     verify(func)
     return func
 

@@ -28,7 +28,7 @@ f16 bf16 e4m3 e5m2 f32 to_f16 to_bf16 to_e4m3 to_e5m2 to_tf32 low16 round_to_odd
 floor_mod floor_mod_1 globaltimer pack shl shr
 bar_sync bar_arrive exp2_approx sqrt_approx rsqrt_approx tanh_approx
 elect cluster_ctarank cluster_ctaid_x cluster_ctaid_y cluster_ctaid_z cluster_arrive_release cluster_arrive_relaxed
-cluster_wait TensorMap prefetch_tensormap match_all grid_sync keep_order map_shared_rank
+cluster_wait TensorMap prefetch_tensormap match_all grid_sync keep_order landed map_shared_rank
 CUDARTAPI CUDARTAPI_CDECL CUDART_DEVICE CUDART_VERSION NV_TARGET_MINIMUM_SM_INTEGER NV_TARGET_MINIMUM_SM_SELECTOR
 """
 _DECLARED = """clock_t free malloc nan nanf ptrdiff_t size_t std va_arg va_copy va_end va_list va_start cudaRoundNearest

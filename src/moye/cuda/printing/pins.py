@@ -1,7 +1,8 @@
 """Registers that hold their values at a point: neither NVVM nor ptxas moves arithmetic on them across it.
 
 In: Pin ops, and the buffers of fences and waits of wgmma.  Out: an empty asm statement for each register, which NVVM
-takes for a use and a change of it; of a Pin an instruction behind them, too, across which ptxas moves nothing.
+takes for a use and a change of it; of a Pin an instruction behind them, too, across which ptxas moves nothing.  Of a
+Landed op two instructions that wait for loads.
 
     registers(kernel, (S,))       # for (...) wgmma_pin(S[i]);
 """
@@ -13,7 +14,7 @@ from moye.cuda.printing.dispatch import prints
 from moye.cuda.printing.intrinsics import constraint
 from moye.dtypes import DType
 from moye.ir import ops
-from moye.ir.nodes import Buffer
+from moye.ir.nodes import Buffer, Literal, Ref
 
 # ptxas (13.0) moves arithmetic across fences, barriers and stores, and not across an event for profilers.  It does not
 # know that there are 32 lanes, so that this one never happens: a predicated instruction is all it costs.
@@ -28,6 +29,38 @@ def pin(kernel: Kernel, op: ops.Pin) -> None:
     kernel.values.before(op)
     registers(kernel, tuple(tile.buffer for tile in op.tiles))
     kernel.writer.line(f"{kernel.helpers.function('keep_order', 'void ()', *_KEEP_ORDER)}();")
+
+
+# An instruction that asks for what was loaded, and then one that ptxas moves nothing across: an event for profilers,
+# which happens if all that was loaded makes this number, and does nothing.
+_LANDED = ('asm volatile("{.reg .pred p; setp.eq.u32 p, %0, 0x7fc1d1ce; @p pmevent 0;}" :: "r"(words) : "memory");',)
+
+
+@prints(ops.Landed)
+def landed(kernel: Kernel, op: ops.Landed) -> None:
+    """One word of each load, all in one."""
+    kernel.values.before(op)
+    words = dict.fromkeys((*(_element(kernel, ref) for ref in op.elements),
+                           *(_word(value.dtype, kernel.values.operand(value).text) for value in op.values)))
+    function = kernel.helpers.function("landed", "void (unsigned words)", *_LANDED)
+    kernel.writer.line(f"{function}({' | '.join(words)});")
+
+
+def _element(kernel: Kernel, ref: Ref) -> str:
+    """A register as a word."""
+    buffer, at = ref.buffer, int(ref.offset.value) if isinstance(ref.offset, Literal) else 0
+    if kernel.memory.in_words(buffer):
+        return f"{kernel.memory.name(buffer)}[{at * buffer.dtype.bits // 32}]"
+    array = kernel.memory.is_array(buffer)
+    return _word(buffer.dtype, f"{kernel.memory.name(buffer)}[{at}]" if array else kernel.memory.scalar(buffer, at))
+
+
+def _word(dtype: DType, text: str) -> str:
+    """A value, or a part of it, as a word."""
+    if dtype.is_float:
+        return {32: f"__float_as_uint({text})", 64: f"(unsigned)__double_as_longlong({text})"}.get(dtype.bits,
+                                                                                                   f"{text}.bits")
+    return f"(unsigned)({text})"
 
 
 def registers(kernel: Kernel, buffers: tuple[Buffer, ...]) -> None:

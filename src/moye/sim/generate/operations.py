@@ -83,6 +83,11 @@ def emit_pin(w: Writer, op: ops.Pin) -> None:
         w.line(f"B.watch.pinned({w.op(op)}, B.fragments[{tile.buffer.id}], {w.mask})")
 
 
+@emits(ops.Landed)
+def emit_landed(w: Writer, op: ops.Landed) -> None:
+    """Nothing: a simulated load is done before the next statement."""
+
+
 @emits(ops.Alloc)
 def emit_alloc(w: Writer, op: ops.Alloc) -> None:
     """A register fragment begins as poison; shared memory is poisoned when its blocks start."""

@@ -22,7 +22,7 @@ GROUP = 128
 """Threads of a warpgroup."""
 SCHEDULES = ("cooperative", "pingpong")
 GATHERS = ("cluster", "memory")
-PROMOTIONS = ("between", "turns", "behind")
+PROMOTIONS = ("between", "turns", "behind", "ahead")
 STORES = ("warpgroup", "warp", "element")
 _PARTS = 256
 _IDLE = 8                           # k tiles that a block could multiply in the last wave, from which on it has some
@@ -48,9 +48,10 @@ class WarpgroupConfig:
     rows of tiles that blocks walk through together.  ``stream``: the operand, "A" or "B" of the product as it is
     computed, whose tiles leave L2 first.  ``store``: who stores through TMA together, a "warpgroup" or a "warp"; or
     each thread its "element"s.  ``static``: extents are constants of the kernel.  ``promotion``: when promoted sums are
-    added up in registers, "between" the products of two k tiles, there in "turns" of two warpgroups, or "behind" the
-    products of the next half of a warpgroup's tile.  ``stream_k``: where the last wave of tiles leaves blocks without
-    work, all blocks have equal shares of the k tiles of that wave and the one before, and hand sums over in memory.
+    added up in registers, "between" the products of two k tiles, there in "turns" of two warpgroups, "behind" the
+    products of the next half of a warpgroup's tile, or while those of the k tile "ahead" run.  ``stream_k``: where the
+    last wave of tiles leaves blocks without work, all blocks have equal shares of the k tiles of that wave and the one
+    before, and hand sums over in memory.
     """
 
     bM: int
@@ -145,6 +146,8 @@ def require(config: WarpgroupConfig, dtype: Any, *, gated: bool = False, scaled:
             ("promotion", config.promotion != "behind" or (cooperative and config.rows <= 128
                                                            and config.bN % (16 * config.widths) == 0),
              "halves a tile, of 128 rows of a warpgroup or of a multiple of 32 columns"),
+            ("promotion", config.promotion != "ahead" or (cooperative and config.rows == 64),
+             "has sums of two k tiles in registers, of 64 rows of a warpgroup"),
             ("bK", not scaled or config.bK == 128, "is not 128, of which blocks have a factor"),
             ("swap", not scaled or not config.swap, "turns a product whose blocks of factors differ in A and B"),
             ("stream", config.stream in ("", "A", "B"), 'is none of "", "A" and "B"'),
@@ -168,8 +171,11 @@ PARTS = (2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 16, 18, 22, 26, 33, 44, 66, 132)
 """How many blocks may share the k tiles of a tile, if they meet in memory."""
 SKINNY = (8, 16, 32, 48, 64, 96, 128)
 """Widths of tiles for few rows or columns."""
-SCALED = {(64, 1): (32, 64, 96, 128, 192), (128, 2): (64, 96, 128, 192), (192, 3): (64, 96, 128)}
-"""Widths of tiles whose blocks have factors, by height and warpgroups."""
+SCALED = {(64, 1): {32: 0.4, 64: 0.4, 96: 0.42, 128: 0.52, 192: 0.46},
+          (128, 2): {64: 0.64, 96: 0.8, 128: 0.96, 192: 1.04},
+          (192, 3): {64: 0.68, 96: 0.88, 128: 1.1}, (256, 2): {96: 0.94, 128: 1.1}}
+"""By height and warpgroups: widths of tiles whose blocks have factors, and the share of what those of promoted sums
+reach, which ``benchmarks/gemm_scaled_fit.py`` fits."""
 _SQUARE = 1 << 20                   # rows and columns where neither are few
 _TURNED = 2048                      # rows or columns up to which the tiles of C^T are others than those of C
 
@@ -220,18 +226,13 @@ def deepest(bM: int, bN: int, groups: int, *, gathers: bool = False, meets: bool
     columns = math.gcd(bN, 64 if groups < 3 else 32, 128 // out)
     staged = 0 if gathers else MEETING * groups if meets else 2 * 64 * groups * columns * out
     if rows:
-        staged = 64 * groups * _pitch(bN) * out
-    return min(12, (_MEMORY - staged) // (128 * (bM + bN) + 4 * bM * scaled))
+        staged = 64 * groups * pitch_of(bN) * out
+    return min(12, (_MEMORY - staged) // (128 * (bM + bN) + (4 * bM + 128) * scaled))
 
 
-def _pitch(bN: int) -> int:
-    """Elements from a row in shared memory to the next, if it begins anywhere: eight rows lie in other banks each."""
+def pitch_of(bN: int) -> int:
+    """Elements between rows of C that begin anywhere, on their way out: eight rows lie in other banks each."""
     return bN + SECTOR + 8
-
-
-def pitch_of(config: WarpgroupConfig) -> int:
-    """Elements between rows of C that begin anywhere, on their way out."""
-    return _pitch(config.bN)
 
 
 def overlap_of(config: WarpgroupConfig, N: int, *, scaled: bool = False) -> int:
@@ -246,7 +247,7 @@ def takes_rows(config: WarpgroupConfig, bytes_: int, N: int, *, scaled: bool = F
     wide = config.bN >= 3 * SECTOR or (config.bN % SECTOR == 0 and overlap_of(config, N, scaled=scaled) == 0)
     stages = config.stages * config.bK * (bytes_ * (config.bM + config.bN)) + 4 * config.bM * config.stages * scaled
     return wide and config.split_k == 1 and config.store != "element" and \
-        stages + 64 * config.groups * pitch_of(config) * 2 <= _MEMORY
+        stages + 64 * config.groups * pitch_of(config.bN) * 2 <= _MEMORY
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,7 +311,15 @@ def candidates(problem: Problem, multiprocessors: int = 132) -> list[WarpgroupCo
                   if shareable(tile, problem, multiprocessors)]
     if few > 64:
         found += wide(problem, few, multiprocessors)
+    found = [promoted(config, factors=False) for config in found] if problem.promote else found
     return [config for config in dict.fromkeys(found) if fits(config, problem.promote, problem.most)]
+
+
+def promoted(config: WarpgroupConfig, *, factors: bool = True) -> WarpgroupConfig:
+    """The configuration with promoted sums added up when it is soonest, as measured with and without ``factors``."""
+    ahead = config.schedule == "cooperative" and config.rows == 64 and (
+        96 <= config.bN <= 128 if config.groups == 1 else 64 <= config.bN <= 128 and config.groups == 2 and not factors)
+    return varied(config, promotion="ahead") if ahead else config
 
 
 def narrow(problem: Problem, few: int, multiprocessors: int) -> list[WarpgroupConfig]:
@@ -405,7 +414,7 @@ def scaled_tiles(problem: Problem, multiprocessors: int) -> list[WarpgroupConfig
     for (bM, groups), widths in SCALED.items():
         for bN in widths:
             deep = deepest(bM, bN, groups, scaled=True, out=problem.out, rows=problem.leaves_by_rows(False))
-            tile = WarpgroupConfig(bM, bN, 128, deep, groups=groups, raster=16 if bN > bM else 8)
+            tile = promoted(WarpgroupConfig(bM, bN, 128, deep, groups=groups, raster=16 if bN > bM else 8))
             found += [tile, *splits(tile, problem, multiprocessors)]
     return found
 
@@ -452,7 +461,7 @@ def fits(config: WarpgroupConfig, promote: bool, most: int = MOST) -> bool:
     if sums + (8 if config.peers > 1 else 0) > most:
         return False
     parts = max(1, config.rows // 64) * config.widths   # of a k tile, of which one or two are in registers at a time
-    twice = sums + sums // parts * (2 if config.promotion == "behind" else 1)
+    twice = sums + sums // parts * (2 if config.promotion in ("behind", "ahead") else 1)
     return not promote or (twice <= (128 if three else 192) and config.schedule == "cooperative")
 
 
@@ -524,7 +533,6 @@ _L2 = 40e6                          # bytes that stay in L2
 _LONG, _LONG_APART = 10 * _L2, 4 * _L2      # bytes of an operand that need not leave L2 first
 _PLAIN_STORE = {"cooperative": 2.0e-4, "pingpong": 2.5e-4}  # microseconds for an element that TMA does not store
 _PROMOTED = 0.78                    # of the share, where sums are promoted
-_SCALED = {(192, 128): 1.12, (128, 192): 1.08, (128, 128): 0.94, (64, 192): 0.8, (64, 128): 0.8}    # and with factors
 
 
 def estimate(config: WarpgroupConfig, problem: Problem, multiprocessors: int, costs: Costs = COSTS) -> float:
@@ -617,7 +625,7 @@ def step_of(config: WarpgroupConfig, problem: Problem, busy: int, costs: Costs) 
     turns = config.schedule == "pingpong"
     share = {64: costs.share_64, 128: costs.turns_128 if turns else costs.share_128}.get(config.bM, costs.share_192)
     share *= _PROMOTED if problem.promote else 1.0
-    share *= _SCALED.get((config.bM, config.bN), 1.0) if problem.scaled else 1.0
+    share *= SCALED.get((config.bM, config.groups), {}).get(config.bN, 1.0) if problem.scaled else 1.0
     products = 128 * config.bM * config.bN / (costs.flops * share) + costs.bubble * (config.bM == 64 and not turns)
     lines_A, lines_B = _lines(config, problem, costs)
     loaded = 128 * (config.bM * lines_A / config.share_A + config.bN * lines_B / config.share_B)

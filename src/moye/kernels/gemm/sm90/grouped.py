@@ -27,9 +27,13 @@ from moye.kernels.gemm.sm90.mainloop import first_turn, mainloop, promoted_mainl
 from moye.kernels.gemm.sm90.plan import Plan, make_plan
 from moye.kernels.gemm.sm90.scales import (
     BLOCK,
+    FOUR,
+    by_tma,
     check_scales,
     no_blocks,
     scales_of_tile,
+    stages_of_scales,
+    tma_scales,
 )
 from moye.kernels.gemm.sm90.separate import config_of_groups, separate_products
 from moye.kernels.memory import apart
@@ -48,7 +52,9 @@ def grouped_gemm_sm90_kernel(A, B, out, offsets, scale_A, scale_B, whole: mo.Con
     config, groups = plan.config, plan.config.groups
     sA, sB, _ = stages_of(plan)                                         # (bM, bK, stages), (bN, bK, stages)
     sC = mo.shared_array(plan.C.dtype, plan.C.staged) if plan.C.major else None     # (64 * groups, columns, 2)
-    pipe = mo.PipelineTma(config.stages, A.bytes + B.bytes, consumers=groups * plan.product.readers)
+    sS = stages_of_scales(plan)                                         # (bM + 4, 1, stages)
+    pipe = mo.PipelineTma(config.stages, A.bytes + B.bytes + (0 if sS is None else scale_A.bytes),
+                          consumers=groups * plan.product.readers)
     pipe.init()
     mo.sync_threads()
     k_tiles, n_tiles = mo.ceil_div(mo.size(A.tensor, 1), config.bK), mo.ceil_div(out.N, config.bN)
@@ -56,15 +62,15 @@ def grouped_gemm_sm90_kernel(A, B, out, offsets, scale_A, scale_B, whole: mo.Con
     if mo.warpgroup_idx() == groups:
         share_registers(plan, loads=True)
         if tid == groups * GROUP:
-            produce(plan, A, B, sA, sB, pipe, work, k_tiles)
+            produce(plan, A, B, sA, sB, pipe, work, k_tiles, (scale_A, sS))
     else:
         share_registers(plan, loads=False)
-        consume(plan, partly, out, sA, sB, sC, pipe, work, k_tiles, (scale_A, None, scale_B))
+        consume(plan, partly, out, sA, sB, sC, pipe, work, k_tiles, (scale_A, sS, scale_B))
 
 
 @mo.jit
-def produce(plan, A, B, sA, sB, pipe, work, k_tiles):
-    """One thread fills the stages; a tile of A begins at any row."""
+def produce(plan, A, B, sA, sB, pipe, work, k_tiles, scales):
+    """One thread fills the stages; a tile of A begins at any row, its factors at a multiple of four in front."""
     config = plan.config
     gB = mo.tile(B.tensor, (config.bN, config.bK, 1), (None, None, None), ragged=True)      # (bN, bK, 1, n, k, g)
     state = pipe.producer_start()
@@ -75,6 +81,9 @@ def produce(plan, A, B, sA, sB, pipe, work, k_tiles):
             pipe.producer_acquire(state)
             mo.copyto(A, sA[:, :, state.stage], gA[:, :, k], barrier=pipe.barrier(state))
             mo.copyto(B, sB[:, :, state.stage], gB[:, :, :, n, k, group], barrier=pipe.barrier(state))
+            if scales[1] is not None:
+                gS = mo.tile(below(scales[0].tensor, row // FOUR * FOUR), (config.bM + FOUR, 1), (0, None), ragged=True)
+                mo.copyto(scales[0], scales[1][:, :, state.stage], gS[:, :, k], barrier=pipe.barrier(state))
             state = state.next()
         work = work.next()
 
@@ -150,14 +159,14 @@ def grouped_gemm_sm90(A: Any, B: Any, C: Any, offsets: Any = None, *, activation
     fusion = Fusion(scaled=alpha != 1, activation=function)
     whole, partly = _plans(*(x._replace(ptr=x.ptr % 16) for x in (a, b, c)), fusion,
                            a.dtype in EIGHTH and not fast_accum, config, mo.multiprocessors(c),
-                           "threads" if scaled else "")         # as groups begin at any row
+                           ("anywhere" if by_tma(scale_a) else "threads") if scaled else "")
     chosen = whole.config
     tma_A, tma_B = (mo.TmaCopy(mo.TmaLoad(rounding=mo.tfloat32 if x.dtype == mo.float32 else None), X, tile, box, 1)
                     for X, x, tile, box in ((A, a, whole.A.box, (chosen.bM, chosen.bK)),
                                             (B, b, whole.B.box, (chosen.bN, chosen.bK, 1))))
     tma_C = mo.TmaCopy(mo.TmaStore(), C, whole.C.box, (64, whole.C.columns), 1) if whole.C.major else None
     out = Epilogue(tma_C, C, None, (None,), None, (None,), alpha, 0, c.shape[0], c.shape[1])
-    grouped_gemm_sm90_kernel.launch(tma_A, tma_B, out, offsets, scale_a, scale_b, whole, partly,
+    grouped_gemm_sm90_kernel.launch(tma_A, tma_B, out, offsets, tma_scales(whole, scale_a), scale_b, whole, partly,
                                     grid=mo.multiprocessors(c), block=chosen.threads)
     return C
 
@@ -168,7 +177,7 @@ def _plans(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: Warpgr
     """How whole tiles are stored, and those at the end of a group."""
     check_extents("grouped_gemm_sm90", a, b)
     rows = max(1, c.shape[0] // b.shape[2])             # of a mean group: there may be more groups than rows
-    problem = Problem(rows, c.shape[1], a.shape[1], b.shape[2], a.dtype, promote,
+    problem = Problem(rows, c.shape[1], a.shape[1], b.shape[2], a.dtype, promote, scaled=scaled != "",
                       most=MOST if fusion.plain else 128)
     config = config_of_groups("grouped_gemm_sm90", problem, multiprocessors, config)
     majors = ["mn" if loaded(x) == 0 else "k" for x in (a, b)]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import moye as mo
 from moye.kernels.gemm.sm90.config import GROUP
-from moye.kernels.gemm.sm90.scales import arrive_with, multiply_ahead, read_ahead
+from moye.kernels.gemm.sm90.scales import first_factors, multiply, read_factors
 
 TURN = 4
 """Named barriers 4 and 5: the turn of warpgroup 0 and of 1 to multiply; those below are the epilogue's."""
@@ -56,9 +56,8 @@ def kept(x):
 def promoted_mainloop(plan, pipe, acc, tCrA, tCrB, state, ks, scales):
     """The same; the tensor core sums one k tile, registers the rest, as ``config.promotion`` says."""
     acc.fill(0)
-    if scales is not None:
-        read_ahead(scales, ks[0])
-    adding = adding_behind if plan.config.promotion == "behind" else adding_between
+    first_factors(scales, ks)
+    adding = {"behind": adding_behind, "ahead": adding_ahead}.get(plan.config.promotion, adding_between)
     state = adding(plan, pipe, acc, tCrA, tCrB, state, (ks[0], kept(ks[1])), scales)
     hand_over(plan)
     return state
@@ -76,8 +75,10 @@ def adding_between(plan, pipe, acc, tCrA, tCrB, state, ks, scales):
                 mo.barrier_sync(TURN + mo.warpgroup_idx(), 2 * GROUP)
             begin(plan, tCrA, tCrB, part, i, 0, state)
             if i == 0:
-                next_factors(scales, state, k, k_last)
+                read_factors(scales, state.stage, k, ks)
             mo.warpgroup_wait(0)                        # registers read the sums: no product may still be under way
+            if i == 0:
+                multiply(scales, k, ks)
             if i == slabs - 1:
                 release(plan, pipe, state)
             add_up(acc, part, scales, i, 0)
@@ -97,14 +98,61 @@ def adding_behind(plan, pipe, acc, tCrA, tCrB, state, ks, scales):
         pipe.consumer_wait(state)
         begin(plan, tCrA, tCrB, first, 0, 0, state)
         begin(plan, tCrA, tCrB, second, i, j, state)
-        next_factors(scales, state, k, k_last, behind=True)
+        read_factors(scales, state.stage, k, ks)
         mo.warpgroup_wait(1)
+        multiply(scales, k, ks)
         add_up(acc, first, scales, 0, 0)
         mo.warpgroup_wait(0, acc)                       # not before these additions, which the compiler would move
         release(plan, pipe, state)
         add_up(acc, second, scales, i, j)
         state = state.next()
     return state
+
+
+@mo.jit
+def adding_ahead(plan, pipe, acc, tCrA, tCrB, state, ks, scales):
+    """Whole k tiles in turn, in sums of their own: one is added up while the next one's products run, so that each
+    warpgroup keeps the tensor core busy by itself, and no operand is read twice.
+    """
+    first, second = mo.make_fragment_like(acc), mo.make_fragment_like(acc)          # (MMA, 1, MMA_N)
+    (k_first, k_last), following = ks, state
+    if k_first < k_last:
+        start(plan, pipe, tCrA, tCrB, first, state)
+        for k in mo.range(k_first, k_last - 2, 2):
+            following = state.next()
+            start(plan, pipe, tCrA, tCrB, second, following)
+            finish(plan, pipe, acc, first, state, k, ks, scales, 0)
+            state = following.next()
+            start(plan, pipe, tCrA, tCrB, first, state)
+            finish(plan, pipe, acc, second, following, k + 1, ks, scales, 1)
+        if (k_last - k_first) % 2 == 0:                 # two are left, or one
+            following = state.next()
+            start(plan, pipe, tCrA, tCrB, second, following)
+            finish(plan, pipe, acc, first, state, k_last - 2, ks, scales, 0)
+            finish(plan, pipe, acc, second, following, k_last - 1, ks, scales, 1, pending=0)
+            state = following.next()
+        else:
+            finish(plan, pipe, acc, first, state, k_last - 1, ks, scales, 0, pending=0)
+            state = state.next()
+    return state
+
+
+@mo.jit
+def start(plan, pipe, tCrA, tCrB, part, state):
+    """The products of a k tile, on their way as soon as its stage is there."""
+    pipe.consumer_wait(state)
+    begin(plan, tCrA, tCrB, part, 0, 0, state)
+
+
+@mo.jit
+def finish(plan, pipe, acc, part, state, k, ks, scales, turn, pending=1):
+    """Add up the sums of k tile ``k``, whose products are all that began but those of the last ``pending`` k tiles."""
+    read_factors(scales, state.stage, k, ks, turn)
+    mo.warpgroup_wait(pending)
+    multiply(scales, k, ks, turn)
+    release(plan, pipe, state)
+    add_up(acc, part, scales, 0, 0)
+    mo.pin(acc)                                         # before the next products begin, not behind them
 
 
 @mo.jit
@@ -122,17 +170,6 @@ def begin(plan, tCrA, tCrB, part, i, j, state):
         mo.warpgroup_commit_batch()
         mo.warpgroup_wait(1)
         mo.barrier_arrive(TURN + 1 - mo.warpgroup_idx(), 2 * GROUP)
-
-
-@mo.jit
-def next_factors(scales, state, k, k_last, behind=False):
-    """The factors of this k tile, ``behind`` all of its products if measured to be sooner; the next are asked for."""
-    if scales is not None:
-        arrive_with(scales, state.stage)
-        if behind:                                      # else they are multiplied between products, which wait for them
-            mo.pin(scales.ahead)
-        multiply_ahead(scales)
-        read_ahead(scales, mo.min(k + 1, k_last - 1))
 
 
 @mo.jit

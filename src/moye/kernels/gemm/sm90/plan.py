@@ -17,6 +17,7 @@ from typing import Any
 import moye as mo
 from moye.kernels.gemm.sm90.config import MEETING, SECTOR, WarpgroupConfig, pitch_of, require
 from moye.kernels.gemm.sm90.fusion import Fusion
+from moye.kernels.gemm.sm90.scales import stages_of_factors
 
 _NOTHING = Fusion()
 
@@ -36,7 +37,8 @@ class Operand:
 @dataclass(frozen=True, slots=True)
 class Product:
     """How they are multiplied.  ``promote``: sums of one k tile are added up in registers (8-bit floats); ``scaled``:
-    multiplied by factors of blocks before.  ``staged``: shared memory (bM, 1, stages) of those of A, if TMA loads them.
+    multiplied by factors of blocks before.  ``staged``: shared memory (rows, 1, stages) of those of A, if TMA loads
+    them: of bM rows, or of 4 more, from the multiple of 4 in front, where tiles begin at any row.
     """
 
     mma: mo.TiledMMA
@@ -136,9 +138,9 @@ def make_plan(config: WarpgroupConfig, dtypes: tuple[Any, Any], out: Any, major_
               overlap: int = 0, follows: bool = False, once: bool = False) -> Plan:
     """The plan of one kind of problem; ArgumentError for a configuration that the kernel cannot have.
 
-    ``width``: elements of C that one plain store takes.  ``scaled``: blocks have factors, and those of A come by "tma"
-    or are read by "threads".  ``by_rows``: rows of tiles, of which neighbours share ``overlap`` columns, go
-    through shared memory as a whole.
+    ``width``: elements of C that one plain store takes.  ``scaled``: blocks have factors, and those of A come by "tma",
+    also where tiles begin "anywhere", or are read by "threads".  ``by_rows``: rows of tiles, of which neighbours share
+    ``overlap`` columns, go through shared memory as a whole.
     """
     a, b = dtypes
     require(config, a, gated=fusion.gated, scaled=scaled != "")
@@ -152,7 +154,7 @@ def make_plan(config: WarpgroupConfig, dtypes: tuple[Any, Any], out: Any, major_
     columns = config.bN // (config.widths if promote else 1)            # of an instruction
     mma = mo.make_tiled_mma(mo.mma.wgmma(a, b, sums, columns, a_major=major_A, b_major=major_B),
                             mo.make_layout((shared, 1)))
-    staged = mo.make_layout((config.bM, 1, config.stages)) if scaled == "tma" else None
+    staged = stages_of_factors(config, scaled)
     columns = gcd(config.bN // halves, min(_widest(config, fusion, major_C, width, by_rows),
                                            _boxed(config, out) if major_C else 64))
     piece = mo.make_tiled_mma(mo.mma.wgmma(a, b, sums, columns), mo.make_layout((1, 1)))
@@ -197,7 +199,7 @@ def _operand(dtype: Any, major: str, rows: int, config: WarpgroupConfig, halves:
 def _staged(config: WarpgroupConfig, out: Any, major: str, columns: int, by_rows: bool) -> tuple[Any, Any]:
     """Shared layout (64 * groups, columns, 2) of C on its way out, and that of one TMA store; or of rows with room."""
     if not major:
-        pitch = pitch_of(config)
+        pitch = pitch_of(config.bN)
         return mo.make_layout((64 * config.groups, pitch), (pitch, 1)) if by_rows else None, None
     rows = 64 if config.store == "warpgroup" else 16
     row = columns * out.bytes if major == "k" else 128

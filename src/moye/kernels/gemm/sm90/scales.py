@@ -4,11 +4,14 @@ In: float32 factors of A (M, K / 128) and of B (N / 128, K / 128), as many as bl
 each k tile of 128 what the sums of a thread are multiplied by before they are added up.
 
     scales = scales_of_tile(plan, (scale_A, sS, scale_B), (M, row), by, bz, thr_mma)
-    read_ahead(scales, k); arrive_with(scales, stage); multiply_ahead(scales); acc += part * scales.factors
+    first_factors(scales, ks); read_factors(scales, stage, k, ks); multiply(scales, k, ks)
+    acc += part * scales.factors
 
 A thread has two rows of each 64 of a tile.  Factors of A that are contiguous along M come by TMA with each stage, since
-a k tile is over before memory answers; not those of groups, which begin anywhere.  Others are read a k tile ahead: 32
-of a row share a line of the first cache.
+a k tile is over before memory answers; tiles of groups begin anywhere, and TMA at multiples of 16 bytes, so that theirs
+have some rows more.  Others are read a k tile ahead: 32 of a row share a line of the first cache.  Of B's, each lane
+reads one k tile in 32, and the lanes tell each other.  All is read once the products have begun: what else asks for
+shared memory, which they keep busy, would begin them late.
 """
 
 from __future__ import annotations
@@ -24,16 +27,24 @@ from moye.kernels.workspace import zeros
 
 BLOCK = 128
 """Of K, and rows of B, that have a factor in common."""
+_LANES = mo.hardware.WARP
+FOUR = 4
+"""Factors of 16 bytes."""
+_LINE = 32
+"""And of 128, at which TMA writes a box."""
+_BOX = 256
+"""Rows of a box at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scales:
     """The factors of a tile: matrices of one batch or group; which rows and blocks of B are this thread's.
 
-    ``A`` is (M, k) in memory, or (bM, 1, stages) in shared memory, and ``rows`` are rows of it.
-    ``ahead`` holds those of the next k tile: of 2 rows of each 64, and of up to three blocks of B, of which the second
-    begins at the strip ``second`` of the tile.  ``factors`` (row of 2, strip, slab of 64 rows) are their products for
-    this k tile.
+    ``A`` is (M, k) in memory, or (rows, 1, stages) in shared memory, and ``rows`` are rows of it.
+    ``of_A`` (row, turn) is what was read of them, for one k tile or for two in turn.  ``of_B`` (block, 2) has this
+    lane's of 32 k tiles, and of the 32 behind them, of up to three blocks, of which the second begins at the strip
+    ``second`` of the tile; ``here`` (block) those of this k tile.
+    ``factors`` (row of 2, strip, slab of 64 rows) are the products for this k tile.
     """
 
     A: Any
@@ -42,7 +53,9 @@ class Scales:
     blocks: Any
     second: Any
     strips_of_block: int
-    ahead: Any
+    of_A: Any
+    of_B: Any
+    here: Any
     factors: Any
 
 
@@ -58,57 +71,89 @@ def scales_of_tile(plan, scales, place, by, batch, thr_mma):
     if scale_A is None:
         return None
     config, (M, first), staged = plan.config, place, plan.product.staged is not None
+    whole = staged and mo.size(sS, 0) == config.bM      # TMA begins at the tile's first row
     A = sS if staged else scale_A[:, :, batch] if mo.rank(scale_A) == 3 else scale_A        # (M, k)
     B = scale_B[:, :, batch] if mo.rank(scale_B) == 3 else scale_B      # (N / 128, k)
     coords = thr_mma.partition_C(mo.identity_tensor((config.bM, config.bN)))    # (MMA, MMA_M, MMA_N)
     slabs = mo.size(coords, 1)
-    rows = tuple(coords[(0, r % 2, 0), r // 2, 0][0] for r in range(2 * slabs))
-    if not staged:
-        rows = tuple(mo.min(first + row, M - 1) for row in rows)
+    rows = mo.fragment(2 * slabs, mo.int32)
+    for r in mo.static_range(2 * slabs):
+        row = coords[(0, r % 2, 0), r // 2, 0][0]
+        rows[r] = mo.min(first + row, M - 1) if not staged else row if whole else row + first % FOUR
     block = by * config.bN // BLOCK
     last = mo.size(B, 0) - 1                                            # tiles may reach beyond N
     blocks = tuple(mo.min(block + i, last) for i in range(spans(config.bN)))
     strip = gcd(config.bN // mo.size(coords, 2), BLOCK)                 # columns that lie in one block and one part
     strips = 1 if len(blocks) == 1 else config.bN // strip
     second = ((block + 1) * BLOCK - by * config.bN) // strip
-    return Scales(A, B, rows, blocks, second, BLOCK // strip, mo.fragment(len(rows) + len(blocks), mo.float32),
+    turns = 2 if config.promotion == "ahead" else 1
+    return Scales(A, B, rows, blocks, second, BLOCK // strip, mo.fragment((2 * slabs, turns), mo.float32),
+                  mo.fragment((len(blocks), 2), mo.float32), mo.fragment(len(blocks), mo.float32),
                   mo.fragment((2, strips, slabs), mo.float32))
 
 
 @mo.jit
-def read_ahead(scales, k):
-    """The factors of a k tile, on their way to registers."""
-    if mo.rank(scales.A) == 2:
-        for r in mo.static_range(len(scales.rows)):
-            scales.ahead[r] = scales.A[scales.rows[r], k]
+def first_factors(scales, ks):
+    """What is read before the first of these k tiles."""
+    if scales is not None:
+        for j in mo.static_range(2):
+            read_lanes(scales, j, ks[0] + j * _LANES, ks[1])
+        for turn in mo.static_range(mo.size(scales.of_A, 1)):
+            read_rows(scales, turn, ks[0] + turn, ks[1])
+
+
+@mo.jit
+def read_lanes(scales, j, k, k_last):
+    """The factors of B of 32 k tiles from ``k`` on, one a lane."""
     for i in mo.static_range(len(scales.blocks)):
-        scales.ahead[len(scales.rows) + i] = scales.B[scales.blocks[i], k]
+        scales.of_B[i, j] = scales.B[scales.blocks[i], mo.min(k + mo.lane_idx(), k_last - 1)]
 
 
 @mo.jit
-def arrive_with(scales, stage):
-    """The factors that came with a stage are read, too."""
-    if mo.rank(scales.A) == 3:
-        for r in mo.static_range(len(scales.rows)):
-            scales.ahead[r] = scales.A[scales.rows[r], 0, stage]
+def read_rows(scales, turn, k, k_last):
+    """The factors of A of a k tile, unless they come with its stage."""
+    if mo.rank(scales.A) == 2:
+        for r in mo.static_range(mo.size(scales.rows)):
+            scales.of_A[r, turn] = scales.A[scales.rows[r], mo.min(k, k_last - 1)]
 
 
 @mo.jit
-def multiply_ahead(scales):
-    """What was read becomes the factors of this k tile."""
-    ahead, slabs = scales.ahead, mo.size(scales.factors, 2)
-    for s in mo.static_range(mo.size(scales.factors, 1)):
-        of_B = ahead[2 * slabs]
-        for i in mo.static_range(1, len(scales.blocks)):
-            if s > 0:
-                of_B = mo.where(s < scales.second + (i - 1) * scales.strips_of_block, of_B, ahead[2 * slabs + i])
-        for r in mo.static_range(2 * slabs):
-            scales.factors[r % 2, s, r // 2] = ahead[r] * of_B
+def read_factors(scales, stage, k, ks, turn=0):
+    """The factors of A that came with a stage, and those of B, of whatever lane has them; behind the last lane's come
+    the next 32.
+    """
+    if scales is not None:
+        mo.pin(scales.rows)                             # no sooner than here
+        if mo.rank(scales.A) == 3:
+            for r in mo.static_range(mo.size(scales.rows)):
+                scales.of_A[r, turn] = scales.A[scales.rows[r], 0, stage]
+        at = (k - ks[0]) & (_LANES - 1)
+        for i in mo.static_range(len(scales.blocks)):
+            scales.here[i] = mo.shuffle_idx(scales.of_B[i, 0], at)
+        if at == _LANES - 1:
+            for i in mo.static_range(len(scales.blocks)):
+                scales.of_B[i, 0] = scales.of_B[i, 1]
+            read_lanes(scales, 1, k + 1 + _LANES, ks[1])
+
+
+@mo.jit
+def multiply(scales, k, ks, turn=0):
+    """What was read becomes the factors of this k tile, and what is read ahead is asked for."""
+    if scales is not None:
+        slabs = mo.size(scales.factors, 2)
+        for s in mo.static_range(mo.size(scales.factors, 1)):
+            of_B = scales.here[0]
+            for i in mo.static_range(1, len(scales.blocks)):
+                if s > 0:
+                    of_B = mo.where(s < scales.second + (i - 1) * scales.strips_of_block, of_B, scales.here[i])
+            for r in mo.static_range(2 * slabs):
+                scales.factors[r % 2, s, r // 2] = scales.of_A[r, turn] * of_B
+        read_rows(scales, turn, k + mo.size(scales.of_A, 1), ks[1])
 
 
 @mo.jit
 def stages_of_scales(plan):
-    """Shared memory (bM, 1, stages) for the factors of A; None if they are read from where they are."""
+    """Shared memory (rows, 1, stages) for the factors of A; None if they are read from where they are."""
     return None if plan.product.staged is None else mo.shared_array(mo.float32, plan.product.staged)
 
 
@@ -154,6 +199,16 @@ def no_blocks(like: Any, x: Any, rows: int = 1) -> Any:
     return zeros(like, mo.float32, (-(-x.shape[0] // rows), 1, *x.shape[2:]))
 
 
+def stages_of_factors(config: Any, how: str) -> Any:
+    """The layout of ``stages_of_scales`` if TMA loads them from a tile's first row ("tma") or from a multiple of four
+    rows in front of it ("anywhere"); each stage begins at 128 bytes.
+    """
+    rows = config.bM + FOUR * (how == "anywhere")
+    if how not in ("tma", "anywhere") or rows > _BOX:
+        return None
+    return mo.make_layout((rows, 1, config.stages), (1, rows, -(-rows // _LINE) * _LINE))
+
+
 def by_tma(scale_a: Any) -> bool:
     """Whether TMA loads the factors of A, a k tile at a time."""
     info = mo.describe(scale_a)
@@ -164,5 +219,5 @@ def tma_scales(plan: Any, scale_a: Any) -> Any:
     """The factors of A as the kernel takes them: as they are, or a TMA copy of those of a tile."""
     if plan.product.staged is None:
         return scale_a
-    bM, deep = plan.config.bM, (1,) if plan.extents.batched else ()
-    return mo.TmaCopy(mo.TmaLoad(), scale_a, mo.make_layout((bM, 1)), (bM, 1, *deep), 1)
+    rows, deep = mo.size(plan.product.staged, 0), (1,) if plan.extents.batched else ()
+    return mo.TmaCopy(mo.TmaLoad(), scale_a, mo.make_layout((rows, 1)), (rows, 1, *deep), 1)

@@ -25,7 +25,7 @@ import moye as mo
 from moye.kernels.gemm.parts.arguments import activation_of, configured, scalar
 from moye.kernels.gemm.parts.epilogues import ACTIVATIONS
 from moye.kernels.gemm.sm90.choice import choose
-from moye.kernels.gemm.sm90.config import GROUP, MOST, Problem, WarpgroupConfig, estimate
+from moye.kernels.gemm.sm90.config import GROUP, MOST, Problem, WarpgroupConfig, estimate, promoted
 from moye.kernels.gemm.sm90.epilogue import Epilogue, finish_stores, store
 from moye.kernels.gemm.sm90.fusion import Fusion
 from moye.kernels.gemm.sm90.host import EIGHTH, Activation, check_extents, gemm_sm90, multiplied
@@ -280,8 +280,9 @@ def _launch(name: str, lists: Lists, rows: list[Row], majors: tuple[str, str], f
     extents = list(zip(*(row[EXTENTS] for row in rows), strict=True))                   # of M, of N, of K
     check_extents(name, a._replace(shape=tuple(map(max, extents))))
     multiprocessors, (M, N, K) = mo.multiprocessors(c), (_rounded(sum(every) // count) for every in extents)
-    problem = Problem(M, N, K, _rounded(count), a.dtype, promote, most=MOST if fusion.plain else 128)
-    way = _way(name, problem, majors, b.dtype, c.dtype, fusion, config, multiprocessors, scales is not None)
+    problem = Problem(M, N, K, _rounded(count), a.dtype, promote, scaled=scales is not None,
+                      most=MOST if fusion.plain else 128)
+    way = _way(name, problem, majors, b.dtype, c.dtype, fusion, config, multiprocessors)
     plan, room = way.plan, 1 << max(3, (count - 1).bit_length())        # tables of one size have launches in common
     table = np.zeros((FIELDS, room + 1), np.int64)
     table[:BEGIN, :count] = np.array(rows, np.int64).T[:BEGIN]
@@ -330,10 +331,10 @@ class _Way:
 
 @functools.lru_cache(maxsize=1024)
 def _way(name: str, problem: Problem, majors: tuple[str, str], b_dtype: Any, c_dtype: Any, fusion: Fusion,
-          config: WarpgroupConfig | None, multiprocessors: int, scaled: bool) -> _Way:
+          config: WarpgroupConfig | None, multiprocessors: int) -> _Way:
     chosen = config_of_groups(name, problem, multiprocessors, config)
     plan = make_plan(chosen, (multiplied(problem.dtype), multiplied(b_dtype)), c_dtype, *majors, "k", fusion, 1,
-                     problem.promote, scaled="threads" if scaled else "")
+                     problem.promote, scaled="threads" if problem.scaled else "")
     return _Way(plan, (problem.dtype, b_dtype, c_dtype), majors)
 
 
@@ -344,12 +345,12 @@ def config_of_groups(name: str, problem: Problem, multiprocessors: int, config: 
     """
     if config is None:
         bK = 128 // problem.dtype.bytes
-        if problem.promote:                             # the tiles of both were measured with factors
-            each, small = replace(problem, scaled=True), WarpgroupConfig(128, 128, bK, 5)
+        if problem.promote:
+            small = promoted(WarpgroupConfig(128, 128, bK, 5), factors=problem.scaled)
             if problem.most < MOST:                     # sums that are there twice leave no registers for what is fused
                 return small
             return min((small, WarpgroupConfig(128, 192, bK, 4, raster=16)),
-                       key=lambda tile: estimate(tile, each, multiprocessors))
+                       key=lambda tile: estimate(tile, problem, multiprocessors))
         found = choose(replace(problem, M=max(129, problem.M)), multiprocessors)
         return WarpgroupConfig(128, 256, bK, 4) if found.bN > 128 and problem.N > 128 else \
             WarpgroupConfig(128, 128, bK, 5)

@@ -1,0 +1,174 @@
+"""What was loaded from shared memory has come before the memory is handed back to asynchronous units."""
+
+import re
+
+import numpy as np
+import pytest
+
+import moye as mo
+
+WIDTH, STAGES = 1024, 4
+X = np.random.default_rng(0).standard_normal(16 * WIDTH).astype(np.float32)
+
+
+def ring(consume, *, arrivals=4):
+    """A kernel whose fifth warp fills stages, which the others ``consume``: (pipe, state, stage, out, turn)."""
+    @mo.kernel
+    def stream(out, x):
+        mo.assume(mo.size(x, 0) % WIDTH == 0)
+        stages = mo.shared_array(mo.float32, (WIDTH, STAGES))
+        pipe = mo.PipelineTma(STAGES, 4 * WIDTH, consumers=arrivals)
+        pipe.init()
+        mo.sync_threads()
+        if mo.warp_idx() == 4:
+            if mo.lane_idx() == 0:
+                state = pipe.producer_start()
+                for i in range(mo.size(x) // WIDTH):
+                    pipe.producer_acquire(state)
+                    mo.copyto(mo.BulkCopy(), stages[:, state.stage], mo.tile(x, (WIDTH,), (i,)),
+                              barrier=pipe.barrier(state))
+                    state = state.next()
+        else:
+            state = pipe.consumer_start()
+            for i in range(mo.size(x) // WIDTH):
+                pipe.consumer_wait(state)
+                consume(pipe, state, stages[:, state.stage], out, i)
+                state = state.next()
+    return stream
+
+
+@mo.jit
+def mine(out, i):
+    return mo.tile(out, (8,), (i * 128 + mo.thread_idx().x,), ragged=True)
+
+
+@mo.jit
+def released(pipe, state):
+    mo.sync_warp()
+    if mo.lane_idx() == 0:
+        pipe.consumer_release(state)
+
+
+@mo.jit
+def used_behind(pipe, state, stage, out, i):
+    held = mo.fragment((8,), mo.float32)
+    mo.copyto(held, mo.tile(stage, (8,), (mo.thread_idx().x,)))
+    released(pipe, state)
+    held[...] = held * 2.0
+    mo.copyto(mine(out, i), held)
+
+
+@mo.jit
+def used_before(pipe, state, stage, out, i):
+    """In the source: ptxas does it behind the arrival all the same."""
+    held = mo.fragment((8,), mo.float32)
+    mo.copyto(held, mo.tile(stage, (8,), (mo.thread_idx().x,)))
+    held[...] = held * 2.0
+    released(pipe, state)
+    mo.copyto(mine(out, i), held)
+
+
+@mo.jit
+def one_by_one(pipe, state, stage, out, i):
+    held = [stage[mo.thread_idx().x * 8 + j] for j in range(8)]
+    released(pipe, state)
+    for j in mo.static_range(8):
+        mine(out, i)[j] = held[j] * 2.0
+
+
+@mo.jit
+def behind_a_barrier(pipe, state, stage, out, i):
+    """One thread arrives for all who have met."""
+    held = mo.fragment((8,), mo.float32)
+    mo.copyto(held, mo.tile(stage, (8,), (mo.thread_idx().x,)))
+    mo.barrier_sync(1, 128)
+    if mo.thread_idx().x == 0:
+        pipe.consumer_release(state)
+    held[...] = held * 2.0
+    mo.copyto(mine(out, i), held)
+
+
+@mo.jit
+def stored(pipe, state, stage, out, i):
+    held = mo.fragment((8,), mo.float32)
+    mo.copyto(held, mo.tile(stage, (8,), (mo.thread_idx().x,)))
+    held[...] = held * 2.0
+    mo.copyto(mine(out, i), held)
+    released(pipe, state)
+
+
+def landed(kernel, **options):
+    """(lines of the source that wait for loads, the program)"""
+    program = kernel.compile(mo.TensorLike(mo.float32, X.shape, (1,)), mo.TensorLike(mo.float32, X.shape, (1,)),
+                             block=160, arch="sm_90a", **options)
+    return [line.strip() for line in program.source.splitlines() if line.strip().startswith("landed(")], program
+
+
+@pytest.mark.parametrize("consume", [used_behind, used_before, one_by_one, stored])
+def test_results(consume):
+    out = np.full_like(X, np.nan)
+    ring(consume)[1, 160](out, X)
+    assert np.array_equal(out, X * 2)
+
+
+def test_results_behind_a_barrier():
+    out = np.full_like(X, np.nan)
+    ring(behind_a_barrier, arrivals=1)[1, 160](out, X)
+    assert np.array_equal(out, X * 2)
+
+
+@pytest.mark.parametrize(("consume", "arrivals"), [(used_behind, 4), (used_before, 4), (behind_a_barrier, 1)])
+def test_loads_have_come_before_the_arrival(consume, arrivals):
+    lines, program = landed(ring(consume, arrivals=arrivals))
+    assert lines == ["landed(__float_as_uint(held[0]) | __float_as_uint(held[4]));"]
+    mnemonics = re.findall(r"\b(LDS|PMTRIG|SYNCS\.ARRIVE\S*A1T0|BAR\.SYNC)", program.sass)
+    at = mnemonics.index("LDS")
+    assert mnemonics[at:at + 3] == ["LDS", "LDS", "PMTRIG"], "nothing tells between the loads and the wait for them"
+
+
+def test_single_elements_have_come():
+    lines, _ = landed(ring(one_by_one))
+    assert len(lines) == 1 and lines[0].count("__float_as_uint") == 8
+
+
+def test_what_was_stored_has_come():
+    assert landed(ring(stored))[0] == []
+
+
+def test_whoever_fills_again_has_read():
+    """One warp by itself: its own copy would overtake its load."""
+    @mo.kernel
+    def alone(out, x):
+        mo.assume(mo.size(x, 0) % WIDTH == 0)
+        stage, full = mo.shared_array(mo.float32, WIDTH), mo.mbarrier_array(1)
+        if mo.thread_idx().x == 0:
+            mo.mbarrier_init(full, 0, 1)
+            mo.fence_mbarrier_init()
+        mo.sync_warp()
+        held = mo.fragment((8,), mo.float32)
+        for i in range(16):
+            if mo.thread_idx().x == 0:
+                mo.mbarrier_arrive_expect_tx(full, 0, 4 * WIDTH)
+                mo.copyto(mo.BulkCopy(), stage, mo.tile(x, (WIDTH,), (i,)), barrier=(full, 0))
+            if i > 0:
+                mo.copyto(mo.tile(out, (8,), ((i - 1) * 32 + mo.thread_idx().x,), ragged=True), held)
+            mo.mbarrier_wait(full, 0, i % 2)
+            mo.copyto(held, mo.tile(stage, (8,), (mo.thread_idx().x,)))
+            mo.sync_warp()
+    program = alone.compile(mo.TensorLike(mo.float32, (X.size,), (1,)), mo.TensorLike(mo.float32, (X.size,), (1,)),
+                            block=32, arch="sm_90a")
+    assert re.search(r"landed\(.*held.*\n\s*mbarrier_arrive_expect_tx", program.source), "also the turn before's"
+
+
+def test_kernels_without_asynchronous_units_are_as_before():
+    @mo.kernel
+    def turned(out, x):
+        stage = mo.shared_array(mo.float32, 128)
+        stage[mo.thread_idx().x] = x[mo.thread_idx().x]
+        mo.sync_threads()
+        y = stage[127 - mo.thread_idx().x]
+        mo.sync_threads()
+        out[mo.thread_idx().x] = y
+    array = mo.TensorLike(mo.float32, (128,), (1,))
+    program = turned.compile(array, array, block=128, arch="sm_90a")
+    assert "landed" not in program.source
