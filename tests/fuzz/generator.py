@@ -166,7 +166,8 @@ class Generator(Joins):
     def statement(self) -> None:
         kinds = ["assign"] * 6 + ["augment"] * 2 + ["swap", "pair", "declare", "store", "store", "state", "fragment",
                                                     "fragment", "view", "view", "closure", "atomic", "object",
-                                                    "probe", "probe", "probe", "join", "join", "join", "rotate"]
+                                                    "probe", "probe", "probe", "join", "join", "join", "rotate",
+                                                    "restore"]
         if self.depth < 4:
             kinds += ["branch"] * (4 + 3 * (self.depth in (2, 3))) + ["count"] * 3 + ["loop", "unrolled"]
         if self.loops:

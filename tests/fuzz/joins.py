@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 
-from fuzz.expressions import Expressions, Text
+from fuzz.expressions import Expressions, Text, Variable
 from fuzz.scalars import NAMES, family, limits, promote
 
 SHAPES = {"number": ("{}",), "tuple": ("{}[0]", "{}[1]"), "list": ("{}[0]", "{}[1]"), "dict": ("{}['a']", "{}['b']")}
@@ -36,6 +36,12 @@ class Joins:
     def out(self, t: str, e: Text) -> None:
         raise NotImplementedError
 
+    def targets(self) -> list[Variable]:
+        raise NotImplementedError
+
+    def value(self, v: Variable, depth: int = 3) -> str:
+        raise NotImplementedError
+
     def s_join(self) -> None:
         t = self.rng.choice([s for s in self.types if family(s) in "iu"])
         shape = self.rng.choice(["number", "number", *SHAPES])
@@ -57,6 +63,19 @@ class Joins:
         self.line(f"for _ in range({self.rng.randint(1, 4)}):")
         self.line(f"    {a}, {b}, {c} = {b}, {c}, {self.e.walk(t).text}")
         self.out(t, Text(a))
+
+    def s_restore(self) -> None:
+        """A variable is changed under a condition, read, and put back to what it was."""
+        found = [v for v in self.targets() if v.t != "bool" and not v.uniform]
+        if not found:
+            return
+        v = self.rng.choice(found)
+        kept = f"kept{self.fresh(v.t)}"
+        self.line(f"{kept} = {v.name}")
+        self.line(f"if {self.e.truth(1)}:")
+        self.line(f"    {v.name} = {self.value(v, 2)}")
+        self.out(v.t, Text(v.name))
+        self.line(f"{v.name} = {kept}")
 
     @staticmethod
     def _made(shape: str, parts: tuple[Text, ...] | list[Text]) -> str:

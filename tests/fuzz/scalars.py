@@ -204,10 +204,11 @@ class Num:
     def __pow__(self, o: Any) -> Any:
         if type(o) is not int or not 1 <= o <= 8:
             raise Unclear("a power")
-        result = self
+        base = self.to(DType("f32")) if self.t in ("f16", "bf16") else self        # rounded once, behind all products
+        result = base
         for _ in range(o - 1):
-            result = result * self
-        return result
+            result = result * base
+        return result if base is self else result.to(DType(self.t))
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -1016,6 +1016,25 @@ def test_probe_of_a_while_leaves_nothing_behind():
     agree(fn, (3, 4), (1, 9))
 
 
+def test_an_arm_puts_back_what_an_inner_if_changed():
+    """The inner if assigns the loop's variable in place; the other arm assigns it, too."""
+    def fn(x, n):
+        value, total = x[0], x[0]
+        for i in range(4):
+            if i % 2 == 0:
+                kept = value
+                if x[i] > 0:
+                    value = n
+                total += value * (i + 1)
+                value = kept
+            else:
+                value = value * 2
+            value += 1
+        return total, value
+
+    agree(fn, (np.array([3, 1, 2, 5]), 7), (np.array([-1, 4, -2, 6]), 7), (np.array([2, 0, 9, 0]), 1))
+
+
 def test_ranges_outside_of_for_are_pythons():
     def fn(n, m):
         values = [n + i for i in range(3)]

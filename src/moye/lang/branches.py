@@ -14,15 +14,12 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from moye import dtypes as dt
-from moye.ir import constants, fold, ops
-from moye.ir.builder import key_of
-from moye.ir.nodes import Block, Literal, Operand, Value, Var
+from moye.ir import fold, ops
+from moye.ir.nodes import Block, Literal, Operand, Var
 from moye.lang import identity
 from moye.lang.carry import (
     Carried,
     Undefined,
-    carried_dtype,
     fit,
     rebuild,
     same_structure,
@@ -32,13 +29,13 @@ from moye.lang.carry import (
 )
 from moye.lang.disagreement import ARMS, changed_structure, check_arms
 from moye.lang.host_objects import Left, Place, Snapshot
-from moye.lang.loops import still_holds
-from moye.lang.mutable_parts import State, same
+from moye.lang.merging import equal, facts_of, first_of, is_constant, overwritten, reusable
+from moye.lang.mutable_parts import State
 from moye.lang.reachable import Reached
 from moye.lang.scopes import regions
 from moye.tensor.context import builder, locate
 from moye.tensor.expr import Expr, Scalar, is_scalar, operand_of, together, truth, typed, where, wrap
-from moye.tensor.known import Known, weak
+from moye.tensor.known import Known
 
 Locals = dict[str, Any]
 CONDITIONAL = "value"  # the name of what ``a if c else b`` merges
@@ -316,40 +313,33 @@ class Merger:
     def _leaf(self, name: str, a: Carried, b: Carried, i: int, old: Scalar | None, arms: str) -> Callable[[], Scalar]:
         x, y = a.leaves[i], b.leaves[i]
         # What both arms leave alike stays what it is: a static number stays static, and needs no variable.
-        if _equal(x, y) and (_is_constant(x) or (old is not None and _equal(x, old))):
+        if equal(x, y) and (is_constant(x) or (old is not None and equal(x, old))):
             one = typed(x, together(x, y)) if isinstance(x, Known) or isinstance(y, Known) else x
             return lambda: one
         # The variable of a surrounding loop or if is assigned in place, rather than copied into a new one and back.
-        var = _reusable(name + a.names[i], old)
+        var = reusable(name + a.names[i], old)
         dtype = together(x, y)
         if var is None or var.dtype != dtype:
-            init = _first(old, dtype) if old is not None and (_equal(x, old) or _equal(y, old)) else None
+            init = first_of(old, dtype) if old is not None and (equal(x, old) or equal(y, old)) else None
             var = variable(name, a.names[i], dtype)
             self.declared.append(ops.Declare(var=var, init=init, loc=self.op.loc))
         if not self.converts:
             check_arms(_called(name), dtype, x, y)
         for leaf, arm in ((x, "then"), (y, "orelse")):
-            if arms in ("both", arm) and not (old is not None and _equal(leaf, old) and arm_has_init(self, var, old)):
-                with builder().inside(self.op.then if arm == "then" else self.op.orelse):
+            block = self.op.then if arm == "then" else self.op.orelse
+            if arms in ("both", arm) and not (old is not None and equal(leaf, old) and self._holds(var, block)):
+                with builder().inside(block):
                     self.assigned[arm].append((var, operand_of(leaf, dtype)))
         # Only what holds on both ways holds behind the if.
-        facts = fold.meet(_facts(x, dtype), _facts(y, dtype))
+        facts = fold.meet(facts_of(x, dtype), facts_of(y, dtype))
         chosen = var
         return lambda: Expr(builder().read(chosen, facts))
 
-
-def _first(old: Scalar, dtype: dt.DType) -> Operand | None:
-    """The first value of a merged variable, where an arm leaves it; another one may be of a body traced before."""
-    same = carried_dtype(old) == dtype if isinstance(old, Expr) else _fits(old, dtype)
-    return operand_of(old, dtype) if same else None
-
-
-def arm_has_init(merger: Merger, var: Var, old: Scalar) -> bool:
-    """Whether the variable already holds ``old`` when the if is entered."""
-    for op in merger.declared:
-        if isinstance(op, ops.Declare) and op.var is var:
-            return op.init is not None
-    return True
+    def _holds(self, var: Var, block: Block) -> bool:
+        """Whether the variable has at the end of an arm what it had in front of the if."""
+        # What is nested in the arm may have assigned it in place: ``s = x``, ``if c: x = 1``, and then ``x = s``.
+        begins = all(op.init is not None for op in self.declared if isinstance(op, ops.Declare) and op.var is var)
+        return begins and not overwritten(var, block)
 
 
 def _condition_text(op: ops.If) -> str:
@@ -361,36 +351,6 @@ def _condition_text(op: ops.If) -> str:
 
 def _called(name: str) -> str:
     return f"the variable {name!r}" if name != CONDITIONAL else "the value of a conditional expression"
-
-
-def _fits(number: int | float | bool, dtype: dt.DType) -> bool:
-    if dtype.is_float:
-        return True
-    if dtype.kind is dt.Kind.BOOL or isinstance(number, float):
-        return isinstance(weak(number), bool)
-    return constants.fits(int(number), dtype)
-
-
-def _facts(x: Scalar, dtype: dt.DType) -> fold.Facts:
-    return fold.facts_of(operand_of(x, dtype)) if dtype.is_integer else (None, None, 1)
-
-
-def _is_constant(x: Scalar) -> bool:
-    return not isinstance(x, Expr) or isinstance(x.operand, Literal)
-
-
-def _equal(x: Scalar, y: Scalar) -> bool:
-    if isinstance(x, Expr) and isinstance(y, Expr):
-        return key_of(x.operand) == key_of(y.operand)
-    x, y = weak(x), weak(y)
-    return not isinstance(x, Expr) and not isinstance(y, Expr) and same(x, y)
-
-
-def _reusable(name: str, old: Scalar | None) -> Var | None:
-    """The variable that ``old`` was just read from, if it belongs to the same name and still holds that value."""
-    operand = old.operand if isinstance(old, Expr) else None
-    op = operand.op if isinstance(operand, Value) else None
-    return op.var if isinstance(op, ops.Read) and op.var.name == name and still_holds(op) else None
 
 
 # --- conditional values ----------------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ from moye.lang.beside import NONE
 from moye.lang.carry import Carried, Undefined, carried_dtype, fit, rebuild, same_structure, take_apart, variable, widen
 from moye.lang.disagreement import BODY, LOOP, changed_structure, check_dtype
 from moye.lang.host_objects import Place, Snapshot
+from moye.lang.merging import still_holds
 from moye.lang.ranges import DynamicRange
 from moye.lang.reachable import Reached
 from moye.lang.scopes import above, regions
@@ -615,18 +616,6 @@ class While(_Dynamic):
 def too_many_turns(what: str, hint: str) -> TraceError:
     return TraceError(f"{what} is unrolled while tracing, and not done after {MOST_TURNS} turns", hint=hint,
                       locs=(locate(),))
-
-
-def still_holds(read: ops.Read) -> bool:
-    """Whether the variable still has the value that ``read`` saw: in the open blocks no assignment lies between."""
-    for block in reversed(builder().open_blocks):
-        for op in reversed(block.ops):
-            if op is read:
-                return True
-            if any(isinstance(inner, ops.Assign) and any(v is read.var for v, _ in inner.pairs)
-                   for inner in (op, *(o for nested in op.blocks() for o in nested.walk()))):
-                return False
-    return False
 
 
 _LONG_STEP = 1 << 24
