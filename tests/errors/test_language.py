@@ -177,14 +177,14 @@ def numpy_function(x, y, n):
 
 @bad
 @mo.kernel
-def break_out_of_unrolled_loop(x, y, n):
+def has_no_value_behind_a_break(x, y, n):
     for i in mo.static_range(4):
         if y[i] > 0:
             break
-
+        z = y[i]
+    x[0] = z
 
 # --- Python that a kernel cannot use ---------------------------------------------------------------------------------
-
 
 @bad
 @mo.kernel

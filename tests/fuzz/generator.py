@@ -395,7 +395,9 @@ class Generator(Joins):
     def s_unrolled(self) -> None:
         i = f"k{self.fresh('')}"
         self.line(f"for {i} in mo.static_range({self.rng.choice(['3', '1, 4', '0, 5, 2', '3, 0, -1'])}):")
-        self.loops.append("static")
+        around = self.meeting
+        self.meeting = around and self.chance(0.5)
+        self.loops.append("static" if self.meeting else "free")         # some threads leave it, or all go on together
         before, slots = self.budget, dict(self.slots)
         known = len(self.scope.variables)
         self.scope.variables.append(Variable(f"mo.int32({i})", "i32", 0, 4, True, True))
@@ -405,6 +407,7 @@ class Generator(Joins):
         self.budget = before - 2
         self.slots = {t: max(n, slots.get(t, 0)) for t, n in self.slots.items()}
         self.loops.pop()
+        self.meeting = around
 
     def s_leave(self) -> None:
         if self.loops[-1] == "static":

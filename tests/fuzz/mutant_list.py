@@ -457,6 +457,15 @@ FAULTS: dict[str, list[tuple[str, str]]] = {
         ('for leaf, arm in ((x, "then"), (y, "orelse")):', 'for leaf, arm in ((y, "then"), (x, "orelse")):'),
         ("return where(cond, a, b)  # type", "return where(cond, b, a)  # type"),
     ],
+    "lang/jumps.py": [
+        ("elif overwritten(var, self.scope.body):", "elif False:"),
+        ("functools.reduce(fold.meet, (facts_of(x, dtype) for x in leaves))", "facts_of(first, dtype)"),
+        ("        if not b.terminated():\n            self._come(variables)\n", ""),
+    ],
+    "lang/unrolled.py": [
+        ("        values = {**variables, **self.met}\n        self.met = {}", "        values = {**variables}\n        self.met = {}"),
+        ("return not above(self) and (self.turn is None or not self.turn.left)", "return not above(self)"),
+    ],
     "lang/carry.py": [
         ("return {key: rebuild(item, leaves) for key, item in structure[1]}",
          "return {key: rebuild(item, leaves) for key, item in reversed(structure[1])}"),

@@ -43,7 +43,7 @@ class Static:
         if (what, names) not in self.carried:
             self.carried.append((what, names))
 
-    def loop(self, iterable, names, target):
+    def loop(self, iterable, names, target, jumps=()):
         self.note(names, f"for {target}")
         return StaticLoop(iterable, names)
 
@@ -192,7 +192,7 @@ class Traced(Static):
 
     live = True
 
-    def loop(self, iterable, names, target):
+    def loop(self, iterable, names, target, jumps=()):
         return TracedLoop(self, list(iterable), names)
 
     def while_(self, names, always):

@@ -172,11 +172,13 @@ class Builder:
         return self._blocks.pop()
 
     def join(self) -> None:
-        """Close the innermost block, whose ops all run, as the end of the one around it: what was learned stays."""
-        learned, left = self._learned[-1], self._left[-1]
+        """Close the innermost block, whose ops all run, as the end of the one around it: what was learned stays, and
+        what was computed need not be computed again."""
+        learned, left, known = self._learned[-1], self._left[-1], self._known[-1]
         self._learned[-1] = []
         block = self.pop()
         self._learned[-1] += learned
+        self._known[-1].update(known)
         self._left[-1] |= left
         self.splice(block)
 

@@ -21,7 +21,7 @@ from moye import dtypes as dt
 from moye.errors import TraceError
 from moye.ir import constants, ops
 from moye.ir.nodes import Block
-from moye.lang import branches, decided, functions, loops, python_builtins, texts
+from moye.lang import branches, decided, functions, loops, python_builtins, texts, unrolled
 from moye.lang.carry import Undefined
 from moye.lang.host_objects import Snapshot
 from moye.lang.ranges import DynamicRange
@@ -38,7 +38,7 @@ class Control:
 
     # --- statements ---
 
-    def loop(self, iterable: object, names: tuple[str, ...], target: str) -> loops.Loop:
+    def loop(self, iterable: object, names: tuple[str, ...], target: str, jumps: tuple[str, ...] = ()) -> loops.Loop:
         """A for statement; a dynamic loop for ``range`` and ``mo.range``, else Python's own iteration."""
         if isinstance(iterable, DynamicRange):
             return loops.DynamicFor(iterable, names, target)
@@ -47,7 +47,7 @@ class Control:
                              locs=(locate(),))
         if not isinstance(iterable, Iterable):
             raise TraceError(f"{iterable!r} cannot be iterated over", locs=(locate(),))
-        return loops.StaticFor(iterable, names, target)
+        return unrolled.StaticFor(iterable, names, target, jumps)
 
     def while_(self, names: tuple[str, ...], always: bool) -> loops.Loop:
         return loops.While(names, always)

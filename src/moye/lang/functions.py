@@ -25,6 +25,7 @@ from moye.lang.host_objects import Place, Snapshot
 from moye.lang.loops import Loop
 from moye.lang.reachable import Reached
 from moye.lang.scopes import above, regions
+from moye.lang.unrolled import StaticFor
 from moye.tensor.context import builder, locate
 from moye.tensor.expr import Expr, Scalar, operand_of
 from moye.tensor.known import Known
@@ -74,7 +75,12 @@ class Returns:
             builder().push(self.scope.body)
 
     def return_(self, value: Any) -> int:
-        inner = [r for r in above(self) if isinstance(r, DynamicIf) or (isinstance(r, Loop) and r.dynamic)]
+        unrolled = [r for r in above(self) if isinstance(r, StaticFor)]
+        inner = [r for r in above(self) if isinstance(r, DynamicIf) or (isinstance(r, Loop) and r.dynamic)
+                 or (r in unrolled and r.left)]
+        if not inner:
+            for loop in reversed(unrolled):
+                loop.abandon()
         if not inner and not self.left:
             self.value = value
             self._close()
@@ -85,7 +91,7 @@ class Returns:
         if not inner:
             self.value = self.finish()
             return 1
-        return 2 if isinstance(inner[-1], Loop) else 0
+        return 2 if isinstance(inner[-1], Loop) and inner[-1].dynamic else 0
 
     def _store(self, value: Any) -> None:
         if self.kernel:

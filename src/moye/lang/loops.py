@@ -1,4 +1,4 @@
-"""Loops while tracing: unrolled (StaticFor), and loops of the kernel (DynamicFor, While).
+"""Loops while tracing that are loops of the kernel (DynamicFor, While), and what all loops have in common.
 
 In: the protocol of ``rewrite.py``: iterate, ``begin``, ``test``, ``break_``, ``continue_``, ``end``, ``after``.
 Out: ``ops.For`` / ``ops.Loop`` whose carried variables are Vars.
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
@@ -31,7 +31,7 @@ from moye.lang.host_objects import Place, Snapshot
 from moye.lang.merging import still_holds
 from moye.lang.ranges import DynamicRange
 from moye.lang.reachable import Reached
-from moye.lang.scopes import above, regions
+from moye.lang.scopes import above, leave, regions
 from moye.tensor.context import builder, locate
 from moye.tensor.expr import Expr, Scalar, operand_of, truth
 from moye.tensor.known import Known
@@ -70,58 +70,11 @@ class Loop(ABC):
     def after(self, variables: Locals) -> tuple[Any, ...]:
         return tuple(variables.get(n, Undefined(n)) for n in self.names)
 
-    def break_(self, variables: Locals) -> int:
-        return self._leave("break")
+    @abstractmethod
+    def break_(self, variables: Locals) -> int: ...
 
-    def continue_(self, variables: Locals) -> int:
-        return self._leave("continue")
-
-    def _leave(self, kind: str) -> int:
-        """In an unrolled loop: Python's own jump, legal only where no traced condition decides it."""
-        if above(self):
-            # The jump would have to be taken while tracing, but its condition is known only while the kernel runs.
-            raise TraceError(f"{kind} under a traced condition leaves a loop that is unrolled while tracing",
-                             hint="put what follows it in the body under an if with the opposite condition"
-                             if kind == "continue" else
-                             "keep a flag: done = mo.bool(False) before the loop, its body under if not done",
-                             locs=(locate(),))
-        return 1 if kind == "break" else 2
-
-
-class StaticFor(Loop):
-    """Python's own iteration: the body is traced once per item."""
-
-    def __init__(self, iterable: Iterable[object], names: tuple[str, ...], target: str) -> None:
-        super().__init__(names)
-        self.iterable = iterable
-        self.target = target
-        self.around = builder().trips
-
-    def __iter__(self) -> Iterator[Any]:
-        regions().append(self)
-        b = builder()
-        try:
-            for trip, item in enumerate(self.iterable):
-                if trip >= MOST_TURNS:
-                    raise too_many_turns("this for", "loop over range(n), a loop of the kernel")
-                if self.target:
-                    b.trips = (*self.around, (self.target, item if type(item) is int else trip))
-                yield item
-        finally:
-            _close(self)
-            b.trips = self.around
-
-    def after(self, variables: Locals) -> tuple[Any, ...]:
-        # A Python ``break`` leaves the generator suspended: its ``finally`` may run much later.
-        _close(self)
-        builder().trips = self.around
-        return super().after(variables)
-
-
-def _close(marker: object) -> None:
-    stack = regions()
-    if marker in stack:
-        del stack[stack.index(marker):]
+    @abstractmethod
+    def continue_(self, variables: Locals) -> int: ...
 
 
 @dataclass(slots=True)
@@ -201,7 +154,7 @@ class _Dynamic(Loop):
         """Close the body; True if it must be traced again."""
         b = builder()
         identity.closed(self._mark_objects)
-        _close(self)
+        leave(self)
         b.pop()
         again = bool(self.found) or self.lost or (self.weaker and not last)
         if again:
@@ -252,7 +205,7 @@ class _Dynamic(Loop):
         self.slots = {name: slot for name, slot in self.slots.items() if not slot.late}
         self.preamble = [op for op in self.preamble if not (isinstance(op, ops.Declare) and id(op.var) in late)]
         identity.forget(self._mark_objects)
-        _close(self)
+        leave(self)
         b.rollback(self._opened)
         b.trips = self._around
 
@@ -436,7 +389,7 @@ class _Dynamic(Loop):
 
     def after(self, variables: Locals) -> tuple[Any, ...]:
         if not self.dynamic:
-            _close(self)
+            leave(self)
             return super().after(variables)
         left: Locals = {}
         if self.host is not None:
@@ -468,11 +421,14 @@ class _Dynamic(Loop):
 
     def _jump(self, kind: Any, variables: Locals) -> int:
         inner = above(self)
-        if not self.dynamic:
-            return self._leave(kind)
+        if not self.dynamic:                            # only a while: under a traced condition it starts again
+            return self._restart() if inner else 1 if kind == "break" else 2
         self._assign(variables, leaves=kind == "break" or not self.endless, returns=kind != "break")
         builder().emit(ops.Exit(kind=kind, target=self.op))
         return 0 if inner else 2
+
+    def _restart(self) -> int:
+        raise AssertionError("what is no while is one of the kernel from the start")
 
     def _place(self) -> None:
         """Put the declarations and the loop into the surrounding block."""
@@ -545,7 +501,7 @@ class While(_Dynamic):
             regions().append(self)
             while self._unrolled():
                 yield None
-            _close(self)
+            leave(self)
         for _ in self._passes():
             yield None
         self._place()
@@ -574,12 +530,9 @@ class While(_Dynamic):
         if self.host is not None:
             self.host.restore()                         # the first values of its variables are taken apart next
         identity.forget(self._objects)
-        _close(self)
+        leave(self)
         self.dynamic = True
         return 2
-
-    def _leave(self, kind: str) -> int:
-        return self._restart() if above(self) else super()._leave(kind)
 
     def _begins_anew(self) -> bool:
         if self.dynamic:

@@ -416,8 +416,10 @@ class _Rewriter(_Expressions):
     def visit_For(self, node: ast.For) -> list[ast.stmt]:
         loop, head = self._names.fresh("l"), _span(node, node.iter)
         names, target = self._carried[node], node.target.id if isinstance(node.target, ast.Name) else ""
-        start = _emit(f"{loop} = {CONTROL}.loop(ITER, NAMES, TARGET)", _span(node.iter), NAMES=_words(names),
-                      TARGET=ast.Constant(target), ITER=self.rewritten(node.iter))
+        jumps = _jumps(node.body)
+        start = _emit(f"{loop} = {CONTROL}.loop(ITER, NAMES, TARGET{', JUMPS' if jumps else ''})", _span(node.iter),
+                      NAMES=_words(names), TARGET=ast.Constant(target), ITER=self.rewritten(node.iter),
+                      JUMPS=_words(jumps))
         goal, first = self.rewritten(node.target), list[ast.stmt]()
         if assigned([goal]) & set(names) or not isinstance(goal, ast.Name):   # begin reads what the last turn left
             item = self._names.fresh("t")
@@ -572,12 +574,19 @@ class _Rewriter(_Expressions):
         return node
 
 
-def _own(node: ast.AST) -> Iterator[ast.AST]:
-    """The node and its descendants in the same scope."""
+def _jumps(body: list[ast.stmt]) -> list[str]:
+    """How the statements of a loop's body leave a turn, or the loop."""
+    found = {type(child).__name__.lower() for statement in body for child in _own(statement, ast.For, ast.While)
+             if isinstance(child, ast.Break | ast.Continue)}
+    return sorted(found)
+
+
+def _own(node: ast.AST, *others: type[ast.AST]) -> Iterator[ast.AST]:
+    """The node and its descendants in the same scope, but for what is inside of the ``others``."""
     yield node
-    if not isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Lambda):
+    if not isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.Lambda, *others)):
         for child in ast.iter_child_nodes(node):
-            yield from _own(child)
+            yield from _own(child, *others)
 
 
 # --- what a kernel's source cannot contain, whatever its values are --------------------------------------------------

@@ -33,6 +33,13 @@ def above(marker: object) -> list[object]:
     return stack[stack.index(marker) + 1:]
 
 
+def leave(marker: object) -> None:
+    """Close a region, and what is open inside of it."""
+    stack = regions()
+    if marker in stack:
+        del stack[stack.index(marker):]
+
+
 def called(role: str, value: Any) -> Any:
     """Say what a value is that moye's own device code computes: printed under this name unless the user gives one."""
     operand = value.operand if isinstance(value, Expr) else None
