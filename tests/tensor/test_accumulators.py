@@ -91,6 +91,33 @@ def test_coordinates_of_accumulators(name):
     assert (out == C).all()
 
 
+@mo.kernel
+def stored_by_rows(out, C: mo.Static, layout, mma):
+    """Through shared memory, by rows and columns: the elements of memory that belong to each register."""
+    thr, sC = mma.get_slice(mo.thread_idx().x), mo.shared_array(C.dtype, layout)        # (M, N)
+    tCgC = thr.partition_C(C)
+    acc = thr.make_fragment_C(tCgC)
+    mo.copyto(acc, tCgC)
+    view, shared, result = (mo.mn_view(t, mma) for t in (acc, thr.partition_C(sC), thr.partition_C(out)))
+    for i in mo.static_range(mo.size(view, 0)):
+        for j in mo.static_range(mo.size(view, 1)):
+            shared[i, j] = view[i, j]
+    for i in mo.static_range(mo.size(view, 0)):
+        for j in mo.static_range(mo.size(view, 1)):
+            result[i, j] = shared[i, j]
+
+
+@pytest.mark.parametrize("swizzled", [False, True])
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_elements_of_memory(name, swizzled):
+    mma, (M, N) = PRODUCTS[name]
+    C = np.arange(M * N).reshape(M, N).astype(np.float64 if mma.op.c_dtype == mo.float64 else np.float32)
+    out, plain = np.full_like(C, np.nan), mo.make_layout((M, N), (N, 1))
+    layout = mo.ComposedLayout(mo.Swizzle(2, 0, 3), 0, plain) if swizzled else plain
+    assert mo.check(stored_by_rows, lints=False)[1, mo.size(mma)](out, C, layout, mma).ok
+    assert (out == C).all()
+
+
 def test_coordinates_of_another_operand_are_refused():
     @mo.kernel
     def of_A(mma):

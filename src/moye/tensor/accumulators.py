@@ -36,10 +36,11 @@ def mn_view(acc: Accumulators, mma: TiledMMA) -> Accumulators:
 
     Mode 0 is (row within the atom, MMA_M) and mode 1 (columns within the atom, MMA_N): ((2,MMA_M),(2,MMA_N)) for
     mma.sync, ((2,MMA_M),(2,N/8,MMA_N)) for wgmma.  A row is the slice ``view[i, :]``, and ``view.reduce("max", 1)``
-    folds each.  Of coordinates, ``thr.partition_C(mo.identity_tensor(tile))``, those of the same registers.
+    folds each.  Of coordinates, ``thr.partition_C(mo.identity_tensor(tile))``, those of the same registers, and of
+    memory, ``thr.partition_C(sC)``, the elements that belong to them.
     TensorError if ``acc`` is not what the MMA accumulates in.
     """
-    if isinstance(acc, CoordTensor):
+    if isinstance(acc, CoordTensor) or (isinstance(acc, Tensor) and acc.space is not Space.REGISTER):
         _require_partition("mn_view", acc, mma)
     else:
         _require_accumulators("mn_view", acc, mma)
@@ -62,13 +63,14 @@ def _require_accumulators(what: str, acc: object, mma: object) -> None:
                           f"mode 0 has {size(mma.op.c_layout, 1)} values", locs=(locate(),))
 
 
-def _require_partition(what: str, coordinates: CoordTensor, mma: object) -> None:
+def _require_partition(what: str, part: CoordTensor | Tensor, mma: object) -> None:
     require_made(what, mma, TiledMMA, "mo.make_tiled_mma(operation, atom_layout)")
     assert isinstance(mma, TiledMMA), "it was asked for"
-    if not _has_accumulator_modes(coordinates, mma):
-        raise TensorError(f"{what}: {coordinates!r} is no partition of {mma}, coordinates (MMA, MMA_M, MMA_N) whose "
+    if not _has_accumulator_modes(part, mma):
+        kind, whole = ("elements", "tile") if isinstance(part, Tensor) else ("coordinates", "mo.identity_tensor(tile)")
+        raise TensorError(f"{what}: {part!r} is no partition of {mma}, {kind} (MMA, MMA_M, MMA_N) whose "
                           f"mode 0 has {size(mma.op.c_layout, 1)} values", locs=(locate(),),
-                          hint="thr_mma.partition_C(mo.identity_tensor(tile)) makes one")
+                          hint=f"thr_mma.partition_C({whole}) makes one")
 
 
 def _has_accumulator_modes(x: Tensor | CoordTensor, mma: TiledMMA) -> bool:
