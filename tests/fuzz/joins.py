@@ -23,6 +23,7 @@ class Joins:
     e: Expressions
     types: list[str]
     loops: list[str]
+    depth: int
 
     def chance(self, p: float) -> bool:
         raise NotImplementedError
@@ -65,17 +66,29 @@ class Joins:
         self.out(t, Text(a))
 
     def s_restore(self) -> None:
-        """A variable is changed under a condition, read, and put back to what it was."""
+        """A variable is changed under a condition, read, and put back; another way may change it, too."""
         found = [v for v in self.targets() if v.t != "bool" and not v.uniform]
         if not found:
             return
         v = self.rng.choice(found)
-        kept = f"kept{self.fresh(v.t)}"
+        kept, depth = f"kept{self.fresh(v.t)}", self.depth
+        if self.chance(0.5):
+            self.line(f"for _ in range({self.rng.randint(1, 3)}):")
+            self.depth += 1
+        branch = self.chance(0.6)
+        if branch:
+            self.line(f"if {self.e.truth(1)}:")
+            self.depth += 1
         self.line(f"{kept} = {v.name}")
         self.line(f"if {self.e.truth(1)}:")
         self.line(f"    {v.name} = {self.value(v, 2)}")
         self.out(v.t, Text(v.name))
         self.line(f"{v.name} = {kept}")
+        if branch:
+            self.depth -= 1
+            self.line("else:")
+            self.line(f"    {v.name} = {self.value(v, 2)}")
+        self.depth = depth
 
     @staticmethod
     def _made(shape: str, parts: tuple[Text, ...] | list[Text]) -> str:
