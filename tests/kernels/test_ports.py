@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import moye as mo
+import ported_formats
+import ported_images
 import ported_machines
 import ported_models
 import ported_rings
@@ -15,10 +17,11 @@ import ported_scenes
 import ported_signals
 import ported_solvers
 import ported_sorts
+import ported_tokens
 import ported_words
 
 MODULES = (ported_sorts, ported_solvers, ported_models, ported_words, ported_signals, ported_rings,
-           ported_machines, ported_scenes)
+           ported_machines, ported_scenes, ported_images, ported_tokens, ported_formats)
 PORTS = tuple(port for module in MODULES for port in module.PORTS)
 
 
