@@ -153,3 +153,14 @@ def test_an_array_of_the_module_is_an_argument(index, said):
     with pytest.raises(TraceError, match=said) as error:
         reads[1, 32](np.zeros(1, np.int32), index)
     assert error.value.hint == "pass it as an argument"
+
+
+@pytest.mark.parametrize(("index", "kind"), [((0, 1), "a tuple"), ("a", "a str"), (0.5, "a float")])
+def test_what_is_no_index_of_a_tuple(index, kind):
+    @mo.kernel
+    def k(y, index: mo.Constexpr):
+        table = (1, 2)
+        y[0] = table[index]
+
+    with pytest.raises(TraceError, match=f"tuple of 2 elements, which takes one integer or slice, not {kind}"):
+        k[1, 1](zeros(), index)

@@ -33,6 +33,7 @@ _INSTEAD = {
     "min": "x.reduce(\"min\") of registers; mo.warp_reduce and mo.block_reduce over threads",
     "size": "mo.size(x), or mo.size(x, mode)", "numel": "mo.size(x)", "ndim": "mo.rank(x)", "dim": "mo.rank(x)",
     "strides": "x.layout.stride", "stride": "x.layout.stride", "reshape": "x.with_layout(mo.make_layout(...))",
+    "flatten": "x[i] counts elements in column-major order", "ravel": "x[i] counts elements in column-major order",
     "view": "x[:, k] is a view; x.with_layout(...) one with another layout", "item": "x[0]",
     "copy": "mo.make_fragment_like(x) and mo.copyto", "clone": "mo.make_fragment_like(x) and mo.copyto",
     "zero_": "x.fill(0)", "fill_": "x.fill(value)", "exp": "mo.exp(x)", "sqrt": "mo.sqrt(x)", "abs": "mo.abs(x)"}
@@ -95,7 +96,8 @@ _ELSEWHERE = {                                          # what Triton and CUDA C
     "PipelineTmaAsync": "mo.PipelineTma(stages, bytes)", "grid_barrier": "mo.grid_sync()", "syncgrid": "mo.grid_sync()",
     "multiple_of": "mo.assume(x % 16 == 0)",
     "cooperative_groups": "mo.sync_threads(), mo.sync_warp(), mo.grid_sync(), mo.cluster_sync()",
-    "this_thread_block": "mo.sync_threads()", "this_grid": "mo.grid_sync()"}
+    "this_thread_block": "mo.sync_threads()", "this_grid": "mo.grid_sync()",
+    "inf": "float(\"inf\")", "nan": "float(\"nan\")", "pi": "math.pi", "e": "math.e"}
 _CALLED = re.compile(r"(missing \d+ required|unexpected keyword argument|takes .* positional argument|"
                      r"multiple values for argument)")
 

@@ -11,6 +11,7 @@ It reads the source text and the frame's variables, so it costs nothing where th
 from __future__ import annotations
 
 import ast
+import re
 from types import FrameType
 
 from moye.errors import Frame, Loc, MoyeError, TraceError
@@ -21,6 +22,7 @@ from moye.tensor.tensor import Tensor
 
 _ROW = "an index for each mode is an element; x[i, :] is a row"
 _INDEXED = (list, tuple, str, bytes, range)
+_OTHER_INDEX = re.compile(r"indices must be integers(?: or slices)?, not '?(\w+)")
 _SCALAR_INDEXED = "'Expr' object is not subscriptable", "'Expr' object does not support item assignment"
 
 
@@ -43,6 +45,10 @@ def subscripted(error: BaseException) -> TraceError | None:
     if isinstance(error, (MoyeError, KeyError)) and not (container or isinstance(value, Expr)):
         return None                                     # it says what is wrong already
     locs = error.locs if isinstance(error, MoyeError) and error.locs else [where]
+    kind = _OTHER_INDEX.search(str(error))
+    if isinstance(value, _INDEXED) and kind is not None and kind[1] != "Expr":
+        return TraceError(f"{name} is {_named(value)}, which takes one integer or slice, not {_article(kind[1])}",
+                          hint=f"one index behind the other: {name}[i][k]" if kind[1] == "tuple" else None, locs=locs)
     return TraceError(f"{name} is {_named(value)}, {_without(value, index)}", hint=_hint(name, value), locs=locs)
 
 
@@ -104,12 +110,15 @@ def _named(value: object) -> str:
         return str(value)
     if isinstance(value, Expr):
         return f"{'an' if value.dtype.name[0] == 'i' else 'a'} {value.dtype} scalar of the kernel"
-    kind = "array" if _is_array(value) else type(value).__name__
-    article = "an" if kind[0] in "aeiou" else "a"
+    kind = _article("array" if _is_array(value) else type(value).__name__)
     if not isinstance(value, (*_INDEXED, dict)) and not _is_array(value):
-        return f"{article} {kind}"
+        return kind
     count = len(value)  # type: ignore[arg-type]
-    return f"{article} {kind} of {count} element{'' if count == 1 else 's'}"
+    return f"{kind} of {count} element{'' if count == 1 else 's'}"
+
+
+def _article(kind: str) -> str:
+    return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
 
 
 def _is_array(value: object) -> bool:

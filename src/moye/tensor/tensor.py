@@ -141,6 +141,9 @@ class Tensor(Elementwise, WrappedLayout):
 
     def view(self, coordinate: object, order: Order | None = None) -> Tensor:
         """The view of a slicing coordinate; its closed entries are checked."""
+        if isinstance(coordinate, DType):
+            raise TensorError(f"{self.label}: a view is of a coordinate, not of {coordinate}", locs=(locate(),),
+                              hint=f"mo.recast(x, mo.{coordinate}) shows the same bits as another dtype")
         pending = check_coordinate(self, coordinate)
         try:
             return self.derived(lambda layout: slice_and_offset(wide(coordinate), layout), pending, order)
