@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 
 import numpy as np
@@ -178,3 +179,35 @@ def test_pairs_of_elements_by_several_blocks(differs):
     report = mo.check(kernels.same_pairs)[3, 32](floats(64), differs)
     assert [f.code for f in report.findings] == (["G1"] if differs else []), str(report)
     assert [lint.code for lint in report.lints if lint.code == "G1"] == ([] if differs else ["G1"])
+
+
+@mo.kernel
+def every_lane_polls_all(y, flags):
+    i, n = mo.block_idx().x * mo.block_dim().x + mo.thread_idx().x, mo.block_dim().x * mo.grid_dim().x
+    y[i] = i
+    mo.store(flags, i, 1, order="release")
+    total = mo.int32(0)
+    for j in range(n):
+        while mo.load(flags, j, order="acquire") == 0:
+            pass
+        total += y[j]
+    y[n + i] = total
+
+
+def test_the_cost_of_lanes_that_poll_is_that_of_their_looks():
+    """Each lane has a flag, and looks at all.  Asking at each look everybody who has looked, and for each of these
+    everybody who releases, made it the cube of the lanes and more: 12 s for 64."""
+    calls = 0
+
+    def count(frame, event, _):
+        nonlocal calls
+        calls += event == "call" and "/sim/checks/" in frame.f_code.co_filename
+
+    lanes, y = 32, ints(64)
+    sys.setprofile(count)
+    try:
+        report = mo.check(every_lane_polls_all, lints=False, schedules=1)[2, lanes // 2](y, ints(lanes))
+    finally:
+        sys.setprofile(None)
+    assert report.ok and (y[lanes:] == lanes * (lanes - 1) // 2).all()
+    assert calls < 200 * lanes * lanes

@@ -29,6 +29,10 @@ Source = tuple[int, int, int]
 """Block, thread, and how it releases: by a fence of one of the scopes, or (3) by its operations themselves."""
 Clock = dict[Source, "Release"]
 ITSELF = 3
+NOTHING: Clock = {}
+NEVER = np.iinfo(np.int64).max
+FEW = 8
+"""Of so many blocks with readers all are asked what they have seen, whether or not there is news of them."""
 MOST_STEPS = 20_000_000
 """Entries of clocks that are joined in one launch before it is given up."""
 
@@ -156,6 +160,8 @@ class Between:
         """The sources that publish something of a block, by block."""
         self.learnt: dict[int, dict[int, tuple[list[int], list[Clock]]]] = {}
         """What each thread has acquired itself, and from which epoch on, by block and thread."""
+        self._first: dict[int, Ints] = {}
+        """From which epoch on each thread of a block (T,) has acquired anything."""
         self.versions: dict[int, int] = {}
         """The number of times that threads of a block have learnt something."""
         self.newest = False
@@ -169,6 +175,9 @@ class Between:
         self.met_heard: Ints = np.zeros((0, 0), np.int64)
         """The epoch of each engine of each block (E, blocks) that was known to be complete then."""
         self._numbers: dict[Source, int] = {}
+        self._asked: Clock = {}
+        """The clock that ``known`` was asked about last: lanes that learn the same have the same one."""
+        self._answers: dict[tuple[int, bool], Ints] = {}
 
     @property
     def exhausted(self) -> bool:
@@ -258,24 +267,42 @@ class Between:
     def _reaches(self, scope: int, a: int, b: int) -> bool:
         return scope == GPU or a == b or (scope == CLUSTER and a // self.cluster == b // self.cluster)
 
-    def acquire(self, block: int, thread: int, epoch: int, clock: Clock) -> None:
-        """A thread is ordered after what a clock says."""
-        epochs, clocks = self.learnt.setdefault(block, {}).setdefault(thread, ([], []))
-        before = clocks[-1] if clocks else {}
+    def acquire(self, block: int, threads: Iterable[tuple[int, int]], clock: Clock) -> None:
+        """Threads, each at its epoch, are ordered after what a clock says."""
+        here, joined = self.learnt.setdefault(block, {}), dict[int, Clock | None]()
+        first = self._begun(block, clock)
+        for thread, epoch in threads:
+            epochs, clocks = here.setdefault(thread, ([], []))
+            before = clocks[-1] if clocks else NOTHING
+            # Lanes that have learnt the same so far share one clock from here on.
+            if id(before) not in joined:
+                joined[id(before)] = self._merged(before, clock)
+            if (merged := joined[id(before)]) is None:
+                continue
+            self.versions[block] = self.versions.get(block, 0) + 1
+            if epochs and epochs[-1] == epoch:
+                clocks[-1] = merged
+            else:
+                first[thread] = min(first[thread], epoch)
+                epochs.append(epoch)
+                clocks.append(merged)
+
+    def _begun(self, block: int, clock: Clock) -> Ints:
+        if block not in self._first:
+            self._first[block] = np.full(len(next(iter(clock.values())).epochs), NEVER)
+        return self._first[block]
+
+    def _merged(self, before: Clock, clock: Clock) -> Clock | None:
+        """Both; None if the clock is no news."""
+        self.steps += len(clock)
         # Later releases of a source hold all of its earlier ones, so that numbers alone tell whether there is news.
         if not any(source not in before or before[source].number < release.number
                    for source, release in reversed(clock.items())):     # news tends to be last
-            self.steps += len(clock)
-            return
-        self.versions[block] = self.versions.get(block, 0) + 1
-        self.steps += len(clock) + len(before)
+            return None
+        self.steps += len(before)
         merged = dict(before)
         join(merged, clock)
-        if epochs and epochs[-1] == epoch:
-            clocks[-1] = merged
-        else:
-            epochs.append(epoch)
-            clocks.append(merged)
+        return merged
 
     # --- what is known -----------------------------------------------------------------------------------------------
 
@@ -285,11 +312,14 @@ class Between:
         # Copied only where something is added: most threads know nothing but what they have acquired themselves.
         merged, own = _upto(*here[eye.thread], eye.limit(eye.thread))[1] if eye.thread in here else {}, True
         # Causality order is transitive: what another thread had acquired when the eye was ordered after it counts too.
-        found = [(eye.block, thread, *_upto(*learnt, int(eye.row[thread]))) for thread, learnt in here.items()
-                 if thread != eye.thread]
-        for mate, far in eye.far:
-            found += [(mate, thread, *_upto(*learnt, int(far[thread])))
-                      for thread, learnt in self.learnt.get(mate, {}).items()]
+        found: list[tuple[int, int, int, Clock]] = []
+        for block, row in ((eye.block, eye.row), *eye.far):
+            if not (learnt := self.learnt.get(block)):
+                continue
+            for thread in np.flatnonzero(self._first[block] <= row).tolist():
+                if (block, thread) != (eye.block, eye.thread):
+                    epochs, clocks = learnt[thread]
+                    found.append((block, thread, *_upto(epochs, clocks, int(row[thread]))))
         for block, thread, epoch, clock in found:
             through = merged.get((block, thread, ITSELF))
             if not clock or (through is not None and through.epochs[thread] >= epoch):
@@ -302,9 +332,21 @@ class Between:
     def known(self, clock: Clock, block: int, threads: int, *, shared: bool = False) -> Ints:
         """(threads,): the epoch of each thread of a block up to which everything is ordered before; ``shared``: up to
         which all that is done in shared memory is."""
+        asked = (block, shared)
+        if self._asked is not clock:
+            self._asked, self._answers = clock, {}
+        if asked not in self._answers:
+            self._answers[asked] = self._known(clock, block, threads, shared=shared)
+        return self._answers[asked].copy()
+
+    def _known(self, clock: Clock, block: int, threads: int, *, shared: bool) -> Ints:
         known = np.zeros(threads, np.int64)
         for source in self.sources.get(block, ()):
-            if (release := clock.get(source)) is not None:
+            if (release := clock.get(source)) is None:
+                continue
+            if release.source[0] == block:
+                np.maximum(known, release.epochs, out=known)
+            if release.others or (shared and release.nearby):
                 for epochs in release.of(block, shared=shared):
                     np.maximum(known, epochs, out=known)
         return known
@@ -331,24 +373,67 @@ class Between:
         return any(epoch <= epochs[thread] for source in self.sources.get(block, ())
                    if (release := clock.get(source)) is not None for epochs in release.of(block))
 
-    def view(self, eye: Eye, clock: Clock, location: Location, least: int = 0,
-             told: Iterable[int] | None = None) -> int:
-        """The newest value of a place, from ``least`` on, that somebody has seen before the eye.
+    def frontier(self, eye: Eye, clock: Clock, block: int) -> Ints:
+        """The same of all threads of a block (T,): the last epoch of each that is ordered before the eye."""
+        last = self.known(clock, block, len(eye.row))
+        if self.met is not None:
+            np.maximum(last, self.met[block], out=last)
+        for mate, far in eye.far:
+            if mate == block:
+                np.maximum(last, far, out=last)
+        if block == eye.block:
+            np.maximum(last, eye.row, out=last)
+            last[eye.thread] = NEVER if (limit := eye.limit(eye.thread)) is None else max(limit, last[eye.thread])
+        return last
 
-        ``told`` are the blocks that matter: those about which the eye has learnt since it found ``least``.  None means
-        all.
+    def view(self, eye: Eye, clock: Clock, location: Location) -> int:
+        """The newest value of a place that somebody has seen before the eye."""
+        return _Order(self, eye, clock).seen(location, 0, None)
+
+    def oldest(self, eye: Eye, clock: Clock, location: Location, least: int, before: Clock) -> int:
+        """The oldest value of a place, from ``least`` on, that the eye may still read.
+
+        It has found ``least`` with the clock ``before``: what others have seen is no news, but for blocks about which
+        it has learnt since.
         """
+        told = None
+        if len(location.readers) > FEW:
+            told = {*news(before, clock), eye.block, *(mate for mate, _ in eye.far)}
+        # Coherence: nothing older than what a read ordered before has seen, nor than a write ordered before.
+        order = _Order(self, eye, clock)
+        low = order.seen(location, least, told)
+        return next((value for value in range(location.latest, low, -1) if (writer := location.writer[value]) is None
+                     or writer[2] <= order.upto(writer[0])[writer[1]]), low)
+
+
+@dataclass(slots=True)
+class _Order:
+    """What is ordered before an eye, whose clock it is.
+
+    It is found once for all threads of a block: where each lane releases, every question would ask all of them.
+    """
+
+    between: Between
+    eye: Eye
+    clock: Clock
+    _upto: dict[int, list[int]] = field(default_factory=dict)
+
+    def upto(self, block: int) -> list[int]:
+        """By thread of a block the last epoch that is ordered before."""
+        if block not in self._upto:
+            self._upto[block] = self.between.frontier(self.eye, self.clock, block).tolist()
+        return self._upto[block]
+
+    def seen(self, location: Location, least: int, told: Iterable[int] | None) -> int:
+        """The newest value, from ``least`` on, that somebody has seen before; in all blocks, or in those ``told``."""
         newest = least
         for block in location.readers if told is None else told:
             for thread, seen in location.readers.get(block, {}).items():
-                # Coherence: reads of one place that are ordered never go back, so the newest that is ordered before
-                # decides.
-                for epoch, value in reversed(seen):
-                    if value <= newest:
-                        break
-                    if self.before(eye, clock, (block, thread, epoch)):
-                        newest = value
-                        break
+                if seen[-1][1] <= newest:
+                    continue
+                # Reads of one place that are ordered never go back, so the newest that is ordered before decides.
+                upto = self.upto(block)[thread]
+                newest = max(newest, next((value for epoch, value in reversed(seen) if epoch <= upto), newest))
         return newest
 
 

@@ -31,7 +31,6 @@ from moye.sim.checks.flag_history import (
     Writer,
     eye_of,
     mates,
-    news,
 )
 from moye.sim.checks.global_regions import CLUSTER, scope_of
 from moye.sim.checks.late_stores import LateStores, twins
@@ -348,27 +347,25 @@ class Flags:
 
     def _know(self, op: ops.Op, where: Where, location: Location, value: int, block: int, threads: list[int]) -> None:
         """Threads of a block know that a value has been written, and from now on what was released up to it."""
-        clocks, scope = self.shared.clocks, scope_of(op)
-        for group in np.unique(clocks.group[threads]).tolist():
-            members = [t for t in threads if clocks.group[t] == group]
-            epoch = self._epoch(block, members[0])
-            for t in members if where.watched else ():
-                location.saw(self.first + block, t, epoch, value)
-            # An acquire orders at once; a relaxed read does so from the next fence of its thread on (acquire pattern).
-            if getattr(op, "order", None) in ACQUIRES:
-                self._acquire(location, value, scope, block, members)
-            elif self.traffic.ordered:
-                here = self._awaited.setdefault(block, {})
-                for t in members:
-                    here[t, epoch, location] = value, scope
+        scope = scope_of(op)
+        for t in threads if where.watched else ():
+            location.saw(self.first + block, t, self._epoch(block, t), value)
+        # An acquire orders at once; a relaxed read does so from the next fence of its thread on (acquire pattern).
+        if getattr(op, "order", None) in ACQUIRES:
+            self._acquire(location, value, scope, block, threads)
+        elif self.traffic.ordered:
+            here = self._awaited.setdefault(block, {})
+            for t in threads:
+                here[t, self._epoch(block, t), location] = value, scope
 
     def _acquire(self, location: Location, value: int, scope: int, block: int, members: list[int]) -> None:
         clock = self.between.gather(location, value, self.first + block, scope)
         if clock:
-            for member in members:
-                self.between.acquire(self.first + block, member, self._epoch(block, member), clock)
-                if self.held is not None:
-                    self.held.learnt(self.first + block, member, self._epoch(block, member), clock)
+            threads = [(t, self._epoch(block, t)) for t in members]
+            self.between.acquire(self.first + block, threads, clock)
+            if self.held is not None:
+                for thread, epoch in threads:
+                    self.held.learnt(self.first + block, thread, epoch, clock)
             self._learn(block, members, clock)
 
     def fence(self, op: ops.Fence, mask: Bools | None) -> None:
@@ -429,32 +426,37 @@ class Flags:
 
     def _of_own_block(self, block: int, members: list[int], known: Ints, heard: Ints) -> None:
         """Threads know their block's up to these epochs (T,), and its engines."""
-        clocks = self.shared.clocks
-        group, column = int(clocks.group[members[0]]), self._column(block)
-        more: Bools = known > clocks.seen[group, clocks.group, column]
-        if len(members) == 1:
-            # A thread is always ordered after itself.
-            more[members[0]] = False
-        if not more.any() and not (heard > clocks.heard[group, :, column]).any():
+        clocks, column = self.shared.clocks, self._column(block)
+        mine, several = np.unique(clocks.group[members], return_counts=True)
+        more: Bools = known > clocks.seen[mine[:, None], clocks.group, column]          # (mine, T)
+        # A thread is always ordered after itself.
+        alone = [t for t in members if several[np.searchsorted(mine, clocks.group[t])] == 1]
+        more[np.searchsorted(mine, clocks.group[alone]), alone] = False
+        new: Bools = np.logical_or.reduce(np.hstack((more, heard > clocks.heard[mine, :, column])), axis=1)
+        if not new.any():
             return
-        column = self._apart(block, members, known, more)
-        for mine in np.unique(clocks.group[members]).tolist():
-            others = np.arange(self.shared.threads) != (members[0] if len(members) == 1 else -1)
-            told = self._told(known, others)
-            clocks.seen[mine, :, column] = np.maximum(clocks.seen[mine, :, column], told)
-            clocks.heard[mine, :, column] = np.maximum(clocks.heard[mine, :, column], heard)
+        members = [t for t in members if new[np.searchsorted(mine, clocks.group[t])]]
+        column = self._apart(block, members, known, np.logical_or.reduce(more))
+        mine = np.unique(clocks.group[members])
+        told = np.broadcast_to(self._told(known), (len(mine), clocks.groups)).copy()
+        if len(members) == 1:                           # of others in its group, if that could not be split
+            told[0, mine[0]] = self._told(known, np.arange(len(known)) != members[0])[mine[0]]
+        clocks.seen[mine, :, column] = np.maximum(clocks.seen[mine, :, column], told)
+        clocks.heard[mine, :, column] = np.maximum(clocks.heard[mine, :, column], heard)
 
     def _of_a_mate(self, block: int, members: list[int], rank: int, known: Ints, heard: Ints) -> None:
         """The same of the block of a rank of the cluster."""
-        clocks = self.shared.clocks
-        group, column = int(clocks.group[members[0]]), self._column(block)
-        more: Bools = known > clocks.far[group, rank, clocks.group, column]
-        if not more.any() and not (heard > clocks.far_heard[group, rank, :, column]).any():
+        clocks, column = self.shared.clocks, self._column(block)
+        mine = np.unique(clocks.group[members])
+        more: Bools = known > clocks.far[mine[:, None], rank, clocks.group, column]     # (mine, T)
+        new: Bools = np.logical_or.reduce(np.hstack((more, heard > clocks.far_heard[mine, rank, :, column])), axis=1)
+        if not new.any():
             return
-        column, told = self._apart(block, members, known, more), self._told(known, np.ones(len(known), np.bool_))
-        for mine in np.unique(clocks.group[members]).tolist():
-            clocks.far[mine, rank, :, column] = np.maximum(clocks.far[mine, rank, :, column], told)
-            clocks.far_heard[mine, rank, :, column] = np.maximum(clocks.far_heard[mine, rank, :, column], heard)
+        members = [t for t in members if new[np.searchsorted(mine, clocks.group[t])]]
+        column, told = self._apart(block, members, known, np.logical_or.reduce(more)), self._told(known)
+        mine = np.unique(clocks.group[members])
+        clocks.far[mine, rank, :, column] = np.maximum(clocks.far[mine, rank, :, column], told)
+        clocks.far_heard[mine, rank, :, column] = np.maximum(clocks.far_heard[mine, rank, :, column], heard)
 
     def _apart(self, block: int, members: list[int], known: Ints, more: Bools) -> int:
         """Split groups so that each is wholly among these threads or not, and of one epoch where there is ``more``; the
@@ -467,15 +469,18 @@ class Flags:
             self._split(column, more & (known == epoch))
         return column
 
-    def _told(self, known: Ints, others: Bools) -> Ints:
+    def _told(self, known: Ints, others: Bools | None = None) -> Ints:
         """Up to which epoch all of a group's threads, as far as they are ``others``, are known: (G,)."""
         clocks, most = self.shared.clocks, np.iinfo(np.int64).max
         told = np.full(clocks.groups, 0 if clocks.coarse else most)     # groups that could not be split: too much
-        (np.maximum if clocks.coarse else np.minimum).at(told, clocks.group[others], known[others])
+        (np.maximum if clocks.coarse else np.minimum).at(told, clocks.group if others is None else clocks.group[others],
+                                                         known if others is None else known[others])
         told[told == most] = 0
         return told
 
     def _split(self, column: int, threads: Bools) -> None:
+        if self.shared.clocks.groups == self.shared.threads:
+            return                                      # each thread is a group
         mask = np.zeros((self.shared.threads, self.shared.clocks.columns), np.bool_)
         mask[threads, column] = True
         self.shared.groups(mask)
@@ -502,7 +507,11 @@ class Flags:
             value = latest
         else:
             turn = self._first if not polls else self._late if self.between.newest else self._after_last
-            value = max(turn(op, location, block, thread) for thread in threads)
+            value = 0
+            for thread in threads:
+                value = max(value, turn(op, location, block, thread))
+                if value == latest:                     # no other lane may find a newer one
+                    break
         lag = LAG if self.between.late is not None and self.between.late == self.traffic.key(op.ref.buffer) else 0
         for thread in threads:
             turns, epoch = self._turns.setdefault((block, thread, location), {}), self._epoch(block, thread)
@@ -552,11 +561,7 @@ class Flags:
         if last == token:
             return max(seen, floor)
         clock = between.visible(eye)
-        told = {*news(known, clock), eye.block, *(mate for mate, _ in eye.far)}     # what others read since is no news
-        # Coherence: nothing older than what a read ordered before has seen, nor than a write ordered before.
-        low = between.view(eye, clock, location, max(seen, floor, location.latest - PATIENCE), told)
-        floor = next((value for value in range(location.latest, low, -1) if (writer := location.writer[value]) is None
-                      or between.before(eye, clock, writer)), low)
+        floor = between.oldest(eye, clock, location, max(seen, floor, location.latest - PATIENCE), known)
         self._floors[key] = token, floor, clock
         return floor
 
