@@ -387,6 +387,12 @@ def two_counters(rng: random.Random) -> Design:
     shared = inside and rng.random() < 0.5
     way = rng.choice(["acq_rel", "fences"])
     order = "acq_rel" if way == "acq_rel" else "relaxed"
+    back = rng.choice(["number[0] = 0", "mo.store(number, 0, 0)", "mo.atomic_exch(number, 0, 0)"])
+    more = rng.choice(["pass", f"y[mo.atomic_add(number, 0, 0) - {several}] = 1"])      # who has the last draws again
+    draw = "y[mo.atomic_add(number, 0, 1)] = 1"
+    if rng.random() < 0.4:              # numbers that decide something are ordered by what depends on them
+        draw = "mine = mo.atomic_add(number, 0, 1)\n        if mine >= 0: y[mine] = 1"
+        back, more = "number[0] = 0", "pass"
     text = f"""
 @mo.kernel
 def program(y, number, ticket):
@@ -395,12 +401,13 @@ def program(y, number, ticket):
     {'if tid == 0: number[0] = ticket[0] = 0' if shared else 'pass'}            #- none set
     mo.sync_threads()
     if tid % 32 == 0:
-        y[mo.atomic_add(number, 0, 1)] = 1
+        {draw}
         {'mo.fence()' if way == 'fences' else 'pass'}                           #- no order
         last = mo.atomic_add(ticket, 0, 1, order={order!r})     #= no order: last = mo.atomic_add(ticket, 0, 1)
         {'mo.fence()' if way == 'fences' else 'pass'}                           #- no order
         if last == {several - 1}:                               #= one before: if last == {several - 2}:
-            number[0] = 0
+            {more}
+            {back}
             ticket[0] = 0
 """
     return Design(text, blocks, 32 * warps, lambda: [np.zeros(several, np.int32), *np.zeros((2, 1), np.int32)],

@@ -245,6 +245,11 @@ FAULTS: dict[str, list[tuple[str, str]]] = {
         ("(each.alone and each.version <= found) or ", ""),
         ("(each.alone and each.version <= found)", "(each.version <= found)"),
         ("(first or other.version <= found)", "first"),
+        ("if value is None or value != location.values[0] or not last:", "if True:"),
+    ],
+    "sim/checks/locks.py": [
+        ("if mine and section is not None and (section.sure or not always):", "if mine:"),
+        ("(section.sure or section.by in self.locks.sure.won.get(op, ()))", "section.sure"),
     ],
     "sim/checks/shared_records.py": [
         ("(last != 0) & (self.shown[place] == 0) & (self.unshown", "(last != 0) & (self.unshown"),
@@ -252,7 +257,8 @@ FAULTS: dict[str, list[tuple[str, str]]] = {
     ],
     "sim/checks/signal_memory.py": [
         ("self.older or bool(self.polled))", "self.older)"),
-        ("return len(keys) > 1 and not keys.isdisjoint(self.mixed)", "return False"),
+        ("return len(keys) > 1 and not keys.isdisjoint(self.mixed | self.reset)", "return False"),
+        ("isinstance(op, ops.Atomic) and self.key(op.ref.buffer) in self.idle", "False"),
     ],
     "sim/checks/versions.py": [
         ("reader.fences += bool(lanes[thread, block])", "pass"),

@@ -1,6 +1,7 @@
 """Which accesses happen in every order of blocks and threads, at the same places: found once, from the Func.
 
-In: a Func, the locks in it, whether a tensor is written.  Out: the ids of the operations that are certain.
+In: a Func, the locks in it, whether a tensor is written.  Out: ``Sure``: the ids of operations that are certain, and
+of those that are so for whoever has got a lock that was tried for once.
 
 What decides whether an operation is executed, and where, may come from numbers, indices and memory that nobody writes.
 It may not come from memory that others write: another order may leave something else there.  A thread that waits
@@ -10,11 +11,12 @@ that waits nothing is certain, except behind one that gives up, because it ends 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 from moye.dtypes import Space
 from moye.ir import ops
-from moye.ir.nodes import Block, Buffer, Func, Operand, TileRef, Value
+from moye.ir.nodes import Block, Buffer, Func, Literal, Operand, TileRef, Value
 from moye.sim.checks.patience import Patience
 
 CERTAIN, AWAITED, DOUBTFUL = range(3)
@@ -23,10 +25,20 @@ Exits = set[tuple[str, int]]
 """Ways on which some may have left: the kind, and the id of what they leave (0: the kernel)."""
 
 
-def certain(func: Func, locks: Callable[[ops.Op], bool], written: Callable[[Buffer], bool],
-            patience: Patience) -> frozenset[int]:
-    """``locks``: whether an operation takes a lock, or looks at one."""
-    found = _Certain(func, locks, written, patience)
+@dataclass(frozen=True, slots=True)
+class Sure:
+    """The ids of the operations that happen in every order; and of those that happen to whoever wins a try for a lock,
+    with the ids of these tries."""
+
+    always: frozenset[int]
+    won: Mapping[int, frozenset[int]]
+
+
+def certain(func: Func, locks: Callable[[ops.Op], bool], written: Callable[[Buffer], bool], patience: Patience,
+            tries: Mapping[int, int | float | bool]) -> Sure:
+    """``locks``: whether an operation takes a lock, or looks at one.  ``tries``: by the ids of the atomics that take
+    locks what they find where one is free."""
+    found = _Certain(func, locks, written, patience, tries)
     # Levels and sets only grow, so this ends: doubt about a tensor's contents may reach code before the store, by a
     # loop.
     while True:
@@ -35,8 +47,9 @@ def certain(func: Func, locks: Callable[[ops.Op], bool], written: Callable[[Buff
         found.settle()
         if found.size == before:
             break
-    return frozenset(id(op) for op in found.walked if id(op) not in found.places
+    sure = frozenset(id(op) for op in found.walked if id(op) not in found.places
                      and all(found.level(part) == CERTAIN for part in _where(op)))
+    return Sure(sure - found.won.keys(), {key: tries_ for key, tries_ in found.won.items() if key in sure})
 
 
 def _where(op: ops.Op) -> Iterator[Operand]:
@@ -55,8 +68,12 @@ def _parts(*parts: object) -> Iterator[Operand]:
 
 class _Certain:
     def __init__(self, func: Func, locks: Callable[[ops.Op], bool], written: Callable[[Buffer], bool],
-                 patience: Patience) -> None:
+                 patience: Patience, tries: Mapping[int, int | float | bool]) -> None:
         self.locks, self.written, self.patience, self.walked = locks, written, patience, list(func.body.walk())
+        self.tries = tries
+        self.trying: frozenset[int] = frozenset()
+        """The tries that have been won where the walk is."""
+        self.won: dict[int, frozenset[int]] = {}
         self.values: dict[int, int] = {}
         self.variables: dict[int, int] = {}
         self.registers: set[int] = set()
@@ -69,7 +86,7 @@ class _Certain:
     @property
     def size(self) -> int:
         return sum(self.values.values()) + sum(self.variables.values()) + len(self.registers) + len(self.places) + \
-            len(self.unsettled)
+            len(self.unsettled) + len(self.won)
 
     def level(self, operand: Operand | None) -> int:
         return self.values.get(operand.id, CERTAIN) if isinstance(operand, Value) else CERTAIN
@@ -81,7 +98,8 @@ class _Certain:
         """Tensors that a doubtful operation may write, or to which a doubtful value goes."""
         for op in self.walked:
             plain = isinstance(op, (ops.Store, ops.Atomic))
-            if id(op) in self.places or self.most(op.operands()) > CERTAIN or not plain:
+            unsure = id(op) in self.places or id(op) in self.won
+            if unsure or self.most(op.operands()) > CERTAIN or not plain:
                 self.unsettled |= {ref.buffer.root.id for ref, written in op.refs() if written}
 
     def block(self, block: Block, doubt: bool) -> Exits:
@@ -100,17 +118,41 @@ class _Certain:
             return self._region(op, doubt)
         if doubt:
             self.places.add(id(op))
-        self._effect(op, doubt)
+        elif self.trying:
+            self.won[id(op)] = self.trying
+        self._effect(op, doubt or bool(self.trying))
         return set()
 
     def _branch(self, op: ops.If, doubt: bool) -> Exits:
         level = self.level(op.cond)
+        if not doubt and (tried := self._tried(op.cond)) is not None:
+            return self._try(op, *tried)
         left = self.block(op.then, doubt or level > CERTAIN) | self.block(op.orelse, doubt or level > CERTAIN)
         # A break at the awaited value ends a wait: threads come to what follows in every order.
         if level == AWAITED and not doubt and {kind for kind, _ in left} == {"break"} and \
                 sum(len(arm.ops) for arm in op.blocks()) == 1:
             return {("wait", target) for _, target in left}
         return left
+
+    def _tried(self, cond: Operand) -> tuple[int, bool] | None:
+        """The try for a lock whose outcome a condition is, and whether true means that it was won."""
+        op = cond.op if isinstance(cond, Value) else None
+        if not isinstance(op, ops.Binary) or op.kind not in ("eq", "ne"):
+            return None
+        for found, free in ((op.a, op.b), (op.b, op.a)):
+            if isinstance(found, Value) and isinstance(free, Literal) and id(found.op) not in self.patience.waits and \
+                    free.value == self.tries.get(id(found.op)):
+                return id(found.op), op.kind == "eq"
+        return None
+
+    def _try(self, op: ops.If, tried: int, true: bool) -> Exits:
+        """Who has won does what stands there in every order in which it wins; who leaves there is not to be told."""
+        won, lost = (op.then, op.orelse) if true else (op.orelse, op.then)
+        leaves = any(isinstance(inner, ops.Exit) for inner in won.walk())
+        before, self.trying = self.trying, self.trying | {tried}
+        left = self.block(won, leaves)
+        self.trying = before
+        return left | self.block(lost, True)
 
     def _region(self, op: ops.For | ops.Loop | ops.Scope, doubt: bool) -> Exits:
         inside = doubt
@@ -153,7 +195,7 @@ class _Certain:
             return DOUBTFUL if op.kind in ("clock", "globaltimer") else CERTAIN
         if isinstance(op, (ops.Load, ops.Atomic)) and self.locks(op) and id(op) in self.patience.waits:
             return CERTAIN
-        if isinstance(op, ops.Atomic):
+        if isinstance(op, (ops.Atomic, ops.MbarrierTest)):
             return DOUBTFUL
         if isinstance(op, ops.Load) and op.order is not None and id(op) in self.patience.waits and \
                 op.ref.buffer.root.id not in self.unsettled:

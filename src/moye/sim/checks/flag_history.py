@@ -358,7 +358,8 @@ class Between:
             heard[:len(self.met_heard)] = self.met_heard[:engines, block]
         for source in self.sources.get(block, ()):
             if source[0] == block and (release := clock.get(source)) is not None:
-                np.maximum(heard[:len(release.heard)], release.heard, out=heard[:len(release.heard)])
+                some = min(engines, len(release.heard))
+                np.maximum(heard[:some], release.heard[:some], out=heard[:some])
         return heard
 
     def before(self, eye: Eye, clock: Clock, event: Writer) -> bool:

@@ -408,7 +408,7 @@ class GlobalChecker:
         packing = clash.tracks.packing
         if self.memory.between.met is not None and packing.detail:
             clash = clash.pick(np.flatnonzero(~self._before_meeting(clash)))
-        if clash.tracks.region.bulk and packing.detail:
+        if clash.tracks.region.bulk and packing.detail and self.memory.held is None:
             clash = self._unfinished(clash)
         if clash.tracks.region.lasts and packing.detail:
             clash = self.overlaps.reading(clash)
@@ -457,10 +457,11 @@ class GlobalChecker:
         actors, rivals = (np.stack([packing.block(r), packing.thread(r), packing.epoch(r), packing.op(r)], axis=1)
                           for r in (clash.record, clash.rival))
         pairs, inverse = np.unique(np.concatenate([actors, rivals], axis=1), axis=0, return_inverse=True)
-        for number, (a, b, c, _, d, e, f, op) in enumerate(pairs.tolist()):
-            if held.certain(self.memory.plan.ops[op - 1]):
+        for number, (a, b, c, op, d, e, f, rival) in enumerate(pairs.tolist()):
+            one, other = self.memory.plan.ops[op - 1], self.memory.plan.ops[rival - 1]
+            if held.certain(other):
                 part = clash.pick(here := np.flatnonzero(inverse.reshape(-1) == number))
-                left[here] = not held.apart((a, b, c), (d, e, f), partial(tell, part))
+                left[here] = not held.apart((a, b, c, id(one)), (d, e, f, id(other)), partial(tell, part))
         if left.any():
             tell(clash.pick(np.flatnonzero(left)))
 

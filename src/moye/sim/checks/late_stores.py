@@ -1,7 +1,7 @@
 """Flags that several threads set to one value: a store that comes late takes back what has been made of them since.
 
 In: strong writes of places, as they happen.  Out: G3 (in shared memory C2) if somebody changes a value that two have
-stored, after one of them, but not after the other.
+stored, after one of them, but not after the other; or if somebody sets a counter back while others may still draw.
 
     if tid % 32 == 0:               # two warps; the next block waits for one of them, stores b + 2, and then the
         mo.store(turn, 0, b + 1)    # other warp may still store b + 1
@@ -17,7 +17,9 @@ from typing import Any
 from moye.dtypes import Space
 from moye.hardware import WARP
 from moye.ir import ops
+from moye.ir.nodes import Literal
 from moye.sim.checks.flag_history import Between, Clock, Eye, Location, Writer
+from moye.sim.checks.signal_memory import counts
 from moye.sim.findings.finding import Reporter
 
 REMEMBERED = 16
@@ -44,6 +46,8 @@ class LateStores:
     def __init__(self, between: Between, reporter: Reporter, place: Callable[[int], tuple[int, ...]]) -> None:
         self.between, self.reporter, self.place = between, reporter, place
         self._last: dict[Location, deque[_Written]] = {}
+        self._drawn: dict[Location, deque[_Written]] = {}
+        """The last draws of numbers of each counter since it was set back."""
 
     def written(self, op: ops.Store | ops.Atomic, location: Location, writer: Writer, value: Any,
                 knows: Callable[[], tuple[Eye, Clock]], twins: Sequence[Writer] = ()) -> None:
@@ -54,6 +58,32 @@ class LateStores:
         if _twice(each.value for each in last if each.value != value):
             self._judge(op, location, writer, value, *knows())
         last.extend(_Written(op, each, location.latest, value, alone=not twins) for each in (*twins, writer))
+
+    def reset(self, op: ops.Store | ops.Atomic, location: Location, writer: Writer, value: Any,
+              knows: Callable[[], tuple[Eye, Clock]]) -> None:
+        """A thread has written a counter: if that sets it back, all who have drawn a number must have done so before.
+
+        In another order a number would be drawn twice.  Whether somebody draws one must not depend on what others have
+        drawn: of such counters (``Traffic.reset``) the results decide nothing.
+        """
+        last = self._drawn.setdefault(location, deque(maxlen=REMEMBERED))
+        if counts(op):
+            last.append(_Written(op, writer, location.latest, None))
+            return
+        if isinstance(op, ops.Atomic):
+            value = op.value.value if op.kind == "exch" and isinstance(op.value, Literal) else None
+        if value is None or value != location.values[0] or not last:
+            return
+        eye, clock = knows()
+        found = self.between.view(eye, clock, location)
+        for each in last:
+            if each.version > found and _warp(each.writer) != _warp(writer) and not self.between.before(
+                    eye, clock, each.writer):
+                buffer, there, here = op.ref.buffer, self.place(each.writer[0]), self.place(writer[0])
+                self.reporter.tell("C2" if buffer.space is not Space.GLOBAL else "G3", "reset", (each.op, op),
+                                   block=here, threads=(each.writer[1], writer[1]), tensor=buffer.name,
+                                   rival=each.writer[1], other=there, draws=each.op, value=value)
+        last.clear()
 
     def _judge(self, op: ops.Store | ops.Atomic, location: Location, writer: Writer, value: Any, eye: Eye,
                clock: Clock) -> None:

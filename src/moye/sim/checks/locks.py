@@ -19,8 +19,7 @@ import numpy as np
 from moye.dtypes import Space
 from moye.ir import ops
 from moye.ir.nodes import Buffer, Func, Literal
-from moye.ir.traits import Trait
-from moye.sim.checks.certain import certain
+from moye.sim.checks.certain import Sure, certain
 from moye.sim.checks.clocks import Clocks, Ints
 from moye.sim.checks.flag_history import Between, Clock, Eye, Place, Release, Writer
 from moye.sim.checks.patience import Patience, patience
@@ -40,19 +39,19 @@ class Locks:
 
     free: Mapping[int, int | float | bool]
     lets_go: Mapping[int, bool]
-    certain: frozenset[int]
-    """The ids of the operations that happen in every order."""
+    sure: Sure
+    """The operations that happen in every order."""
     patience: Patience
     chance: frozenset[int]
     """The ids of the looks at flags that are not repeated until they find what they look for."""
 
 
 def locks(func: Func, traffic: Traffic, shared: Callable[[Buffer], bool]) -> Locks | None:
-    """None if there are none, or if asynchronous units or clusters take part.  ``shared``: an argument that the launch
+    """None if there are none, or if the blocks of a cluster may share them.  ``shared``: an argument that the launch
     writes, perhaps through another one."""
-    walked = list(func.body.walk())
-    if func.cluster_dim != (1, 1, 1) or any(Trait.BEYOND_BLOCK in op.traits for op in walked):
+    if func.cluster_dim != (1, 1, 1):
         return None
+    walked = list(func.body.walk())
     by_tensor: dict[int, list[ops.Op]] = {}
     for op in walked:
         if isinstance(op, (ops.Load, ops.Store, ops.Atomic)) and strong(op):
@@ -69,7 +68,8 @@ def locks(func: Func, traffic: Traffic, shared: Callable[[Buffer], bool]) -> Loc
     def written(buffer: Buffer) -> bool:
         return buffer.written or shared(buffer)
 
-    found = Locks(free, roles, certain(func, looks, written, waits), waits, frozenset(_chances(walked, waits)))
+    tries = {id(op): free[key] for key in free for op in by_tensor[key] if not roles.get(id(op), True)}
+    found = Locks(free, roles, certain(func, looks, written, waits, tries), waits, frozenset(_chances(walked, waits)))
     return found if free or _matters(func, found, shared) else None
 
 
@@ -83,7 +83,7 @@ def _matters(func: Func, found: Locks, shared: Callable[[Buffer], bool]) -> bool
     for op in func.body.walk():
         if id(op) in found.chance and isinstance(op, ops.Load):
             behind = True
-        elif behind and id(op) in found.certain and not strong(op) and any(
+        elif behind and id(op) in found.sure.always and not strong(op) and any(
                 ref.buffer.space is Space.SHARED or (ref.buffer.space is Space.GLOBAL and shared(ref.buffer))
                 for ref, _ in op.refs()):
             return True
@@ -132,6 +132,8 @@ class Section:
     """The threads of each block that know that the lock is taken, each with the epoch from which on it knows."""
     first: dict[int, Ints]
     """The first epoch of each thread of a block (T,) that the lock guards; it follows from ``known``."""
+    by: int
+    """The id of the atomic that has taken it."""
     sure: bool
     """Whether its thread would have waited for the lock."""
     over: dict[int, Ints] | None = None
@@ -139,8 +141,8 @@ class Section:
     end: Writer | None = None
 
 
-Access = tuple[int, int, int]
-"""Block, thread, epoch."""
+Access = tuple[int, int, int, int]
+"""Block, thread, epoch, and the id of the operation."""
 
 
 @dataclass(eq=False, slots=True)
@@ -180,7 +182,7 @@ class Held:
         first = np.full(self.threads, NEVER)
         # The section begins behind the atomic that takes the lock.
         first[thread] = epoch + 1
-        lock.open = Section(place, event, {block: [(thread, epoch)]}, {block: first},
+        lock.open = Section(place, event, {block: [(thread, epoch)]}, {block: first}, id(op),
                             id(op) in self.locks.patience.waits)
         lock.sections.append(lock.open)
         self._open.append(lock.open)
@@ -201,11 +203,13 @@ class Held:
         mine = section is not None and (section.taken[:2] == event[:2] or self._knows(section, eye, clock))
         if section is not None:
             self._close(lock, section, event, eye, clock)
-        if mine:
+        always = id(op) in self.locks.sure.always
+        if mine and section is not None and (section.sure or not always):
             return list(lock.signals)
         # Not its holder: this is a signal, which whoever takes the lock next does learn in every order.
-        lock.signals += [] if idle else releases
-        if id(op) in self.locks.certain:
+        lock.signals += [] if idle or mine else releases
+        # Who has tried for it, and lets it go whether or not it has won, lets go somebody else's in another order.
+        if always:
             lock.strangers.append(event)
             ends = [section.taken if section.end is None or section.end == event else section.end
                     for section in lock.sections]
@@ -262,9 +266,10 @@ class Held:
 
     def held(self, access: Access) -> set[Place]:
         """The locks that are held for an access."""
-        block, thread, epoch = access
+        block, thread, epoch, op = access
         return {section.place for section in self._of.get(block, ())
-                if section.sure and not self._at[section.place].void and section.first[block][thread] <= epoch
+                if (section.sure or section.by in self.locks.sure.won.get(op, ()))
+                and not self._at[section.place].void and section.first[block][thread] <= epoch
                 and (section.over is None or epoch <= section.over[block][thread])}
 
     def apart(self, one: Access, other: Access, tell: Callable[[], None]) -> bool:
@@ -277,8 +282,9 @@ class Held:
         return bool(common)
 
     def certain(self, op: ops.Op) -> bool:
-        """Whether an access happens in every order."""
-        return id(op) in self.locks.certain
+        """Whether an access happens in every order, or to whoever wins a try for a lock.  Those of asynchronous units
+        come when they come, and locks say nothing about that."""
+        return not isinstance(op, ops.AnyBulk) and (id(op) in self.locks.sure.always or id(op) in self.locks.sure.won)
 
     def is_lock(self, key: int) -> bool:
         """Whether a tensor holds locks."""

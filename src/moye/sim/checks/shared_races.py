@@ -435,8 +435,8 @@ class SharedChecker:
             block = self.flags.first + int(clashes.block[i])
             group = self.clocks.group[int(clashes.actor[i])]
             now = block, int(clashes.actor[i]), int(self.clocks.now[group, min(int(clashes.block[i]),
-                                                                               self.clocks.columns - 1)])
-            then = block, int(clashes.thread[i]), int(epoch_of(clashes.record[i:i + 1])[0])
+                                                                               self.clocks.columns - 1)]), id(op)
+            then = block, int(clashes.thread[i]), int(epoch_of(clashes.record[i:i + 1])[0]), id(rivals[i])
             keep[i] = not held.apart(now, then, lambda: None)
         return clashes.pick(keep) if keep.any() else None
 

@@ -7,12 +7,13 @@ In: a Func.  Out: ``Traffic``: the buffers whose strong values somebody looks at
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from moye.dtypes import Space
 from moye.ir import ops
-from moye.ir.nodes import Buffer, Func, Value
+from moye.ir.nodes import Buffer, Func, Operand, Value
 from moye.sim.flow.double_looks import twices
 from moye.sim.flow.segments import polls
 
@@ -35,6 +36,10 @@ class Traffic:
     """The ids of all atomics in loops that poll."""
     used: frozenset[int]
     """The ids of atomics whose result is used."""
+    idle: frozenset[int]
+    """The buffers whose atomics' results decide nothing: neither what is done, nor what is told."""
+    reset: frozenset[int]
+    """Those of ``idle`` that are counters, and that stores or exchanges set back."""
     alias: Mapping[int, int]
     older: bool = False
     """Whether loads find the oldest values that they may: then all that anybody reads is followed."""
@@ -49,7 +54,7 @@ class Traffic:
             return False
         key = self.key(op.ref.buffer)
         # Polls are given older values first, whether or not anything is ordered by what they find.
-        return key in self.read and (self.ordered or key in self.mixed or self.older or bool(self.polled))
+        return key in self.read and (self.ordered or key in self.mixed | self.reset or self.older or bool(self.polled))
 
     def waits_at(self, func: Func) -> tuple[int, ...]:
         """The buffers that are polled, in the order of the program."""
@@ -62,19 +67,23 @@ class Traffic:
                    and self.key(op.ref.buffer) in self.read for op in func.body.walk())
 
     def counters(self, func: Func) -> bool:
-        """Whether atomics of several tensors tell blocks whose turn it is, and plain accesses reach one of them: who is
-        last at one counter need not be last at another."""
+        """Whether atomics of several tensors tell blocks whose turn it is, and one of them is set back: who is last at
+        one counter need not be last at another."""
         atomics = (op for op in func.body.walk() if isinstance(op, ops.Atomic) and id(op) in self.used)
         keys = {self.key(op.ref.buffer) for op in atomics}
-        return len(keys) > 1 and not keys.isdisjoint(self.mixed)
+        return len(keys) > 1 and not keys.isdisjoint(self.mixed | self.reset)
 
     def looks(self, op: ops.Op) -> bool:
         """Whether anybody learns the value that is read."""
         return isinstance(op, ops.Load) or id(op) in self.used or getattr(op, "order", None) in ACQUIRES
 
+    def heedless(self, op: ops.Op) -> bool:
+        """Whether a look, as all others at its tensor, decides nothing."""
+        return isinstance(op, ops.Atomic) and self.key(op.ref.buffer) in self.idle
+
     def watched(self, buffer: Buffer) -> bool:
         """Whether it matters who has seen which value."""
-        return self.key(buffer) in self.mixed or bool(self.polled) or self.older
+        return self.key(buffer) in self.mixed | self.reset or bool(self.polled) or self.older
 
 
 def strong(op: ops.Op) -> bool:
@@ -87,7 +96,8 @@ def traffic(func: Func, alias: Mapping[int, int]) -> Traffic:
     walked = list(func.body.walk())
     used = {operand.id for op in walked for operand in op.operands() if isinstance(operand, Value)}
     atomics = frozenset(id(op) for op in walked if isinstance(op, ops.Atomic) and op.result.id in used)
-    base = Traffic(False, frozenset(), frozenset(), frozenset(), frozenset(), atomics, alias)
+    base = Traffic(False, frozenset(), frozenset(), frozenset(), frozenset(), atomics, frozenset(),
+                   frozenset(), alias)
     read, plain, ordered = set[int](), set[int](), False
     for op in walked:
         if isinstance(op, ops.Fence) or (strong(op) and getattr(op, "order", None) in (*ACQUIRES, *RELEASES)):
@@ -103,7 +113,48 @@ def traffic(func: Func, alias: Mapping[int, int]) -> Traffic:
     polled = frozenset(id(op) for op in inside if strong(op) and _looks_again(op))
     spun = frozenset(id(op) for op in inside if isinstance(op, ops.Atomic))
     ordered |= bool(twices(func))
-    return Traffic(ordered, frozenset(read), frozenset(read & plain), polled, spun, atomics, alias)
+    idle = frozenset(read) - {base.key(op.ref.buffer) for op in _deciding(walked)}
+    reset = idle & {base.key(op.ref.buffer) for op in walked if _sets(op, atomics)} & {
+        base.key(op.ref.buffer) for op in walked if counts(op) and id(op) in atomics}
+    return Traffic(ordered, frozenset(read), frozenset(read & plain), polled, spun, atomics, frozenset(idle),
+                   frozenset(reset), alias)
+
+
+def counts(op: ops.Op) -> TypeGuard[ops.Atomic]:
+    """Whether an access is an atomic that draws numbers."""
+    return isinstance(op, ops.Atomic) and op.kind == "add"
+
+
+def _sets(op: ops.Op, used: frozenset[int]) -> TypeGuard[ops.Store | ops.Atomic]:
+    """Whether an ordered access stores a value, whatever was there before."""
+    return strong(op) and (isinstance(op, ops.Store) or (
+        isinstance(op, ops.Atomic) and op.kind == "exch" and id(op) not in used))
+
+
+def _deciding(walked: Sequence[ops.Op]) -> Iterator[ops.Load | ops.Atomic]:
+    """The looks whose results decide more than where a thread reads and stores data: what it does next, or what memory
+    and other threads get."""
+    sources: dict[int, list[Operand | None]] = {}
+    todo: list[Operand | None] = []
+    for op in walked:
+        if isinstance(op, ops.Declare):
+            sources.setdefault(op.var.id, []).append(op.init)
+        elif isinstance(op, ops.Assign):
+            for var, source in op.pairs:
+                sources.setdefault(var.id, []).append(source)
+        elif isinstance(op, ops.Store) and not strong(op):
+            todo.append(op.value)
+        elif not isinstance(op, ops.Bounds) and (op.defines() is None or isinstance(op, ops.Atomic)):
+            todo += op.operands()
+    seen = set[int]()
+    while todo:
+        value = todo.pop()
+        if not isinstance(value, Value) or value.op is None or id(value.op) in seen:
+            continue
+        seen.add(id(value.op))
+        todo += sources.get(value.op.var.id, []) if isinstance(value.op, ops.Read) else value.op.operands()
+        if isinstance(value.op, (ops.Load, ops.Atomic)) and strong(value.op):
+            yield value.op
 
 
 def _looks_again(op: ops.Op) -> bool:

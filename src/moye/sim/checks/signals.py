@@ -253,6 +253,8 @@ class Flags:
         location = self.between.write(place, writer, before, releases, rmw=rmw)
         if self.late is not None:
             self.late.written(op, location, writer, value, lambda: self._knows(block, thread), twins(same, writer))
+            if self.traffic.key(op.ref.buffer) in self.traffic.reset:
+                self.late.reset(op, location, writer, value, lambda: self._knows(block, thread))
         self._turns.pop((block, thread, location), None)
         self._last[block, thread, location] = location.latest
         if self.held is not None:
@@ -348,7 +350,8 @@ class Flags:
     def _know(self, op: ops.Op, where: Where, location: Location, value: int, block: int, threads: list[int]) -> None:
         """Threads of a block know that a value has been written, and from now on what was released up to it."""
         scope = scope_of(op)
-        for t in threads if where.watched else ():
+        # Who finds a value and does nothing about it may as well have come before it was there.
+        for t in threads if where.watched and not self.traffic.heedless(op) else ():
             location.saw(self.first + block, t, self._epoch(block, t), value)
         # An acquire orders at once; a relaxed read does so from the next fence of its thread on (acquire pattern).
         if getattr(op, "order", None) in ACQUIRES:

@@ -51,6 +51,8 @@ SHARED = """
   = not_stored {accessed}{op}, but the store{store} may not have written it
   = taken_back thread {rival} of block {other} stores {value} in {tensor}{stores}, as another thread does, and nothing
         orders that before thread {thread} of block {block} changes it{op}: if it comes late, it takes that back
+  = set_back   thread {rival} of block {other} draws a number from {tensor}{draws}, and nothing orders that before
+        thread {thread} of block {block} sets it back to {value}{op}: if it comes late, a number is drawn twice
   = being_read {accessed}{op}, while the {bulk:asynchronous copy|bulk copy}{copy} may still be reading it
   = storer     thread {rival}{apart:| of block {of}}
   = through_proxy {element} in global memory is {done} by the copy{op} of thread {actor} of block {block}, which goes

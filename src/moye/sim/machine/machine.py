@@ -145,10 +145,13 @@ class _Others:
             return
         reporter = Reporter(first.func, False, RACES & (RACES if first.hooks.codes is None else first.hooks.codes))
         reporter.strict = first.hooks.strict
+        # Of threads that try for a lock at once one gets it: where blocks come one after the other, all of them do.
+        turns = 2 if self.locks.sure.won else 1
         self.rewind.keep()
         try:
-            self.rewind.back()
-            self._one(program, first.hooks.seed, spent, reporter, self.locks)
+            for seed in range(first.hooks.seed, first.hooks.seed + turns):
+                self.rewind.back()
+                self._one(program, seed, spent, reporter, self.locks)
         finally:
             self.rewind.restore()
         for finding in reporter.findings:
