@@ -503,6 +503,75 @@ def program(total, x: mo.Static, lock):
                   lambda _: {0: rows.sum((0, 1))}, harmless=frozenset(harmless))
 
 
+def permits(rng: random.Random) -> Design:
+    """A word has a bit for each slot that is free; blocks take the lowest by an atomic, work there and give it back."""
+    blocks, slots = rng.choice([2, 3, 5]), rng.choice([1, 2, 3])
+    text = """
+@mo.kernel
+def program(data, y, free):
+    bid = mo.block_idx().x
+    if mo.thread_idx().x == 0:
+        got = -1
+        while got < 0:
+            now = mo.load(free, 0, order="relaxed")
+            if now != 0:
+                bit = mo.ffs(now) - 1
+                old = mo.atomic_and(free, 0, ~(mo.int32(1) << bit), order="acquire")
+                    #= taken relaxed: old = mo.atomic_and(free, 0, ~(mo.int32(1) << bit))
+                if (old >> bit) & 1 != 0:                           #= not heeded: if old > -1:
+                    got = bit
+        data[got] = data[got] + 1
+        y[bid] = 1
+        mo.atomic_or(free, 0, mo.int32(1) << got, order="release")
+            #= back relaxed: mo.atomic_or(free, 0, mo.int32(1) << got)
+        #+ late: data[got] = bid
+"""
+    harmless = {"taken relaxed", "not heeded", "back relaxed", "late"} if slots >= blocks else set()
+    return Design(text, blocks, 32, lambda: [np.zeros(slots, np.int32), np.zeros(blocks, np.int32),
+                  np.array([(1 << slots) - 1], np.int32)],
+                  lambda _: {1: np.ones(blocks, np.int32), 2: np.array([(1 << slots) - 1], np.int32)},
+                  harmless=frozenset(harmless))
+
+
+def sense(rng: random.Random) -> Design:
+    """Warps of a block meet by a counter, whose last one turns a flag over that the others wait for."""
+    warps, times = rng.choice([2, 3, 4]), rng.choice([1, 2, 4])
+    n = 32 * warps
+    text = f"""
+@mo.kernel
+def program(y, x):
+    tid = mo.thread_idx().x
+    s, count, flag = mo.shared_array(mo.float32, ({n}, 2)), mo.shared_array(mo.int32, 1), mo.shared_array(mo.int32, 1)
+    if tid == 0: count[0] = flag[0] = 0
+    mo.sync_threads()                                               #- no first barrier
+    mine, v = mo.int32(0), x[tid]
+    for k in range({times}):
+        s[tid, k % 2] = v
+        mine = 1 - mine                                             #= not turned: mine = mine
+        mo.sync_warp()                                              #- no warp barrier
+        if mo.lane_idx() == 0:
+            if mo.atomic_add(count, 0, 1, order="acq_rel", scope="cta") == {warps - 1}:
+                #= relaxed: if mo.atomic_add(count, 0, 1, scope="cta") == {warps - 1}:
+                #= one early: if mo.atomic_add(count, 0, 1, order="acq_rel", scope="cta") == {warps - 2}:
+                mo.store(count, 0, 0, order="relaxed", scope="cta")         #- no reset
+                mo.store(flag, 0, mine, order="release", scope="cta")
+                    #= told relaxed: mo.store(flag, 0, mine, order="relaxed", scope="cta")
+            while mo.load(flag, 0, order="acquire", scope="cta") != mine:
+                #= heard relaxed: while mo.load(flag, 0, order="relaxed", scope="cta") != mine:
+                #= other way: while mo.load(flag, 0, order="acquire", scope="cta") == mine:
+                pass
+        mo.sync_warp()                                              #- no second warp barrier
+        v += s[(tid + 32) % {n}, k % 2]
+    y[tid] = v
+"""
+    x = _numbers(n)
+    now = x
+    for _ in range(times):
+        now = now + np.roll(now, -32)
+    return Design(text, 1, n, lambda: [np.full_like(x, np.nan), x.copy()], lambda _: {0: now},
+                  harmless=frozenset({"no reset"} if times == 1 else ()))
+
+
 FAMILIES: dict[str, Any] = {f.__name__: f for f in (
     ring_of_blocks, numbered_slots, dissemination, told_twice, pointers, packed, stealing, elected, levels, tried,
-    added_by_bulk, locked_ring)}
+    added_by_bulk, locked_ring, permits, sense)}

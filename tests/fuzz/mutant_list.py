@@ -255,9 +255,14 @@ FAULTS: dict[str, list[tuple[str, str]]] = {
         ("(last != 0) & (self.shown[place] == 0) & (self.unshown", "(last != 0) & (self.unshown"),
         ("self.earlier[at], self.early[at], self.unshown[at] = last[keep], by[keep], 0", "pass"),
     ],
+    "sim/checks/signals.py": [
+        ("(block, byte, thread // WARP)", "(block, byte)"),
+        ("fits is not None and not fits(location.values[value])", "False"),
+    ],
     "sim/checks/signal_memory.py": [
         ("self.older or bool(self.polled))", "self.older)"),
-        ("return len(keys) > 1 and not keys.isdisjoint(self.mixed | self.reset)", "return False"),
+        ("return (len(keys) > 1 and not keys.isdisjoint(self.mixed | self.reset))", "return False"),
+        ("op.ref.buffer.space is Space.SHARED and self.key", "False and self.key"),
         ("isinstance(op, ops.Atomic) and self.key(op.ref.buffer) in self.idle", "False"),
     ],
     "sim/checks/versions.py": [

@@ -67,11 +67,17 @@ class Traffic:
                    and self.key(op.ref.buffer) in self.read for op in func.body.walk())
 
     def counters(self, func: Func) -> bool:
-        """Whether atomics of several tensors tell blocks whose turn it is, and one of them is set back: who is last at
-        one counter need not be last at another."""
-        atomics = (op for op in func.body.walk() if isinstance(op, ops.Atomic) and id(op) in self.used)
+        """Whether it matters in which order threads come to atomics.
+
+        Those of several tensors tell blocks whose turn it is, and one of them is set back: who is last at one counter
+        need not be last at another.  Or they acquire from each other, and who sets the counter up is the first of them
+        by chance.
+        """
+        atomics = [op for op in func.body.walk() if isinstance(op, ops.Atomic) and id(op) in self.used]
         keys = {self.key(op.ref.buffer) for op in atomics}
-        return len(keys) > 1 and not keys.isdisjoint(self.mixed | self.reset)
+        return (len(keys) > 1 and not keys.isdisjoint(self.mixed | self.reset)) or any(
+            op.order in ACQUIRES and op.ref.buffer.space is Space.SHARED and self.key(op.ref.buffer) in self.mixed
+            for op in atomics)
 
     def looks(self, op: ops.Op) -> bool:
         """Whether anybody learns the value that is read."""

@@ -14,10 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 
+from moye.hardware import WARP
 from moye.ir import ops
 from moye.sim.checks.clocks import Bools, Clocks, Ints
 from moye.sim.checks.flag_history import (
@@ -74,6 +76,8 @@ class Outcome:
     old: Any
     wrote: Bools
     backwards: bool = False
+    leaves: Callable[[Any, int, int], bool] = lambda _, __, ___: True
+    """Whether the atomic of a thread of a block would leave a value as it is: another one is the newest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,10 +171,10 @@ class Flags:
         else:
             self._idle[id(op)] = self.between.events, address.copy(), lanes.copy()
 
-    def _look(self, op: ops.Load | ops.Atomic, where: Where, location: Location, block: int,
-              threads: list[int]) -> None:
-        """Threads of a block read one place."""
-        value = self._choose(op, location, block, threads)
+    def _look(self, op: ops.Load | ops.Atomic, where: Where, location: Location, block: int, threads: list[int],
+              fits: Callable[[Any], bool] | None = None) -> None:
+        """Threads of a warp read one place; older values, if they ``fit``."""
+        value = self._choose(op, location, block, threads, fits)
         if value < location.latest:
             self.between.lag += location.latest - value
             self._given.append((block, threads, location.values[value]))
@@ -180,14 +184,16 @@ class Flags:
         self._observe(op, where, location, value, block, threads)
 
     def _meet(self, where: Where, address: Ints, lanes: Bools) -> Iterator[tuple[int, Place, list[int]]]:
-        """Block by block the lanes that reach one place."""
+        """Block by block, and warp by warp, the lanes that reach one place: what one warp knows does not help others
+        that look at the same time."""
         block, thread = np.nonzero(lanes.T)
         if not block.size:
             return
         byte = address[thread, block]
         order = np.lexsort((thread, byte, block))
         block, thread, byte = block[order], thread[order], byte[order]
-        cuts = np.flatnonzero(np.diff(block, prepend=-1) | np.diff(byte, prepend=-1))
+        parts = (np.diff(part, prepend=-1) for part in (block, byte, thread // WARP))
+        cuts = np.flatnonzero(np.bitwise_or.reduce(list(parts)))
         for start, end in zip(cuts.tolist(), [*cuts[1:].tolist(), len(block)], strict=True):
             yield (int(block[start]), where.place(self.first + int(block[start]), int(byte[start])),
                    thread[start:end].tolist())
@@ -220,7 +226,7 @@ class Flags:
                 if outcome.wrote[thread, block]:
                     self._observe(op, where, location, location.latest, block, [thread])
                 else:
-                    self._look(op, where, location, block, [thread])
+                    self._look(op, where, location, block, [thread], partial(_leaves, outcome, thread, block))
             if outcome.wrote[thread, block]:
                 self._write(op, place, block, thread, outcome.old[thread, block], rmw=True)
         if not self._given:
@@ -501,8 +507,9 @@ class Flags:
 
     # --- older values ------------------------------------------------------------------------------------------------
 
-    def _choose(self, op: ops.Load | ops.Atomic, location: Location, block: int, threads: list[int]) -> int:
-        """The value that threads of a block read: the next one that they may see if they poll, else the newest."""
+    def _choose(self, op: ops.Load | ops.Atomic, location: Location, block: int, threads: list[int],
+                fits: Callable[[Any], bool] | None) -> int:
+        """The value that threads of a warp read: the next one that they may see if they poll, else the newest."""
         latest = location.latest
         polls = id(op) in self.traffic.polled
         # An atomic that an older value satisfied would have to write, and find the newest.
@@ -515,6 +522,8 @@ class Flags:
                 value = max(value, turn(op, location, block, thread))
                 if value == latest:                     # no other lane may find a newer one
                     break
+            while value < latest and fits is not None and not fits(location.values[value]):
+                value += 1
         lag = LAG if self.between.late is not None and self.between.late == self.traffic.key(op.ref.buffer) else 0
         for thread in threads:
             turns, epoch = self._turns.setdefault((block, thread, location), {}), self._epoch(block, thread)
@@ -612,6 +621,10 @@ class Flags:
             here = self._awaited.setdefault(block, {})
             for thread in np.flatnonzero(lanes[:, block]).tolist():
                 here[thread, self._epoch(block, thread), location] = location.latest, CLUSTER
+
+
+def _leaves(outcome: Outcome, thread: int, block: int, value: Any) -> bool:
+    return outcome.leaves(value, thread, block)
 
 
 def _moved(place: Place, step: int) -> Place:

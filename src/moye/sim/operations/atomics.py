@@ -81,7 +81,9 @@ class AtomicPlan:
         wrote = np.zeros(shape, np.bool_)
         wrote.T[active.T] = self._wrote(found, values, expected)
         flags = self.batch.watch.globals.flags
-        flags.outcome = Outcome(old, wrote, self.backwards)
+        full = np.broadcast_to(np.asarray(value, flat.dtype), shape)
+        flags.outcome = Outcome(old, wrote, self.backwards, lambda found, thread, block: bool(
+            self._new(np.asarray(found, flat.dtype), full[thread, block], None) == found))
         self._check(index, mask)
         given, older = flags.give(old)
         self.batch.launch.writes += older               # who polls gets on
