@@ -3,15 +3,11 @@
 In: float32 factors of A (M, K / 128) and of B (N / 128, K / 128), as many as blocks have begun; a tile of C.  Out: for
 each k tile of 128 what the sums of a thread are multiplied by before they are added up.
 
-    scales = scales_of_tile(plan, (scale_A, sS, scale_B), (M, row), by, bz, thr_mma)
-    first_factors(scales, ks); read_factors(scales, stage, k, ks); multiply(scales, k, ks)
-    acc += part * scales.factors
+    first_factors(scales, ks); read_factors(scales, stage, k, ks); multiply(scales, k, ks)      # scales.factors
 
-A thread has two rows of each 64 of a tile.  Factors of A that are contiguous along M come by TMA with each stage, since
-a k tile is over before memory answers; tiles of groups begin anywhere, and TMA at multiples of 16 bytes, so that theirs
-have some rows more.  Others are read a k tile ahead: 32 of a row share a line of the first cache.  Of B's, each lane
-reads one k tile in 32, and the lanes tell each other.  All is read once the products have begun: what else asks for
-shared memory, which they keep busy, would begin them late.
+A thread has two rows of each 64 of a tile.  Factors of A that are contiguous along M come by TMA with each stage, those
+of groups from a multiple of 16 bytes on; others are read a k tile ahead.  Of B's, each lane reads one k tile in 32, and
+the lanes tell each other.  All is read behind products: a thread that waits for shared memory would begin them late.
 """
 
 from __future__ import annotations
