@@ -171,9 +171,9 @@ PARTS = (2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 16, 18, 22, 26, 33, 44, 66, 132)
 """How many blocks may share the k tiles of a tile, if they meet in memory."""
 SKINNY = (8, 16, 32, 48, 64, 96, 128)
 """Widths of tiles for few rows or columns."""
-SCALED = {(64, 1): {32: 0.4, 64: 0.4, 96: 0.42, 128: 0.52, 192: 0.46},
-          (128, 2): {64: 0.64, 96: 0.8, 128: 0.96, 192: 1.04},
-          (192, 3): {64: 0.68, 96: 0.88, 128: 1.1}, (256, 2): {96: 0.94, 128: 1.1}}
+SCALED = {(64, 1): {32: 0.3, 64: 0.3, 96: 0.32, 128: 0.38, 192: 0.36},
+          (128, 2): {64: 0.52, 96: 0.66, 128: 0.88, 192: 1.0},
+          (192, 3): {64: 0.58, 96: 0.78, 128: 1.1}, (256, 2): {96: 0.88, 128: 1.04}}
 """By height and warpgroups: widths of tiles whose blocks have factors, and the share of what those of promoted sums
 reach, which ``benchmarks/gemm_scaled_fit.py`` fits."""
 _SQUARE = 1 << 20                   # rows and columns where neither are few
