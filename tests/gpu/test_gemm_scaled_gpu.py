@@ -22,7 +22,7 @@ TILES = [WarpgroupConfig(bM, bN, 128, 3, groups=GROUPS[bM], promotion=promotion)
                          (192, 128)),
              "turns": ((128, 128), (128, 192), (256, 96), (256, 128)),
              "behind": ((128, 128), (128, 160), (128, 192), (256, 96)),
-             "ahead": ((64, 96), (128, 128), (128, 144), (192, 64))}.items() for bM, bN in sizes]
+             "ahead": ((64, 96), (128, 112), (128, 128), (192, 64))}.items() for bM, bN in sizes]
 
 
 def blocks(extent):

@@ -57,8 +57,8 @@ TILES = {f"{bM}x{bN} {promotion}": WarpgroupConfig(bM, bN, 128, 3, groups=GROUPS
                          (192, 128)),
              "turns": ((128, 128), (128, 192), (256, 96), (256, 128)),
              "behind": ((128, 128), (128, 160), (128, 192), (256, 96)),
-             "ahead": ((64, 96), (128, 128), (128, 144), (192, 64))}.items() for bM, bN in sizes}
-SOME = ("128x176 between", "256x128 turns", "128x192 behind", "128x144 ahead")
+             "ahead": ((64, 96), (128, 112), (128, 128), (192, 64))}.items() for bM, bN in sizes}
+SOME = ("128x176 between", "256x128 turns", "128x192 behind", "128x112 ahead")
 """Those of the quick run."""
 
 

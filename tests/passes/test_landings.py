@@ -135,6 +135,25 @@ def test_what_was_stored_has_come():
     assert landed(ring(stored))[0] == []
 
 
+@pytest.mark.parametrize("computed", [True, False])
+def test_what_was_computed_and_pinned_has_come(computed):
+    """A pin of what was loaded itself asks for no register."""
+    @mo.jit
+    def pinned(pipe, state, stage, out, i):
+        held, twice = mo.fragment((8,), mo.float32), mo.fragment((8,), mo.float32)
+        mo.copyto(held, mo.tile(stage, (8,), (mo.thread_idx().x,)))
+        twice[...] = held * 2.0
+        mo.pin(twice if computed else held)
+        released(pipe, state)
+        mo.copyto(mine(out, i), twice)
+    lines, program = landed(ring(pinned))
+    assert len(lines) == (0 if computed else 1)
+    assert re.findall(r"\b(LDS|FADD|PMTRIG|SYNCS\.ARRIVE\S*A1T0)", program.sass)[:2] == ["LDS", "LDS"]
+    if computed:
+        order = re.findall(r"\b(FADD|FMUL|PMTRIG|SYNCS\.ARRIVE\S*A1T0)", program.sass)
+        assert order[:9] == [*[order[0]] * 8, "PMTRIG"]
+
+
 def test_whoever_fills_again_has_read():
     """One warp by itself: its own copy would overtake its load."""
     @mo.kernel

@@ -68,13 +68,14 @@ class _Walk:
     """A walk through the blocks, with what is pending.
 
     ``origins`` are the loads, by the id of the op, that a value (its id), a variable or an element of registers was
-    computed of.
+    computed of; ``bare`` the elements that were loaded themselves.
     """
 
     def __init__(self, targets: frozenset[int], *, arrivals: bool) -> None:
         self.targets = targets
         self.arrivals = arrivals
         self.origins: dict[_Key, frozenset[int]] = {}
+        self.bare: set[_Key] = set()
 
     def block(self, block: Block, pending: Pending) -> Pending:
         """Put in what is missing; what is pending at the end."""
@@ -142,7 +143,12 @@ class _Walk:
         return reads and Trait.MOVES in op.traits and bool(op.defines() is not None or _registers(op))
 
     def _stored(self, op: ops.Op) -> frozenset[int]:
-        """The loads whose values an op stores, or gives to the tensor core: neither passes an arrival."""
+        """The loads whose values an op stores, or gives to the tensor core: neither passes an arrival.  Nor does what
+        was computed of them where it is pinned; a pin alone asks for no register.
+        """
+        if isinstance(op, ops.Pin):
+            whole = ((tile.buffer.id, at) for tile in op.tiles for at in range(tile.buffer.elements or 0))
+            return _NONE.union(*(self.origins.get(key, _NONE) for key in whole if key not in self.bare))
         leaves = any(written and ref.buffer.space is not Space.REGISTER for ref, written in op.refs())
         if not leaves and not isinstance(op, (ops.Wgmma, ops.Shuffle)):
             return _NONE
@@ -175,8 +181,10 @@ class _Walk:
         for tile in _registers(op):
             elements = _elements(op, tile)
             each = origins if len(elements) == len(origins) else [_NONE.union(*origins)] * len(elements)
-            self.origins.update({(tile.buffer.id, at): of for access, of in zip(elements, each, strict=True)
-                                 for at in access})
+            found: dict[_Key, frozenset[int]] = {
+                (tile.buffer.id, at): of for access, of in zip(elements, each, strict=True) for at in access}
+            self.origins.update(found)
+            self.bare = self.bare | found.keys() if self._loads(op) else self.bare - found.keys()
 
 
 def _points(op: ops.Op) -> list[tuple[int, ...]]:

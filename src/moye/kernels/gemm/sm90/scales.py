@@ -144,6 +144,7 @@ def multiply(scales, k, ks, turn=0):
                     of_B = mo.where(s < scales.second + (i - 1) * scales.strips_of_block, of_B, scales.here[i])
             for r in mo.static_range(2 * slabs):
                 scales.factors[r % 2, s, r // 2] = scales.of_A[r, turn] * of_B
+        mo.pin(scales.factors)                          # before the stage is given back, and so what was read has come
         read_rows(scales, turn, k + mo.size(scales.of_A, 1), ks[1])
 
 
