@@ -1,5 +1,6 @@
 """What was loaded from shared memory has come before the memory is handed back to asynchronous units."""
 
+import random
 import re
 
 import numpy as np
@@ -191,3 +192,80 @@ def test_kernels_without_asynchronous_units_are_as_before():
     array = mo.TensorLike(mo.float32, (128,), (1,))
     program = turned.compile(array, array, block=128, arch="sm_90a")
     assert "landed" not in program.source
+
+
+# --- drawn programs --------------------------------------------------------------------------------------------------
+
+
+def loads_that_are_overtaken(sass):
+    """Loads from shared memory whose registers no instruction asks for before the next arrival of a reader."""
+    waiting, found = {}, []
+    for line in sass.splitlines():
+        text = re.sub(r"/\*.*?\*/", "", line).split(";")[0]
+        registers = [int(r) for r in re.findall(r"\bR(\d+)", text)]
+        if load := re.search(r"\bLDS(\.\w+)* R(\d+), \[", text):
+            first, words = int(load[2]), {".64": 2, ".128": 4}.get(load[1], 1)
+            waiting = {at: own for at, own in waiting.items() if not own & set(registers[1:])}
+            waiting[line] = set(range(first, first + words))
+        elif "SYNCS.ARRIVE" in text and "A1T0" in text:
+            found += waiting
+            waiting = {}
+        else:                                           # who writes a register waits for it, too
+            waiting = {at: own for at, own in waiting.items() if not own & set(registers)}
+    return found
+
+
+def drawn(seed):
+    """What a reader does with a stage: loads of several widths, sums before and behind the arrival, stores, pins."""
+    rng = random.Random(seed)
+    width, single, copies = rng.choice([1, 2, 4, 8]), rng.random() < 0.5, rng.randint(1, 3)
+    before, pinned, kept, nested = (rng.random() < 0.4 for _ in range(4))
+    style = rng.choice(["warp", "barrier"])
+
+    @mo.jit
+    def consume(pipe, state, stage, out, i):
+        tid, total = mo.thread_idx().x, mo.float32(0)
+        held = [mo.fragment((width,), mo.float32) for _ in range(copies)]
+        for j in mo.static_range(copies):
+            mo.copyto(held[j], mo.tile(stage, (width,), ((tid + 5 * j) % 128,)))
+        y = stage[tid * 8] if single else mo.float32(0)
+        if nested and i % 2 == 0:
+            total += stage[tid + 512]
+        if before:
+            for j in mo.static_range(copies):
+                held[j][...] = held[j] * 2.0
+        if pinned:
+            mo.pin(held[0])
+        if kept:
+            out[i * 1024 + tid] = held[0][0]
+        if style == "warp":
+            released(pipe, state)
+        else:
+            mo.barrier_sync(1, 128)
+            if tid == 0:
+                pipe.consumer_release(state)
+        for x in held:
+            total += (x * 3.0).reduce("add")
+        out[i * 1024 + 128 + tid] = total + y
+
+    def expected(x):
+        stages = x.reshape(-1, WIDTH).astype(np.float64)
+        tid, factor = np.arange(128), 2.0 if before else 1.0
+        loaded = [stages[:, (tid[:, None] + 5 * j) % 128 * width + np.arange(width)] for j in range(copies)]
+        total = sum(part.sum(2) for part in loaded) * 3 * factor + (stages[:, tid * 8] if single else 0)
+        if nested:
+            total[::2] += stages[::2, 512:640]
+        first = loaded[0][:, :, 0] * factor if kept else np.full_like(total, np.nan)
+        return np.stack([first, total], 1)
+    return ring(consume, arrivals=4 if style == "warp" else 1), expected
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_drawn(seed):
+    """Right in the simulator, and in machine code no arrival is in front of a load that nobody has waited for."""
+    kernel, expected = drawn(seed)
+    out = np.full_like(X, np.nan)
+    kernel[1, 160](out, X)
+    found = out.reshape(-1, WIDTH)[:, :256].reshape(-1, 2, 128)
+    np.testing.assert_allclose(found, expected(X), rtol=1e-5, atol=1e-4)
+    assert loads_that_are_overtaken(landed(kernel)[1].sass) == []

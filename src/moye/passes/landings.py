@@ -184,7 +184,7 @@ class _Walk:
             found: dict[_Key, frozenset[int]] = {
                 (tile.buffer.id, at): of for access, of in zip(elements, each, strict=True) for at in access}
             self.origins.update(found)
-            self.bare = self.bare | found.keys() if self._loads(op) else self.bare - found.keys()
+            (self.bare.update if self._loads(op) else self.bare.difference_update)(found)
 
 
 def _points(op: ops.Op) -> list[tuple[int, ...]]:

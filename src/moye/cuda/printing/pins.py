@@ -57,10 +57,13 @@ def _element(kernel: Kernel, ref: Ref) -> str:
 
 def _word(dtype: DType, text: str) -> str:
     """A value, or a part of it, as a word."""
-    if dtype.is_float:
-        return {32: f"__float_as_uint({text})", 64: f"(unsigned)__double_as_longlong({text})"}.get(dtype.bits,
-                                                                                                   f"{text}.bits")
-    return f"(unsigned)({text})"
+    if dtype.bits == 128:
+        return f"{text}.x"
+    if not dtype.is_float or dtype.bits < 8:
+        return f"(unsigned)({text})"
+    if dtype.bits < 32:
+        return f"{text}.bits"
+    return f"__float_as_uint({text})" if dtype.bits == 32 else f"(unsigned)__double_as_longlong({text})"
 
 
 def registers(kernel: Kernel, buffers: tuple[Buffer, ...]) -> None:
