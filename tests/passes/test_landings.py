@@ -136,6 +136,16 @@ def test_what_was_stored_has_come():
     assert landed(ring(stored))[0] == []
 
 
+def test_what_may_not_be_stored_has_not_come():
+    @mo.jit
+    def some(pipe, state, stage, out, i):
+        held = mo.fragment((8,), mo.float32)
+        mo.copyto(held, mo.tile(stage, (8,), (mo.thread_idx().x,)))
+        mo.copyto(mine(out, i), held, pred=i < 3)
+        released(pipe, state)
+    assert len(landed(ring(some))[0]) == 1
+
+
 @pytest.mark.parametrize("computed", [True, False])
 def test_what_was_computed_and_pinned_has_come(computed):
     """A pin of what was loaded itself asks for no register."""

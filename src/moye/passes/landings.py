@@ -149,6 +149,8 @@ class _Walk:
         if isinstance(op, ops.Pin):
             whole = ((tile.buffer.id, at) for tile in op.tiles for at in range(tile.buffer.elements or 0))
             return _NONE.union(*(self.origins.get(key, _NONE) for key in whole if key not in self.bare))
+        if isinstance(op, ops.Copy) and op.pred is not None:
+            return _NONE                                # who stores nothing asks for nothing
         leaves = any(written and ref.buffer.space is not Space.REGISTER for ref, written in op.refs())
         if not leaves and not isinstance(op, (ops.Wgmma, ops.Shuffle)):
             return _NONE
