@@ -1,11 +1,12 @@
 """Kernels of rows on extents that nobody listed: drawn by seed, beside a copy of as many bytes.
 
-    python benchmarks/rows_random.py SEED COUNT [--rounds 15] [--worst 20] [--compiled] [--csv rows_random.csv]
+    python benchmarks/rows_random.py SEED COUNT [--long] [--rounds 15] [--worst 20] [--compiled] [--csv rows.csv]
     for i in 0 1 2 3; do python benchmarks/rows_random.py SEED COUNT --compile $i 4 & done    # to have it compiled
 
 Norms, softmax, cross-entropy, gates, transposes, reductions, scans, top-k and embedding, forward and backward, as
 rows_norms.py, rows_softmax.py and rows_moves.py make them.  Rows and columns are log-uniform, up to 2^26 elements, a
-third of the columns multiples of 128, a third of 8, a third of any number.  Interleaved, L2 flushed, medians.  "of
+third of the columns multiples of 128, a third of 8, a third of any number.  ``--long`` draws rows of 16384 columns and
+more, 2^24 to 2^27 elements, of norms, softmax and cross-entropy alone.  Interleaved, L2 flushed, medians.  "of
 copy" is the time of ``torch.copy_`` of as many bytes over moye's: it is launched, and finds cold caches, as moye does.
 Beside it torch's own operations and, with ``--compiled``, torch.compile (max-autotune) of them.  Results are compared
 with float64.
@@ -14,6 +15,7 @@ Seeds below 1000 are for work on the kernels; figures that are told come from se
 
 from __future__ import annotations
 
+import argparse
 import math
 import random
 import statistics
@@ -53,6 +55,8 @@ FAMILIES: dict[str, list[Callable[..., Case]]] = {
     "embedding": [rows_moves.gather, rows_moves.scattered],
 }
 
+LONG = ("norms", "gradients of norms", "softmax", "cross-entropy")
+
 
 @dataclass(frozen=True)
 class Drawn:
@@ -83,6 +87,17 @@ def draw(seed: int, count: int) -> list[Drawn]:
         if family == "embedding":
             make = partial(make, count=max(1, round(rows * math.exp(rng.uniform(-2, 2)))))
             columns = min(columns, 16384)
+        found.append(Drawn(family, partial(make, rows=rows, columns=columns)))
+    return found
+
+
+def draw_long(seed: int, count: int) -> list[Drawn]:
+    """So many calls with long rows."""
+    rng, found = random.Random(seed), []
+    for i in range(count):
+        make, step = rng.choice(FAMILIES[family := LONG[i % len(LONG)]]), rng.choice((128, 8, 1))
+        columns = max(1, round(math.exp(rng.uniform(math.log(LONGEST >> 4), math.log(LONGEST))) / step)) * step
+        rows = max(1, round(math.exp(rng.uniform(math.log(1 << 24), math.log(1 << 27))) / columns))
         found.append(Drawn(family, partial(make, rows=rows, columns=columns)))
     return found
 
@@ -127,9 +142,12 @@ def distribution(name: str, rows: list[dict[str, Any]]) -> str:
 
 
 def main() -> int:
-    options = arguments(__doc__, rounds=15, worst=20, more=lambda parser: parser.add_argument(
-        "--compiled", action="store_true", help="torch.compile beside it, some seconds a call"))
-    cases = draw(options.seed, options.count)
+    def more(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--compiled", action="store_true", help="torch.compile beside it, some seconds a call")
+        parser.add_argument("--long", action="store_true", help="rows of 16384 columns and more")
+
+    options = arguments(__doc__, rounds=15, worst=20, more=more)
+    cases = (draw_long if options.long else draw)(options.seed, options.count)
     if options.compile:
         part, of = options.compile
         in_turn(cases[part::of], lambda one: one.make().run())

@@ -11,7 +11,7 @@ Most plans fit rows of their length; some are off by one in some field, or suit 
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -26,8 +26,8 @@ MOST = 24
 ODD = {"width": (0, 3, 5, -1, 16, 2.0), "lanes": (0, 3, -32, 24, 33), "rows": (0, 2, 3, 4, -1, 64), "rounds": (0, -1),
        "cluster": (0, 2, 3, 4, 16, -1), "edges": (-1, 0, 1, 3, 50, 2000), "full": (-1, 1, 2, 99), "at_once": (0, -1, 3),
        "resident": (0, -1, 40), "stages": (-1, 1, 2, 9), "shifted": (True,), "masked": (True,), "streamed": (True,)}
-FAMILIES = ("softmax", "log_softmax", "masked", "cross_entropy", "gradient", "rms_norm", "layer_norm",
-            "rms_norm_backward", "layer_norm_backward")
+FAMILIES = ("softmax", "log_softmax", "masked", "softmax_backward", "cross_entropy", "gradient", "rms_norm",
+            "layer_norm", "residual", "rms_norm_backward", "layer_norm_backward")
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,9 @@ def drawn_plan(rng, columns, most):
               "edges": 0 if masked else 2 * (width - 1) if shifted else columns % width,
               "full": 0 if masked else rng.choice([0, sure // width // each]), "at_once": rng.choice([1, 1, 1, 2]),
               "resident": rng.choice([1, 2]), "streamed": rng.random() < 0.2}
-    if rng.random() < 0.3 and rows == 1 and not (fields["edges"] or shifted or masked or fields["streamed"]):
-        fields |= {"stages": rng.choice([1, 2, 3]), "at_once": 1}
+    if rng.random() < 0.4 and rows == 1 and not masked:
+        fields |= {"stages": rng.choice([1, 2, 3]) * fields["rounds"] + rng.choice([0, 0, 1, 3]), "at_once": 1,
+                   "streamed": False}
     if rng.random() < 0.15:
         name = rng.choice([*ODD])
         fields[name] = rng.choice(ODD[name])
@@ -108,6 +109,17 @@ def _masked(call):
     _softmax(call, log=bool(rng.integers(2)), mask=rng.random(call.x.shape) < 0.7, causal=causal)
 
 
+def _softmax_backward(call):
+    log, dy = bool(call.seed % 2), np.random.default_rng(call.seed + 1).standard_normal(call.x.shape)
+    y, dy = exact.softmax(call.x, log=log).astype(call.x.dtype), dy.astype(call.x.dtype)
+    wide, upper = y.astype(np.float64), dy.astype(np.float64)
+    share = np.exp(wide) if log else wide
+    total = (upper if log else wide * upper).sum(-1, keepdims=True)
+    want = upper - share * total if log else wide * (upper - total)
+    (kernels.log_softmax_backward if log else kernels.softmax_backward)(call.out, dy, y, plan=call.plan)
+    _near(call.out, want, 4 * exact.LOOSE[call.dtype])
+
+
 def _cross_entropy(call, gradient=False):
     labels = np.random.default_rng(call.seed).integers(0, call.x.shape[1], len(call.x))
     loss = np.full(len(labels), np.nan, _wide(call))
@@ -136,6 +148,18 @@ def _norm(call, centred=False):
     _near(call.out, x * rstd * weight.astype(np.float64), 3 * exact.LOOSE[call.dtype])
 
 
+def _residual(call):
+    """A norm of the sum of two arrays, which is written, too."""
+    centred, r = bool(call.seed % 2), np.random.default_rng(call.seed + 1).standard_normal(call.x.shape)
+    r, summed, acc = r.astype(call.x.dtype), np.full_like(call.x, np.nan), _wide(call)
+    total = (call.x.astype(acc) + r.astype(acc)).astype(call.x.dtype)
+    x, _, rstd, weight = _normed(replace(call, x=total), centred)
+    (kernels.layer_norm if centred else kernels.rms_norm)(call.out, call.x, weight, residual=r, summed=summed, eps=1e-6,
+                                                          plan=call.plan)
+    assert np.array_equal(summed, total), "another sum than that of both"
+    _near(call.out, x * rstd * weight.astype(np.float64), 3 * exact.LOOSE[call.dtype])
+
+
 def _norm_backward(call, centred=False):
     x, mean, rstd, weight = _normed(call, centred)
     dy = np.random.default_rng(call.seed + 1).standard_normal(x.shape).astype(call.x.dtype)
@@ -152,7 +176,8 @@ def _norm_backward(call, centred=False):
 
 
 FUNCTIONS = {"softmax": _softmax, "log_softmax": lambda call: _softmax(call, log=True), "masked": _masked,
-             "cross_entropy": _cross_entropy, "gradient": lambda call: _cross_entropy(call, gradient=True),
+             "softmax_backward": _softmax_backward, "cross_entropy": _cross_entropy,
+             "gradient": lambda call: _cross_entropy(call, gradient=True), "residual": _residual,
              "rms_norm": _norm, "layer_norm": lambda call: _norm(call, centred=True),
              "rms_norm_backward": _norm_backward,
              "layer_norm_backward": lambda call: _norm_backward(call, centred=True)}

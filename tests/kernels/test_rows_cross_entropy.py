@@ -50,9 +50,11 @@ def test_ignored_labels_of_64_bits(ignored):
     assert reports and all(report.ok for report in reports), reports
 
 
-STAGED = [(1000, ml_dtypes.bfloat16, RowPlan(8, 32, rounds=2, cluster=2, stages=2)),
-          (2048, ml_dtypes.bfloat16, RowPlan(8, 64, rounds=2, cluster=2, full=2, stages=3)),
-          (700, np.float32, RowPlan(4, 64, rounds=3, stages=2))]
+STAGED = [(1000, ml_dtypes.bfloat16, RowPlan(8, 32, rounds=2, cluster=2, stages=4)),
+          (1001, ml_dtypes.bfloat16, RowPlan(8, 64, rounds=1, cluster=2, stages=3, edges=14, shifted=True)),
+          (701, np.float32, RowPlan(4, 64, rounds=3, stages=4, edges=6, shifted=True)),
+          (2048, ml_dtypes.bfloat16, RowPlan(8, 64, rounds=2, cluster=2, full=2, stages=5)),
+          (700, np.float32, RowPlan(4, 64, rounds=3, stages=6))]
 
 
 @pytest.mark.parametrize("columns, dtype, plan", STAGED)

@@ -85,6 +85,11 @@ SHIFTED = {"edges": 6, "shifted": True}
 PLANS = {"a cluster": (RowPlan(4, 32, cluster=2, rounds=2, full=2), 512),
          "a cluster of blocks": (RowPlan(4, 64, cluster=4, rounds=2), 1996),
          "a cluster at any alignment": (RowPlan(4, 64, cluster=2, rounds=2, **SHIFTED), 1001),
+         "by bulk copies": (RowPlan(4, 64, rounds=2, stages=4), 500),
+         "by bulk copies, a row and a half": (RowPlan(4, 32, rounds=4, full=3, stages=6), 500),
+         "by bulk copies, to a cluster": (RowPlan(4, 96, cluster=2, rounds=2, stages=5), 1000),
+         "by bulk copies, at any alignment": (RowPlan(4, 64, cluster=2, rounds=2, stages=4, **SHIFTED), 777),
+         "by bulk copies, weights beside them": (RowPlan(4, 32, cluster=2, rounds=4, stages=7, **SHIFTED), 777),
          "two at once": (RowPlan(4, 64, rounds=2, at_once=2, full=2), 512),
          "two at once, at any alignment": (RowPlan(4, 32, rounds=3, at_once=2, **SHIFTED), 301),
          "edges of few lanes": (RowPlan(4, 4, rows=8, rounds=3, **SHIFTED), 45),
@@ -114,7 +119,7 @@ def test_compiled(columns, dtype, wide, single):
     x, weight = mo.TensorLike(dtype, (16384, columns), (columns, 1)), mo.TensorLike(dtype, (columns,))
     plan = Rows("rms_norm", x).plan()
     program = norm_kernel.compile(x, x, weight, None, None, None, None, None, None, 1e-6, 0.0, plan, False, False,
-                                  block=plan.threads, cluster=plan.cluster, arch="sm_90a")
+                                  False, block=plan.threads, cluster=plan.cluster, arch="sm_90a")
     assert program.spills == 0 and program.registers <= 64 and "LDL" not in program.sass
     assert (program.sass.count("LDG.E.128"), program.sass.count("STG.E.128")) == wide
     assert program.sass.count("LDG.E.U16") + program.sass.count("STG.E.U16") == single

@@ -66,7 +66,11 @@ def test_lengths(dtype, columns, centred):
 SHIFTED = {"edges": 6, "shifted": True}
 PLANS = {"a cluster": (RowPlan(4, 64, cluster=2, rounds=2, **SHIFTED), (19, 777)),
          "a warp": (RowPlan(4, 32, rounds=2, full=2), (33, 256)),
-         "by bulk copies": (RowPlan(4, 64, rounds=2, full=1, stages=3), (37, 500)),
+         "by bulk copies": (RowPlan(4, 64, rounds=2, full=1, stages=6), (37, 500)),
+         "by bulk copies, a row and a half": (RowPlan(4, 32, rounds=4, full=3, stages=6), (37, 500)),
+         "by bulk copies, to a cluster": (RowPlan(4, 64, cluster=2, rounds=2, stages=5), (37, 1000)),
+         "by bulk copies, at any alignment": (RowPlan(4, 64, cluster=2, rounds=2, stages=4, **SHIFTED), (19, 777)),
+         "by bulk copies, a row at any alignment": (RowPlan(4, 64, rounds=3, stages=3, **SHIFTED), (19, 701)),
          "by bulk copies, all whole": (RowPlan(4, 64, rounds=1, full=1, stages=2), (21, 256)),
          "side by side": (RowPlan(4, 4, rows=8, rounds=3, **SHIFTED), (100, 45)),
          "streamed": (RowPlan(4, 64, cluster=2, rounds=2, streamed=True, **SHIFTED), (70, 777))}
@@ -88,15 +92,15 @@ def test_plans(kind, centred, monkeypatch):
 def test_compiled(columns):
     """Four loads and a store of 16 bytes a vector, two of them ahead, or from shared memory; no local memory."""
     x, weight = mo.TensorLike(mo.bfloat16, (16384, columns), (columns, 1)), mo.TensorLike(mo.bfloat16, (columns,))
-    rstd, plan = mo.TensorLike(mo.float32, (16384,)), Rows("", x).plan(held=2, sums=True)
+    rstd, plan = mo.TensorLike(mo.float32, (16384,)), Rows("", x).plan(held=2, sums=1, ahead=1)
     partial = mo.TensorLike(mo.float32, (columns, 132, 1))
-    kernel = norm_backward_staged_kernel if plan.stages else norm_backward_kernel
-    program = kernel.compile(x, x, x, weight, rstd, None, None, partial, 0.0, plan, (True, False),
+    kernel, more = (norm_backward_staged_kernel, [False]) if plan.stages else (norm_backward_kernel, [])
+    program = kernel.compile(x, x, x, weight, rstd, None, None, partial, 0.0, plan, (True, False), *more,
                              block=plan.threads, cluster=plan.cluster, arch="sm_90a")
     assert program.spills == 0 and program.registers <= 128 and "LDL" not in program.sass
     loads = {name: program.sass.count(name) // plan.rounds for name in ("LDG.E.128", "LDS.128", "UBLKCP")}
     if plan.stages:
-        assert loads["LDG.E.128"] == 1 and loads["LDS.128"] >= 2 and loads["UBLKCP"]        # the weights; x and dout
+        assert loads["LDG.E.128"] == 1 and loads["LDS.128"] >= 4 and loads["UBLKCP"]    # the weights; x and dout, twice
     else:
         assert loads["LDG.E.128"] == 5 and not loads["UBLKCP"]          # x and dout, first and ahead; the weights
     assert program.sass.count("STG.E.128") == 3 * plan.rounds          # dx; the sums, two a vector
@@ -118,7 +122,20 @@ def test_long_rows_do_not_spill(columns):
     w = mo.TensorLike(mo.bfloat16, (columns,))
     with compile_only("sm_90a") as compiled:
         layer_norm_backward(x, x, x, w, rows, rows, dweight=w, dbias=w)
-    assert [program.spills for program in compiled.programs] == [0, 0, 0]
+    assert [program.spills for program in compiled.programs] == [0, 0] + [0] * (columns > 131072)
+
+
+@pytest.mark.parametrize("columns, dtype", [(25000, mo.bfloat16), (65537, mo.bfloat16), (131072, mo.bfloat16),
+                                            (46303, mo.float32), (65536, mo.float32)])
+def test_long_rows_keep_their_sums(columns, dtype):
+    """One launch for all gradients of a row, whose sums a cluster keeps in its registers, and one that folds them."""
+    x, rows = mo.TensorLike(dtype, (2000, columns), (columns, 1)), mo.TensorLike(mo.float32, (2000,))
+    w = mo.TensorLike(dtype, (columns,))
+    with compile_only("sm_90a") as compiled:
+        rms_norm_backward(x, x, x, w, rows, dweight=w)
+    first, second = compiled.programs
+    assert "norm_backward_staged" in first.source and "fold_partial" in second.source
+    assert first.spills == second.spills == 0 and first.registers <= 128
 
 
 ALONE = {"whole": (RowPlan(4, 64, cluster=2, rounds=2, full=2), (9, 1024)),
@@ -132,7 +149,7 @@ ALONE = {"whole": (RowPlan(4, 64, cluster=2, rounds=2, full=2), (9, 1024)),
 def test_rows_too_long_for_sums(kind, place, monkeypatch):
     """Sums over rows apart, and then dx from one read, or from two of what is more than a thread holds."""
     plan, shape = ALONE[kind]
-    monkeypatch.setattr(Rows, "plan", lambda self, *, held, sums=False: replace(plan, streamed=sums))
+    monkeypatch.setattr(Rows, "plan", lambda self, *, held, sums=0, **_: replace(plan, streamed=sums > 0))
     monkeypatch.setattr(mo, "multiprocessors", lambda _: 2)
     rng = np.random.default_rng(0)
     numbers = dict(zip(("dout", "x", "dsummed"), rng.standard_normal((3, *shape)).astype(np.float32), strict=True))

@@ -37,8 +37,8 @@ def test_what_no_registers_hold_is_streamed(bits, columns):
 def test_sums_over_rows_take_128_registers():
     """Or 64, where a row has a vector for each of more than 512 threads and does not come by bulk copies."""
     for rows, columns, lanes, rounds, cluster in ((16384, 4096, 256, 2, 1), (16384, 8192, 512, 2, 1),
-                                                  (700, 8192, 1024, 1, 1), (16384, 65536, 512, 2, 8)):
-        plan = row_plan(Shape(rows, columns, 16, held=2, sums=True))
+                                                  (700, 8192, 1024, 1, 1), (16384, 65536, 512, 4, 4)):
+        plan = row_plan(Shape(rows, columns, 16, held=2, sums=1, ahead=1))
         assert (plan.lanes, plan.rounds, plan.cluster, plan.at_once) == (lanes, rounds, cluster, 1)
         assert plan.resident * plan.threads <= (512 if plan.rounds > 1 else 1024)
 
@@ -80,7 +80,7 @@ def test_no_plan_of_the_rule_has_a_fault():
 
 
 @pytest.mark.parametrize(("plan", "words"), [
-    (RowPlan(4, 32, rows=2, rounds=2, stages=2), "stages=2: bulk copies bring rows that are whole vectors, one to a"),
+    (RowPlan(4, 32, rows=2, rounds=2, stages=2), "stages=2: bulk copies bring one row to a block"),
     (RowPlan(4, 64, streamed=True, stages=2), "stages=2: bulk copies"),
     (RowPlan(4, 32), "has 32 vectors of 4 elements"),
     (RowPlan(4, 48, rounds=2), "lanes=48, rows=1: a row has a power of two"), (RowPlan(4, 2048), "has 2048 threads"),
@@ -104,7 +104,7 @@ def test_plans_that_no_kernel_can_have_are_refused(plan, words):
 @pytest.mark.parametrize(("x", "plan", "words"), [
     (np.zeros((40, 256), np.float32)[:, ::2], RowPlan(4, 32, edges=6, shifted=True), "elements of a row are no"),
     (np.zeros((40, 129), np.float32)[:, :128], RowPlan(4, 32, edges=6, shifted=True), "do not begin alike"),
-    (np.zeros((40, 129), np.float32)[:, :128], RowPlan(4, 32, full=1, stages=2), "no multiples of 16 bytes"),
+    (np.zeros((40, 129), np.float32)[:, :128], RowPlan(4, 32, full=1, stages=2), "do not begin at multiples of 16"),
     (np.zeros((40, 256), np.float32)[:, ::2], RowPlan(4, 32, full=1, stages=2), "elements of a row are no")])
 def test_plans_that_rows_cannot_have_are_refused(x, plan, words):
     """Rows of 128 columns, in arrays that lie otherwise than the plan says; the result's rows lie one after another."""
@@ -163,14 +163,24 @@ def test_the_widest_access(starts, pitches, alike, expected):
 
 
 def test_rows_with_sums_come_by_bulk_copies():
-    """Six of them ahead on a multiprocessor, whatever their length; not where a block has few, nor edges, nor sm_80."""
+    """Six of them ahead on a multiprocessor, whatever their length; not where a block has few, nor on sm_80."""
     for columns in (2048, 4096, 8192):
-        plan = row_plan(Shape(16384, columns, 16, held=2, sums=True))
-        assert plan.stages == 6 and plan.rounds == 2 and plan.resident * plan.threads == 512
-        assert plan.stages * plan.resident * columns * 4 <= 200 << 10
-        for shape in (Shape(500, columns, 16, held=2, sums=True), Shape(16384, columns + 1, 16, held=2, sums=True),
-                      Shape(16384, columns, 16, 4, held=2, sums=True),
-                      Shape(16384, columns + 8, 16, shifted=True, held=2, sums=True)):
+        whole = Shape(16384, columns, 16, held=2, sums=1, ahead=1)
+        for shape in (whole, replace(whole, columns=columns - 8, shifted=True), replace(whole, columns=columns - 1)):
+            plan = row_plan(shape)
+            assert plan.stages == 12 and plan.rounds == 2 and plan.resident * plan.threads == 512
+            assert plan.stages // 2 * plan.resident * columns * 4 <= 200 << 10
+        for shape in (replace(whole, rows=500), replace(whole, width=4), replace(whole, ahead=0)):
             assert not row_plan(shape).stages
-        assert not row_plan(Shape(16384, columns, 16, held=2, sums=True), clusters=False).stages
-    assert row_plan(Shape(16384, 3000, 32, held=2, sums=True)).stages
+        assert not row_plan(whole, clusters=False).stages
+
+
+@pytest.mark.parametrize("bits, columns, sums, cluster, two", [
+    (16, 16384, 1, 1, True), (16, 65536, 2, 4, True), (16, 131072, 2, 8, True), (16, 262144, 1, 8, False),
+    (32, 32768, 1, 4, True), (32, 131072, 1, 8, False)])
+def test_long_rows_with_sums(bits, columns, sums, cluster, two):
+    """As few blocks as have room for three rows; more columns than registers have sums for are read apart."""
+    plan = row_plan(Shape(2000, columns, bits, held=2, sums=sums, ahead=1))
+    assert (plan.cluster, plan.resident, plan.streamed) == (cluster, 1, False) and plan.threads <= 512
+    assert plan.stages >= (2 if two else 1) * plan.rounds and plan.rounds * plan.width * sums <= 64
+    assert row_plan(Shape(2000, 2 * columns, bits, held=2, sums=2, ahead=1)).streamed == (cluster == 8)

@@ -39,10 +39,11 @@ def test_long_rows_are_spread_over_a_cluster(columns, dtype):
 
 @pytest.mark.parametrize("log", [False, True])
 @pytest.mark.parametrize("columns, dtype, plan", [
-    (1000, ml_dtypes.bfloat16, RowPlan(8, 32, rounds=2, cluster=2, stages=2)),
-    (2048, ml_dtypes.bfloat16, RowPlan(8, 64, rounds=2, cluster=2, full=2, stages=3)),
-    (700, np.float32, RowPlan(4, 64, rounds=3, stages=2)), (512, np.float64, RowPlan(2, 128, cluster=4, stages=3)),
-    (1030, np.float64, RowPlan(2, 96, rounds=6, stages=4))])
+    (1000, ml_dtypes.bfloat16, RowPlan(8, 32, rounds=2, cluster=2, stages=4)),
+    (1001, ml_dtypes.bfloat16, RowPlan(8, 64, rounds=1, cluster=2, stages=3, edges=14, shifted=True)),
+    (2048, ml_dtypes.bfloat16, RowPlan(8, 64, rounds=2, cluster=2, full=2, stages=5)),
+    (700, np.float32, RowPlan(4, 64, rounds=3, stages=6)), (512, np.float64, RowPlan(2, 128, cluster=4, stages=3)),
+    (1030, np.float64, RowPlan(2, 96, rounds=6, stages=7))])
 def test_rows_by_bulk_copies(columns, dtype, plan, log):
     """Several rows ahead, also in place; a NaN, infinities, and a row of which nothing counts."""
     x = problem(21, columns, dtype)[0]
@@ -64,7 +65,7 @@ def test_many_long_rows_come_by_bulk_copies():
                                     (mo.float32, 131072, 8)):
         x = mo.TensorLike(dtype, (4096, columns), (columns, 1))
         plan = plan_of(Rows("softmax", x), ahead=1)
-        assert (plan.cluster, plan.lanes, plan.stages, plan.resident) == (cluster, 1024, 3, 1)
+        assert (plan.cluster, plan.lanes, plan.stages, plan.resident) == (cluster, 1024, 3 * plan.rounds, 1)
         assert plan_of(Rows("softmax", replace(x, shape=(64, columns))), ahead=1).stages == 0
         for log in (False, True):
             program = rows_softmax.softmax_staged_kernel.compile(x, x, 1.0, plan, log, block=plan.threads,

@@ -407,6 +407,7 @@ def test_min_blocks_is_printed_in_the_launch_bounds():
     spec = mo.TensorLike(mo.float32, (64,))
     assert "__launch_bounds__(64, 8)" in bounded.compile(spec, 8, block=64, arch="sm_90a").source
     assert "__launch_bounds__(64)" in bounded.compile(spec, 1, block=64, arch="sm_90a").source
+    assert "__launch_bounds__(832, 1)" in bounded.compile(spec, 1, block=832, arch="sm_90a").source
     with pytest.raises(mo.TraceError, match=r"min_blocks\(0\): a static count from 1 to 32"):
         bounded.trace(spec, 0, block=64)
 

@@ -168,12 +168,49 @@ def breaks(x, n):
     mo.mbarrier_arrive(bars, 1, cta=1)
 
 
+@mo.kernel
+def ring_beside(x, n):
+    """Only the block itself arrives at the first mbarrier, and the asynchronous proxy; another block tells by the
+    second one."""
+    (bars, s), own = pair(), mo.mbarrier_array(1)
+    tid = mo.thread_idx().x
+    there = mo.map_shared_rank(s, mo.cluster_rank() ^ 1)
+    if tid == 0:
+        mo.mbarrier_init(own, 0, 1)
+        mo.mbarrier_arrive_expect_tx(own, 0, 0)
+    mo.cluster_sync()
+    mo.mbarrier_wait(own, 0, 0)
+    mo.st_async(mo.tile(there, (1,), (tid,)), x[0, 0], barrier=(bars, 0))
+    mo.mbarrier_wait(bars, 0, 0)
+    x[0, 1] = s[tid]
+
+
+@mo.kernel
+def passed_on(x, n):
+    """A warp that waits for another block tells the other warp by an mbarrier of their own."""
+    (bars, s), own = pair(), mo.mbarrier_array(1)
+    tid, warp = mo.thread_idx().x, mo.thread_idx().x // 32
+    there = mo.map_shared_rank(s, mo.cluster_rank() ^ 1)
+    if tid == 0:
+        mo.mbarrier_init(own, 0, 32)
+    mo.cluster_sync()
+    if warp == 0:
+        there[tid] = x[0, 0]
+        mo.mbarrier_arrive(bars, 0, cta=mo.cluster_rank() ^ 1)
+        mo.mbarrier_wait(bars, 0, 0)
+        mo.mbarrier_arrive(own, 0)
+    else:
+        mo.mbarrier_wait(own, 0, 0)
+        x[0, 1] = s[tid % 32]
+
+
 @pytest.mark.parametrize(("kernel", "calls"), [
+    (ring_beside, "wW"), (passed_on, "AWw"),
     (nothing_is_mapped, "aw"), (straight, "AWaw"), (stored, "Ww"), (relaxed, "A"), (arrives_between, "Aa"),
     (epilogue, "wa"), (carried_by_the_loop, "WA"), (roles, "AW"), (roles_that_return, "A"), (breaks, "aA"),
 ], ids=lambda x: getattr(x, "__name__", None))
 def test_scopes(kernel, calls):
-    assert printed(kernel, block=96 if kernel is roles else ops_kernels_peers.THREADS) == calls
+    assert printed(kernel, block={roles: 96, passed_on: 64}.get(kernel, ops_kernels_peers.THREADS)) == calls
 
 
 def test_the_instructions():

@@ -300,6 +300,8 @@ class Func:
     loc: Loc = UNKNOWN
     min_blocks: int = 1
     """Blocks that a multiprocessor should hold at once: bounds the registers of a thread."""
+    tells_blocks: bool = False
+    """Whether the kernel itself says ``min_blocks``, were it 1."""
     not_judged: list[str] = field(default_factory=list)
     """Parts of the kernel that no check of the simulator sees; reports name them."""
     restrict: bool = True

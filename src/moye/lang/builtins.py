@@ -125,7 +125,8 @@ def min_blocks(count: int) -> None:
     count = static(count)
     if not isinstance(count, int) or not 1 <= count <= 32:
         raise TraceError(f"min_blocks({count}): a static count from 1 to 32", locs=(locate(),))
-    builder().func.min_blocks = count
+    func = builder().func
+    func.min_blocks, func.tells_blocks = count, True
 
 
 def clock() -> Scalar:

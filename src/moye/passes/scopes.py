@@ -2,7 +2,8 @@
 
 In: a Func.  Out: the ids of mbarrier operations that need the cluster's scope: remote arrivals (release) after accesses
 that other blocks may depend on, and waits (acquire) before reads of what other blocks may have written (by st.async,
-too), each with no barrier of the cluster in between.  And the space of its proxy fences.
+too), each with no barrier of the cluster in between; no waits on mbarriers at which no other block ever arrives.  And
+the space of its proxy fences.
 
 Spelled out, the scope costs a fence of the whole GPU at each arrival and an invalidation of L1 at each wait; the ring
 of stages of a multicast, whose tiles the asynchronous proxy writes, does without.  May flag too many, never too few.
@@ -35,7 +36,23 @@ def handovers(func: Func) -> set[int]:
         return set()
     found: set[int] = set()
     _Releases({id(op) for op in walked if _tells(op, mapped)}, found).block(func.body, CLEAN, False)
-    _Acquires({id(op) for op in walked if _asks(op, mapped)}, found).block(func.body, False, False)
+    acquires = _Acquires({id(op) for op in walked if _asks(op, mapped)}, found, barriers=_reached(walked))
+    acquires.block(func.body, False, False)
+    return found
+
+
+def _reached(walked: Sequence[ops.Op]) -> set[int]:
+    """The allocations of mbarriers at which other blocks may arrive, or complete bytes of what they write."""
+    found = set[int]()
+    for op in walked:
+        if isinstance(op, ops.MbarrierArrive):
+            barrier, away = op.ref, op.rank is not None
+        elif isinstance(op, (ops.AsyncStore, ops.BulkCopy)) and op.barrier is not None:
+            barrier, away = op.barrier, isinstance(op, ops.AsyncStore) or op.kind == "send"
+        else:
+            continue
+        if away or barrier.buffer.space is Space.CLUSTER:
+            found.add(barrier.buffer.root.id)
     return found
 
 
@@ -134,6 +151,8 @@ class _Releases(_Flow):
 class _Acquires(_Flow):
     """Backwards: whether what other blocks may have written is read before the next barrier of the cluster."""
 
+    barriers: set[int] = field(default_factory=set)
+    """The mbarriers through which other blocks tell."""
     on: dict[tuple[int, bool], bool] = field(default_factory=dict)
     """What holds where a jump goes, by a region and whether the jump goes to its next iteration."""
 
@@ -143,7 +162,7 @@ class _Acquires(_Flow):
         return needed
 
     def op(self, op: ops.Op, needed: bool, others: bool) -> bool:
-        if isinstance(op, ops.AnyPhase) and needed:
+        if isinstance(op, ops.AnyPhase) and needed and op.ref.buffer.root.id in self.barriers:
             self.found.add(id(op))
         elif isinstance(op, ops.ClusterWait):
             return False

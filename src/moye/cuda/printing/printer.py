@@ -31,6 +31,8 @@ _FORMATS = {"bool": "?", "int8": "b", "uint8": "B", "int16": "h", "uint16": "H",
             "int64": "q", "uint64": "Q", "float16": "e", "bfloat16": "H", "float32": "f", "tfloat32": "f",
             "float64": "d", "float8_e4m3fn": "B", "float8_e5m2": "B"}
 _WIDTH = 116
+_WIDE = 512
+"""Threads beyond which ptxas may keep registers few enough for two blocks, and spill, unless it is told of one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +185,8 @@ def _value(kernel: Kernel, value: Value, hint: str, slot: Slot, slots: list[Slot
 
 def _signature(func: Func, name: str, groups: list[list[str]]) -> list[str]:
     cluster = "" if func.cluster_dim == (1, 1, 1) else f" __cluster_dims__{func.cluster_dim}".replace(" (", "(")
-    bounds = f"{func.threads}, {func.min_blocks}" if func.min_blocks > 1 or _sets_registers(func) else func.threads
+    told = func.min_blocks > 1 or _sets_registers(func) or (func.tells_blocks and func.threads > _WIDE)
+    bounds = f"{func.threads}, {func.min_blocks}" if told else func.threads
     head = f'extern "C" __global__ void{cluster} __launch_bounds__({bounds})'
     flat = f"{head} {name}({', '.join(', '.join(group) for group in groups)}) {{"
     rows = [row for group in groups for row in _rows(group, _WIDTH - len(name))]

@@ -17,7 +17,7 @@ from typing import Any
 
 import moye as mo
 from moye.kernels.options import shown
-from moye.kernels.rows.plan import RowPlan, Shape, row_plan, widest
+from moye.kernels.rows.plan import AHEAD, RowPlan, Shape, row_plan, stages_of, widest
 from moye.kernels.views import FLOATS, described, info_of, outputs
 
 VIEWED = ("numpy", "torch", "cupy", "spec")
@@ -64,6 +64,26 @@ def in_memory(what: str, written: dict[str, Any], read: dict[str, Any], in_place
     """ArgumentError for outputs that cannot be written, or share memory with others, but where they may be an input."""
     outputs(what, *({name: info_of(what, name, x) for name, x in arrays.items() if x is not None}
                     for arrays in (written, read)), in_place=in_place)
+
+
+def beside(plan: RowPlan, dtype: Any, arrays: int, *vectors: Any, sums: int = 0) -> tuple[RowPlan, bool | None]:
+    """Where weights (or None) stay from row to row: (the plan beside them, False in registers, True in shared memory,
+    None where the caller has them).
+
+    ``arrays`` of such a dtype come by bulk copies, and threads keep ``sums`` for each column.  Where registers have no
+    room, shared memory may: for rows that begin anywhere, whose weights a thread reads one by one, and for others that
+    lie there, too, if it leaves two of them their room.
+    """
+    kinds = [info_of("weights", "weight", x).dtype for x in vectors if x is not None]
+    if plan.keeps([kind.bits for kind in kinds], sums):
+        return plan, False
+    if plan.streamed or not (plan.shifted or plan.stages):
+        return plan, None
+    size, stage = (plan.lanes * plan.width * n for n in (plan.rounds * sum(kind.bytes for kind in kinds),
+                                                         dtype.bytes * arrays))
+    left = (AHEAD // plan.resident - size) // stage
+    least = 0 if not plan.stages else plan.rounds if plan.shifted else 2 * plan.rounds
+    return (replace(plan, stages=min(plan.stages, stages_of(plan, left))), True) if left >= least else (plan, None)
 
 
 @dataclass
@@ -132,13 +152,14 @@ class Rows:
                                    f"{self.info.device}")
         return info
 
-    def plan(self, *, held: int = 1, sums: bool = False, block: int | None = None, passed: bool = False,
-             ahead: int = 0) -> RowPlan:
+    def plan(self, *, held: int = 1, sums: int = 0, block: int | None = None, passed: bool = False,
+             ahead: int = 0, brought: int = 0) -> RowPlan:
         """The plan for these rows: as wide as all arrays of their shape allow.
 
-        ``held``: so many arrays of rows at a time; ``sums``: and sums over rows for each column.  ``block``: so many
-        columns belong together, by whole vectors that the lanes of a warp share.  ``passed``: nobody holds a row.
-        ``ahead``: rows of a cluster may come by bulk copies, to so many blocks of a multiprocessor.
+        ``held``: so many arrays of rows at a time; ``sums``: and so many sums over rows for each column.  ``block``:
+        so many columns belong together, by whole vectors that the lanes of a warp share.  ``passed``: nobody holds a
+        row.  ``ahead``: long rows may come by bulk copies, to so many blocks of a multiprocessor; ``brought``: so many
+        arrays, if not those that are held.
         """
         bits = self.info.dtype.bits
         width, shifted = self._width()
@@ -147,15 +168,28 @@ class Rows:
             width, shifted = max(128 // bits, (block or 0) // 32), False
         arch = mo.arch_of(self.x)
         clusters = arch is None or int(arch.removeprefix("sm_").rstrip("a")) >= 90
-        return row_plan(Shape(self.rows, self.columns, bits, width, shifted, masked, held, sums, passed, ahead),
+        return row_plan(Shape(self.rows, self.columns, bits, width, shifted, masked, held, sums, passed, ahead,
+                              brought),
                         multiprocessors=self.multiprocessors, clusters=clusters)
 
-    def checked(self, plan: Any) -> RowPlan | None:
-        """A plan that is given in the rule's place, or None; ArgumentError for one that these arrays cannot have."""
+    def bulky(self, *arrays: Any) -> bool:
+        """Whether whole vectors of ``x`` are whole vectors of these arrays, too, so that bulk copies may bring all."""
+        return all(described(self.what, self.name, x, FLOATS).dtype.bits >= self.info.dtype.bits
+                   for x in arrays if x is not None)
+
+    def checked(self, plan: Any, *brought: Any) -> RowPlan | None:
+        """A plan that is given in the rule's place, or None; ArgumentError for one that these arrays cannot have.
+
+        ``brought``: arrays (or None) that bulk copies bring beside this one, where the plan has stages.
+        """
         if plan is not None and not isinstance(plan, RowPlan):
             raise mo.ArgumentError(f"{self.what}: plan={shown(plan)} is neither a RowPlan nor None")
         if plan is not None and self.columns and (fault := plan.fault(self.columns) or self._fault(plan)):
             raise mo.ArgumentError(f"{self.what}: {plan} {fault}", hint="plan=None takes the rule's")
+        if plan is not None and plan.stages and not self.bulky(*brought):
+            raise mo.ArgumentError(f"{self.what}: stages={plan.stages}: bulk copies bring 16 bytes of {self.name} and "
+                                   "more, which are fewer of an array of smaller elements",
+                                   hint="plan=None takes the rule's")
         return plan
 
     def _fault(self, plan: RowPlan) -> str:
@@ -166,12 +200,13 @@ class Rows:
         if self.columns > 1 and any(info.strides[-1] != 1 for info in self.infos):
             return f"{kind}: elements of a row are no neighbours in memory"
         pitches = [(info, _pitches(info)) for info in self.infos]
-        if plan.stages and (self.columns * self.info.dtype.bytes % 16 or any(
-                (info.ptr % 16 or any(p * info.dtype.bytes % 16 for p in found)) for info, found in pitches)):
-            return f"{kind}: rows are no multiples of 16 bytes, or do not begin at one, and bulk copies bring such"
         if plan.shifted and (any(len(found) > 1 for _, found in pitches)
                              or len({p % plan.width for _, found in pitches for p in found}) > 1):
             return f"{kind}: rows of the arrays do not begin alike, modulo {plan.width} elements"
+        if plan.stages and (plan.width * self.info.dtype.bytes % 16 or (not plan.shifted and any(
+                info.ptr % min(16, plan.width * info.dtype.bytes) or any(p % plan.width for p in found)
+                for info, found in pitches))):
+            return f"{kind}: vectors of {plan.width} do not begin at multiples of 16 bytes, and bulk copies bring such"
         return ""
 
     def grid(self, plan: RowPlan) -> int:

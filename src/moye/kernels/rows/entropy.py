@@ -15,19 +15,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import moye as mo
+from moye.kernels.rows import rings
 from moye.kernels.rows.parts import (
     anew,
-    arrived,
     as_column,
     as_rows,
-    fetch,
     fold,
-    next_stage,
     place,
     read,
     row,
     scratch,
-    stages,
     swept,
     write,
 )
@@ -207,23 +204,23 @@ def entropy_row(plan, where, rX, rD, label, of, room, smoothed):
 def cross_entropy_staged_kernel(loss, lse, dlogits, dloss, logits, labels, weight, count,
                                 ignored: mo.int64, z: mo.float64,      # type: ignore[valid-type]
                                 plan: mo.Constexpr):
-    """The same with a gradient and no smoothing, where ``plan.stages`` rows are on their way to shared memory."""
+    """The same with a gradient and no smoothing, where rows come to shared memory by bulk copies."""
     wide, gX, gD, gI, gL, gS = wider(logits.dtype), as_rows(logits), as_rows(dlogits), *map(as_column,
                                                                                              (labels, loss, lse))
     mo.min_blocks(plan.resident)
     room, where = scratch(plan, wide, 2), place(plan, gX)
     meet_neighbours(count)                                              # who may have made the logits, too
-    of, staged = Loss(weight, dloss, count, ignored, wide(0), wide(z)), stages(plan, where, (gX,))
-    slot, phase, label = mo.int32(0), mo.int32(0), label_of(gI, where.first, True)
+    of, ring = Loss(weight, dloss, count, ignored, wide(0), wide(z)), rings.ring(plan, where, (gX,))
+    spot, label = rings.begin(plan, where, ring, LOWEST), label_of(gI, where.first, True)
     for number in mo.range(where.first, where.rows, where.step):
         rD, following = row(plan, where, gD, number), number + where.step
         next_label = label_of(gI, following, following < where.rows)    # on its way while this row is folded
+        edges = rings.edges_of(plan, where, ring, following, LOWEST)
         target = target_of(wide, label, weight, True, ignored, where.columns)
-        upper = gradient_of(of, target, number, True)
-        held, = arrived(plan, where, staged, slot, phase, LOWEST)
-        own, tells = staged_logit(plan, where, staged, slot, target, wide)
+        upper, (held,) = gradient_of(of, target, number, True), rings.row_of(plan, where, ring, spot, LOWEST)
+        own, tells = staged_logit(plan, where, ring, spot, target, wide)
         top, total, kept, fit = kept_exponentials(plan, held, wide(LOG2E), room)
-        fetch(plan, where, staged, (gX,), number + plan.stages * where.step, slot)      # all have read the stage by now
+        rings.ask(plan, where, ring, spot, number)                      # all have read the row by now
         rest = mo.log(total)
         part = upper * (1 + 2 * of.z * (top + rest)) / total
         if target.counts:
@@ -238,18 +235,27 @@ def cross_entropy_staged_kernel(loss, lse, dlogits, dloss, logits, labels, weigh
         if tells:
             gL[number] = gL.dtype(row_loss(target, top, own, rest, None, of.smooth, of.z))
             gS[number] = gS.dtype(top + rest)
-        label, (slot, phase) = next_label, next_stage(plan, slot, phase)
+        label, spot = next_label, rings.follow(plan, spot, edges)
 
 
 @mo.jit
-def staged_logit(plan, where, staged, slot, target, dtype):
-    """The same as ``label_logit``, of the row that lies in a stage."""
-    tells, own, vector = where.lane == 0, dtype(float("nan")), target.column // plan.width
+def staged_logit(plan, where, ring, spot, target, dtype):
+    """The same as ``label_logit``, of the row that lies in shared memory; an edge, the thread has that reads it."""
+    own, column = dtype(float("nan")), mo.where(target.known, target.column, 0)
+    place, tells = column - where.lead, where.lane == 0
+    vector, vectors = place // plan.width, (where.columns - where.lead) // plan.width
     if plan.cluster > 1:
-        tells = tells & (where.rank == vector // plan.lanes % plan.cluster)
-    if tells & target.known:
-        first = (vector // (plan.lanes * plan.cluster) * plan.lanes + vector % plan.lanes) * plan.width
-        own = own.dtype(staged.arrays[0][first + target.column % plan.width, slot])
+        tells = tells & (where.rank == home(plan, where, column))
+    if not plan.edges:
+        whole = True
+    else:
+        whole, edge = (place >= 0) & (vector < vectors), mo.where(place < 0, column, column - vectors * plan.width)
+        tells = mo.where(whole, tells, (where.rank == 0) & (where.lane == edge % plan.lanes))
+    if tells & target.known & whole:
+        stage = rings.stage_of_vector(plan, spot, vector)
+        own = own.dtype(ring.arrays[0][vector % plan.lanes * plan.width + place % plan.width, stage])
+    for i in mo.static_range(len(spot.edges[0])):
+        own = mo.where(target.known & ~whole & (edge // plan.lanes == i), own.dtype(spot.edges[0][i][0]), own)
     return own, tells
 
 

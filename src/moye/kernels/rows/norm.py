@@ -14,7 +14,8 @@ from typing import Any
 
 import moye as mo
 from moye.kernels.options import real
-from moye.kernels.rows.arrays import Rows, in_memory
+from moye.kernels.rows.arrays import Rows, beside, in_memory
+from moye.kernels.rows.norm_ahead import norm_staged_kernel
 from moye.kernels.rows.norm_kernels import BLOCK, norm_kernel, norm_streamed_kernel
 from moye.kernels.rows.plan import RowPlan
 from moye.kernels.views import FLOATS, described, info_of
@@ -33,22 +34,25 @@ def norm(what: str, out: Any, x: Any, weight: Any, bias: Any, eps: float, offset
     weight, bias = (given.of_columns(name, t) for name, t in (("weight", weight), ("bias", bias)))
     rstd, mean = (given.of_rows(name, t) for name, t in (("rstd", rstd), ("mean", mean)))
     eps, offset = real(what, "eps", eps, 0.0), real(what, "offset", offset)
-    plan = given.checked(plan)
+    plan = given.checked(plan, residual)
     factor, by_row = _factor(given, out, scale)
     in_memory(what, {"out": out, "summed": summed, "rstd": rstd, "mean": mean, "scale": scale},
               {"x": x, "residual": residual, "weight": weight, "bias": bias}, in_place=("x", "residual"))
     if not given.rows or not given.columns:
         return
     if plan is None:
-        plan = given.plan(held=1 if residual is None else 2, block=None if scale is None or by_row else BLOCK)
+        block = None if scale is None or by_row else BLOCK
+        plan = given.plan(held=1 if residual is None else 2, block=block, ahead=2 * given.bulky(residual))
         simple = not centred and residual is None and scale is None and given.info.dtype.bits <= 32
-        plan = plan.crowded if simple else plan
+        plan = plan.crowded if simple and not plan.stages else plan
+    plan, near = beside(plan, given.info.dtype, 1 + (residual is not None), weight, bias)
     # Clusters, and blocks that have several rows or weights shifted in their registers, take several in turn; others
     # are dealt out by the device.
-    grid = given.grid(plan) if plan.warps == 1 or plan.cluster > 1 or plan.shifted else given.rows
-    kernel = norm_streamed_kernel if plan.streamed else norm_kernel
+    turns = plan.warps == 1 or plan.cluster > 1 or plan.shifted or plan.stages
+    kernel = norm_streamed_kernel if plan.streamed else norm_staged_kernel if plan.stages else norm_kernel
     kernel.launch(arrays[0], given.matrix, weight, bias, arrays[1], arrays[2], rstd, mean, factor, eps,
-                  offset, plan, centred, by_row, grid=grid, block=plan.threads, cluster=plan.cluster)
+                  offset, plan, centred, by_row, near, grid=given.grid(plan) if turns else given.rows,
+                  block=plan.threads, cluster=plan.cluster)
 
 
 def _factor(given: Rows, out: Any, scale: Any) -> tuple[Any, bool]:

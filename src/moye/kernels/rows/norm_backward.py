@@ -15,9 +15,19 @@ from typing import Any
 
 import moye as mo
 from moye.kernels.options import real
-from moye.kernels.rows import parts
-from moye.kernels.rows.arrays import Rows, in_memory
-from moye.kernels.rows.norm_kernels import affine, optional_row, stays, sums
+from moye.kernels.rows import parts, rings
+from moye.kernels.rows.arrays import Rows, beside, in_memory
+from moye.kernels.rows.norm_kernels import (
+    Sum,
+    affine,
+    gain_of,
+    gains,
+    in_registers,
+    lifted,
+    once_more,
+    optional_row,
+    sums,
+)
 from moye.kernels.rows.plan import RowPlan
 from moye.kernels.rows.views import launched
 from moye.kernels.workspace import empty
@@ -41,7 +51,7 @@ def terms(x, dout, scale, middle, weight, offset):
     """(x normed, gradient of the result, the same times the weight) of a piece."""
     x, dout = x.to(scale.dtype), dout.to(scale.dtype)
     hat = x * scale if middle is None else (x - middle) * scale
-    return hat, dout, dout if weight is None else dout * (weight.to(scale.dtype) + offset)
+    return hat, dout, dout if weight is None else dout * lifted(weight.to(scale.dtype), offset)
 
 
 @mo.jit
@@ -75,48 +85,71 @@ def ahead(plan, where, matrices, turn):
 class Work:
     """What a thread keeps from row to row: parts of the weight, sums for dweight and dbias, room for folds."""
 
+    plan: Any
     where: Any
-    weight: Any
     gains: Any
     totals: Any
     room: Any
 
+    @property
+    def anew(self) -> Work:
+        """The same, of which parts of the weight are read anew."""
+        return replace(self, gains=once_more(self.gains))
+
+    def gain(self, i: int) -> Any:
+        """The part of the weight of piece ``i``."""
+        return gain_of(self.plan, self.where, self.gains, i)[0]
+
 
 @mo.jit
-def work(plan, where, weight, wanted, acc):
+def work(plan, where, weight, wanted, acc, near):
     """``Work`` before the first row; parts of the weight stay in registers where there is room for them."""
     room = parts.scratch(plan, acc, 2)
-    gains = [affine(piece, weight, None)[0] for piece in where.pieces] if stays(plan, weight) else None
     totals = [[zeros(piece, acc) for piece in where.pieces] if want else [] for want in wanted]
-    return Work(where, weight, gains, totals, room)
+    return Work(plan, where, gains(plan, where, weight, None, near), totals, room)
 
 
 @mo.jit
-def gain_of(kept, i):
-    """The part of the weight of piece ``i``."""
-    return affine(kept.where.pieces[i], kept.weight, None)[0] if kept.gains is None else kept.gains[i]
-
-
-@mo.jit
-def means_of(plan, kept, held, scale, middle, offset):
+def means_of(plan, kept, held, numbers, offset):
     """What is taken away from a row's gradient: the means of hat * weighted, and of weighted (or None), of the row."""
-    along, across = scale.dtype(0), scale.dtype(0)
-    for i in mo.static_range(len(kept.where.pieces)):
-        hat, _, weighted = terms(held[0][i], held[1][i], scale, middle, gain_of(kept, i), offset)
-        along, across = along + (hat * weighted).reduce("add"), across + weighted.reduce("add")
-    found = parts.fold(plan, [along] if middle is None else [along, across], "add", kept.room)
-    for values in (*held[0], *held[1], *(gain for gain in kept.gains or () if gain is not None)):
+    found = parts.fold(plan, inner_of(kept, held, numbers, offset), "add", kept.room)
+    for values in (*held[0], *held[1], *(gain for gain, _ in kept.gains.held or () if gain is not None)):
         mo.pin(values)                                  # converted and weighted again: kept from above, it would spill
+    return means(kept, found)
+
+
+@mo.jit
+def inner_of(kept, held, numbers, offset):
+    """This thread's sums of hat * weighted, and of weighted unless there is no mean, over pieces of x and dout."""
+    return inner(kept, numbers, offset, lambda i: (held[0][i], held[1][i]))
+
+
+@mo.jit
+def inner(kept, numbers, offset, pair):
+    """The same, of what ``pair(i)`` gives of piece ``i``."""
+    scale, middle = numbers
+    along, across = (Sum(kept.plan.width, scale.dtype, middle is None) for _ in range(2))
+    for i in mo.static_range(len(kept.where.pieces)):
+        hat, _, weighted = terms(*pair(i), scale, middle, kept.gain(i), offset)
+        along.add_product(hat, weighted)
+        if middle is not None:
+            across.add(weighted)
+    return [along.all()] if middle is None else [along.all(), across.all()]
+
+
+@mo.jit
+def means(kept, found):
+    """[mean of hat * weighted, mean of weighted or None] of a row."""
     return [*(total / kept.where.columns for total in found), None][:2]
 
 
 @mo.jit
-def finish(kept, i, held, numbers, means, offset, rD, added):
+def finish(kept, i, pair, numbers, means, offset, rD, added):
     """Write the gradient of piece ``i``, with what is ``added`` to it, and add to the sums of its columns."""
     scale, middle = numbers
-    hat, plain, weighted = terms(held[0][i], held[1][i], scale, middle, gain_of(kept, i), offset)
+    hat, plain, weighted = terms(*pair, scale, middle, kept.gain(i), offset)
     result = gradient(hat, weighted, scale, means)
-    parts.write(kept.where.pieces[i], rD, result + added[0][i].to(scale.dtype) if added else result)
+    parts.write(kept.where.pieces[i], rD, result if added is None else result + added.to(scale.dtype))
     for total, of_row in zip(kept.totals, (hat * plain, plain), strict=True):
         if total:
             total[i] += of_row
@@ -134,46 +167,63 @@ def norm_backward_kernel(dx, dout, x, weight, rstd, mean, dsummed, partial, offs
     gD, gG, gX = (parts.as_rows(t) for t in (dx, dout, x))                  # (rows, columns)
     gS = None if dsummed is None else parts.as_rows(dsummed)
     where = parts.place(plan, gX)
-    kept = work(plan, where, weight, wanted, sums(x.dtype))
+    kept = work(plan, where, weight, wanted, sums(x.dtype), in_registers(plan, weight))
     held = ahead(plan, where, (gX, gG), where.first)
     for turn in mo.range(where.first, where.rows, where.step):
         following = ahead(plan, where, (gX, gG), turn + where.step)
         added = [] if plan.shifted else ahead(plan, where, (gS,), turn)
         rD = parts.row(plan, where, gD, turn)
         scale, middle = number(rstd, where, rD, turn), number(mean, where, rD, turn)
-        means = means_of(plan, kept, held, scale, middle, offset)
+        means = means_of(plan, kept, held, (scale, middle), offset)
         if plan.shifted:
             added = ahead(plan, where, (gS,), turn)
         for i in mo.static_range(len(where.pieces)):
-            finish(kept, i, held, (scale, middle), means, offset, rD, added)
+            finish(kept, i, (held[0][i], held[1][i]), (scale, middle), means, offset, rD,
+                   added[0][i] if added else None)
             held[0][i][...], held[1][i][...] = following[0][i], following[1][i]
     hand_over(plan, where, kept.totals, wanted, partial)
 
 
 @mo.kernel
 def norm_backward_staged_kernel(dx, dout, x, weight, rstd, mean, dsummed, partial, offset: mo.Constexpr,
-                                plan: mo.Constexpr, wanted: mo.Constexpr):
-    """The same, where ``plan.stages`` rows are on their way to shared memory, by one thread's bulk copies."""
+                                plan: mo.Constexpr, wanted: mo.Constexpr, near: mo.Constexpr):
+    """The same, where rows come to shared memory by bulk copies, and are read there twice; ``near``: where the weights
+    stay, as ``arrays.beside`` says.
+    """
     mo.min_blocks(plan.resident)
     mo.griddepcontrol_launch_dependents()
     gD, gG, gX = (parts.as_rows(t) for t in (dx, dout, x))                  # (rows, columns)
-    gS = None if dsummed is None else parts.as_rows(dsummed)
     where = parts.place(plan, gX)
-    staged = parts.stages(plan, where, (gX, gG))
-    kept = work(plan, where, weight, wanted, sums(x.dtype))
-    slot, phase = mo.int32(0), mo.int32(0)
-    numbers = numbers_of(plan, where, rstd, mean, where.first)
-    for turn in mo.range(where.first, where.rows, where.step):
-        following = numbers_of(plan, where, rstd, mean, turn + where.step)
-        added = ahead(plan, where, (gS,), turn)
-        held = parts.arrived(plan, where, staged, slot, phase)
-        means = means_of(plan, kept, held, *numbers, offset)                # all have read the stage by now
-        parts.fetch(plan, where, staged, (gX, gG), turn + plan.stages * where.step, slot)
-        rD = parts.row(plan, where, gD, turn)
-        for i in mo.static_range(len(where.pieces)):
-            finish(kept, i, held, numbers, means, offset, rD, added)
-        numbers, (slot, phase) = following, parts.next_stage(plan, slot, phase)
+    ring = rings.ring(plan, where, [gX, gG, *(parts.as_rows(t) for t in (dsummed,) if t is not None)])
+    kept = work(plan, where, weight, wanted, sums(x.dtype), near)
+
+    def fetch(number):
+        return tuple(None if t is None else parts.as_column(t)[number] for t in (rstd, mean))
+
+    def find(spot, numbers):
+        return inner_of_row(kept.anew, ring, spot, numbers, offset)
+
+    def finish_row(spot, turn, numbers, found):
+        rD, shares, again = parts.row(plan, where, gD, turn), means(kept, found), kept.anew
+
+        def put(i, pieces):
+            finish(again, i, pieces[:2], numbers, shares, offset, rD, pieces[2] if len(pieces) > 2 else None)
+
+        rings.each_piece(plan, where, ring, spot, turn, put)
+
+    rings.twice(plan, where, ring, (fetch, find, finish_row), "add", kept.room)
     hand_over(plan, where, kept.totals, wanted, partial)
+
+
+@mo.jit
+def inner_of_row(kept, ring, spot, numbers, offset):
+    """``inner_of`` of a row that comes to shared memory."""
+    @mo.jit
+    def pair(i):
+        rings.wait(kept.plan, ring, spot, i)
+        return rings.piece_of(kept.plan, kept.where, ring, spot, i)[:2]
+
+    return inner(kept, numbers, offset, pair)
 
 
 @mo.kernel
@@ -183,22 +233,16 @@ def norm_backward_alone_kernel(dx, dout, x, weight, rstd, mean, dsummed, offset:
     gD, gG, gX = (parts.as_rows(t) for t in (dx, dout, x))                  # (rows, columns)
     gS = None if dsummed is None else parts.as_rows(dsummed)
     where = parts.place(plan, gX)
-    kept = work(plan, where, weight, (False, False), sums(x.dtype))
+    kept = work(plan, where, weight, (False, False), sums(x.dtype), in_registers(plan, weight))
     if not plan.whole:                                  # predicates take registers, and the weight comes from L2 again
-        kept = replace(kept, gains=None)
+        kept = replace(kept, gains=replace(kept.gains, held=None))
     for turn in mo.range(where.first, where.rows, where.step):
         held, rD = ahead(plan, where, (gX, gG), turn), parts.row(plan, where, gD, turn)
         scale, middle = number(rstd, where, rD, turn), number(mean, where, rD, turn)
-        means, added = means_of(plan, kept, held, scale, middle, offset), ahead(plan, where, (gS,), turn)
+        means, added = means_of(plan, kept, held, (scale, middle), offset), ahead(plan, where, (gS,), turn)
         for i in mo.static_range(len(where.pieces)):
-            finish(kept, i, held, (scale, middle), means, offset, rD, added)
-
-
-@mo.jit
-def numbers_of(plan, where, rstd, mean, turn):
-    """(rstd, mean) of a row, or of the first where there is no such row."""
-    index = mo.where(turn < where.rows, turn, where.first)
-    return tuple(None if t is None else parts.as_column(t)[index] for t in (rstd, mean))
+            finish(kept, i, (held[0][i], held[1][i]), (scale, middle), means, offset, rD,
+                   added[0][i] if added else None)
 
 
 @mo.jit
@@ -337,7 +381,7 @@ def norm_backward(what: str, dx: Any, dout: Any, x: Any, weight: Any, rstd: Any,
     offset = real(what, "offset", offset)
     dx, dout, dsummed = (given.alike(name, t, needed=name != "dsummed") for name, t in
                          (("dx", dx), ("dout", dout), ("dsummed", dsummed)))
-    plan = given.checked(plan)
+    plan = given.checked(plan, dout, dsummed)
     weight, dweight, dbias = (given.of_columns(name, t) for name, t in
                               (("weight", weight), ("dweight", dweight), ("dbias", dbias)))
     in_memory(what, {"dx": dx, "dweight": dweight, "dbias": dbias},
@@ -348,16 +392,22 @@ def norm_backward(what: str, dx: Any, dout: Any, x: Any, weight: Any, rstd: Any,
     rstd, mean = [*(given.of_rows(name, t, (acc,), needed=True) for name, t in needed), None][:2]
     if not given.columns:
         return
-    wished, plan = plan, plan or given.plan(held=2, sums=True)
+    wanted = (dweight is not None, dbias is not None)
+    ahead = int(given.bulky(dout, dsummed))
+    wished, plan = plan, plan or given.plan(held=2, sums=max(1, sum(wanted)), ahead=ahead,
+                                            brought=2 + (dsummed is not None))
     if plan.streamed:
         apart(given, wished or given.plan(held=2), dx, dout, weight, rstd, mean, dweight, dbias, dsummed, offset)
         return
-    grid, wanted = given.grid(plan) if given.rows else 0, (dweight is not None, dbias is not None)
+    grid = given.grid(plan) if given.rows else 0
     partial = empty(given.x, acc, (given.columns, grid // plan.cluster, sum(wanted))) if any(wanted) else None
     if grid:
-        kernel = norm_backward_staged_kernel if plan.stages else norm_backward_kernel
-        kernel.launch(dx, dout, given.matrix, weight, rstd, mean, dsummed, partial, offset, plan, wanted, grid=grid,
-                      block=plan.threads, cluster=plan.cluster)
+        arrays = (dx, dout, given.matrix, weight, rstd, mean, dsummed, partial, offset)
+        kernel, more = norm_backward_kernel, list[Any]()
+        if plan.stages:
+            plan, near = beside(plan, given.info.dtype, 2 + (dsummed is not None), weight, sums=sum(wanted))
+            kernel, more = norm_backward_staged_kernel, [near]
+        kernel.launch(*arrays, plan, wanted, *more, grid=grid, block=plan.threads, cluster=plan.cluster)
     fold_partial(partial, dweight, dbias, given.columns)
 
 

@@ -9,6 +9,7 @@ A kernel holds its pieces of each row in registers from the one read to the one 
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Any
 
 import moye as mo
@@ -17,8 +18,6 @@ from moye.kernels.rows.plan import RowPlan
 
 BLOCK = 128
 """Columns that share a factor, where rows do not."""
-_KEPT = 16
-"""Registers of a thread for weights."""
 _TOP, _LEAST = 448.0, 2.0 ** -126
 """The largest float8_e4m3fn, and the least factor that does not count as zero: the inverse of others is infinite."""
 
@@ -28,10 +27,9 @@ def sums(dtype: Any) -> Any:
     return mo.float64 if dtype == mo.float64 else mo.float32
 
 
-def stays(plan: RowPlan, *vectors: Any) -> bool:
-    """Whether a thread keeps its parts of these vectors in registers, 64 bytes at most, from row to row."""
-    words = [max(1, plan.width * t.dtype.bits // 32) for t in vectors if t is not None]
-    return bool(plan.rounds * sum(words) <= _KEPT)
+def in_registers(plan: RowPlan, *vectors: Any) -> bool | None:
+    """``near`` for ``gains``, where shared memory has none of these vectors (or None)."""
+    return False if plan.keeps([t.dtype.bits for t in vectors if t is not None]) else None
 
 
 @mo.jit
@@ -44,11 +42,16 @@ def affine(piece, weight, bias):
 def load(piece, rX, rR, rS):
     """x, or the sum of x and the residual as it is rounded to ``summed``, which is written."""
     held = parts.read(piece, rX)
-    if rR is not None:
-        acc = sums(held.dtype)
-        held = (held.to(acc) + parts.read(piece, rR).to(acc)).to(held.dtype if rS is None else rS.tensor.dtype)
-        if rS is not None:
-            parts.write(piece, rS, held)
+    return held if rR is None else with_residual(piece, held, parts.read(piece, rR), rS)
+
+
+@mo.jit
+def with_residual(piece, held, residual, rS):
+    """The sum of both as it is rounded to ``summed``, which is written, or to the dtype of x."""
+    acc = sums(held.dtype)
+    held = (held.to(acc) + residual.to(acc)).to(held.dtype if rS is None else rS.tensor.dtype)
+    if rS is not None:
+        parts.write(piece, rS, held)
     return held
 
 
@@ -75,13 +78,19 @@ def statistics(plan, where, rows, eps, centred, room, acc):
 
 
 @mo.jit
+def lifted(weight, offset):
+    """weight + offset; nobody adds 0."""
+    return weight if offset == 0 else weight + offset
+
+
+@mo.jit
 def normed(values, middle, scale, gain, offset):
     """A piece of the result: what is held, less the mean, times 1 / sqrt(...), weighted."""
     values = values.to(scale.dtype) if middle is None else values.to(scale.dtype) - middle
     weight, bias = gain
     values = values * scale
     if weight is not None:
-        values = values * (weight.to(scale.dtype) + offset)
+        values = values * lifted(weight.to(scale.dtype), offset)
     if bias is not None:
         values = values + bias.to(scale.dtype)
     return values
@@ -137,18 +146,92 @@ def inverted(share):
     return mo.where(share > 0, 1.0 / mo.where(share > 0, share, 1.0), 0.0)
 
 
+@dataclass(frozen=True, slots=True)
+class Gains:
+    """Weights and biases (or None) of a thread's pieces: in registers, in shared memory, or where the caller has them.
+
+    ``held`` are pairs of registers for each piece, or None; ``near`` a pair of shared memory (columns of the block).
+    ``beyond``: what has neither lies so many vectors further than it does, as far as the compiler knows: 0.
+    """
+
+    weight: Any
+    bias: Any
+    held: Any
+    near: Any
+    beyond: Any = 0
+
+
+@mo.jit
+def gains(plan, where, weight, bias, near):
+    """``Gains``, before the first row: in registers, in shared memory if ``near`` is True, or as they are if None.
+
+    Where rows begin anywhere, so do the weights of a vector, which are read one by one: once, and no more.  Each thread
+    reads what it has written.
+    """
+    if near is None:
+        return Gains(weight, bias, None, None)
+    if not near:
+        return Gains(weight, bias, [affine(piece, weight, bias) for piece in where.pieces], None)
+    room = [None if t is None else mo.shared_array(t.dtype, (plan.lanes * plan.rounds * plan.width,))
+            for t in (weight, bias)]
+    for i in mo.static_range(plan.rounds):
+        for array, values in zip(room, affine(where.pieces[i], weight, bias), strict=True):
+            if array is not None:
+                mo.copyto(nearby(plan, where, array, i), values)
+    return Gains(weight, bias, None, room)
+
+
+@mo.jit
+def once_more(kept):
+    """``Gains`` that are read anew from here on, if they are not kept.
+
+    The compiler would read what all rows have in common before the first one, and spill.
+    """
+    if kept.held is not None or kept.near is not None:
+        return kept
+    beyond = mo.fragment((1,), mo.int32)
+    beyond.fill(0)
+    mo.pin(beyond)
+    return replace(kept, beyond=beyond[0])
+
+
+@mo.jit
+def nearby(plan, where, array, i):
+    """This thread's vector of round ``i``, of an array of the block's columns."""
+    return mo.tile(array, (plan.width,), (i * plan.lanes + where.lane,))
+
+
+@mo.jit
+def gain_of(plan, where, kept, i):
+    """The weights and biases of piece ``i``."""
+    if kept.held is not None:
+        return kept.held[i]
+    if kept.near is None or i >= plan.rounds:
+        piece = where.pieces[i]
+        return affine(replace(piece, at=piece.at + kept.beyond), kept.weight, kept.bias)
+    found = []
+    for array in kept.near:
+        held = None
+        if array is not None:
+            held = mo.fragment((plan.width,), array.dtype)
+            mo.copyto(held, nearby(plan, where, array, i))
+        found.append(held)
+    return tuple(found)
+
+
 @mo.kernel
 def norm_kernel(out, x, weight, bias, residual, summed, rstd, mean, factor, eps: mo.Constexpr, offset: mo.Constexpr,
-                plan: mo.Constexpr, centred: mo.Constexpr, by_row: mo.Constexpr):
-    """out = (x - mean) * rstd * (weight + offset) + bias; ``plan.at_once`` rows are on their way together."""
+                plan: mo.Constexpr, centred: mo.Constexpr, by_row: mo.Constexpr, near: mo.Constexpr):
+    """out = (x - mean) * rstd * (weight + offset) + bias; ``plan.at_once`` rows are on their way together.
+
+    ``near``: where weights stay, as ``arrays.beside`` says.
+    """
     mo.min_blocks(plan.resident)
     gO, gX = parts.as_rows(out), parts.as_rows(x)                           # (rows, columns)
     gR, gS = (None if t is None else parts.as_rows(t) for t in (residual, summed))
     where = parts.place(plan, gX)
     acc = sums(x.dtype)
-    room = parts.scratch(plan, acc, plan.at_once)
-    kept = stays(plan, weight, bias)
-    gains = [affine(piece, weight, bias) for piece in where.pieces] if kept else []
+    room, kept = parts.scratch(plan, acc, plan.at_once), gains(plan, where, weight, bias, near)
     for first in mo.range(where.first, where.rows, where.step * plan.at_once):
         turns = [first + k * where.step for k in range(plan.at_once)]
         held = []
@@ -157,19 +240,55 @@ def norm_kernel(out, x, weight, bias, residual, summed, rstd, mean, factor, eps:
             held.append([load(piece, rX, rR, rS) for piece in where.pieces])
         means, scales = statistics(plan, where, held, eps, centred, room, acc)
         for turn, row, middle, scale in zip(turns, held, means, scales, strict=True):
-            rO = parts.row(plan, where, gO, turn)
-            parts.note(where, rO, turn, ((rstd, scale), (mean, middle)))
-            results = []
-            for i in mo.static_range(len(where.pieces)):
-                parts.anew(plan, row[i], acc)
-                gain = gains[i] if kept else affine(where.pieces[i], weight, bias)
-                values = normed(row[i], middle, scale, gain, offset)
-                if factor is None:
-                    parts.write(where.pieces[i], rO, values)
-                else:
-                    results.append(values)
-            if factor is not None:
-                put(plan, where, rO, results, factor, by_row, turn, room)
+            rO, numbers = parts.row(plan, where, gO, turn), ((rstd, scale), (mean, middle))
+            put_row(plan, where, kept, row, rO, numbers, offset, (factor, by_row, turn, room))
+
+
+@mo.jit
+def put_row(plan, where, kept, row, rO, numbers, offset, to):
+    """Write the result of a row that is held, and its (array, number) pairs."""
+    (_, scale), (_, middle) = numbers
+    factor, by_row, turn, room = to
+    parts.note(where, rO, turn, numbers)
+    results = []
+    for i in mo.static_range(len(where.pieces)):
+        parts.anew(plan, row[i], scale.dtype)
+        values = normed(row[i], middle, scale, gain_of(plan, where, kept, i), offset)
+        if factor is None:
+            parts.write(where.pieces[i], rO, values)
+        else:
+            results.append(values)
+    if factor is not None:
+        put(plan, where, rO, results, factor, by_row, turn, room)
+
+
+class Sum:
+    """A sum of many pieces; ``apart``: by the place in a vector, so that each element is one instruction and no more,
+    where registers have room."""
+
+    def __init__(self, width: int, dtype: Any, apart: bool) -> None:
+        self.apart, self.one = apart, mo.fragment((1,), dtype)
+        self.each = mo.fragment((width,), dtype) if apart else self.one
+        for sums in (self.one, self.each):
+            sums.fill(0)
+
+    def add(self, values: Any) -> None:
+        """Add a piece."""
+        if self.apart and mo.size(values) == mo.size(self.each):
+            self.each[...] = self.each + values
+        else:
+            self.one[0] = self.one[0] + values.reduce("add")
+
+    def add_product(self, a: Any, b: Any) -> None:
+        """Add a piece times a piece."""
+        if self.apart and mo.size(a) == mo.size(self.each):
+            self.each[...] = mo.fma(a, b, self.each)
+        else:
+            self.one[0] = self.one[0] + (a * b).reduce("add")
+
+    def all(self) -> Any:
+        """The sum of all."""
+        return self.each.reduce("add") + self.one[0] if self.apart else self.one[0]
 
 
 @mo.jit
@@ -211,7 +330,8 @@ def again(piece, rX, rR, rS):
 
 @mo.kernel
 def norm_streamed_kernel(out, x, weight, bias, residual, summed, rstd, mean, factor, eps: mo.Constexpr,
-                         offset: mo.Constexpr, plan: mo.Constexpr, centred: mo.Constexpr, by_row: mo.Constexpr):
+                         offset: mo.Constexpr, plan: mo.Constexpr, centred: mo.Constexpr, by_row: mo.Constexpr,
+                         near: mo.Constexpr):
     """The same for rows longer than all registers, which are read for the mean, the variance, and the result."""
     mo.min_blocks(plan.resident)
     gO, gX = parts.as_rows(out), parts.as_rows(x)                           # (rows, columns)

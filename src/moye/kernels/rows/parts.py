@@ -13,7 +13,7 @@ All of it is public: kernels of one's own are written with the same parts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import moye as mo
@@ -205,70 +205,6 @@ def write(piece, target, values):
 
 
 @dataclass(frozen=True, slots=True)
-class Staged:
-    """Shared memory of some rows that are on their way: ``arrays`` (columns, stages) complete on ``full`` (stages)."""
-
-    arrays: Any
-    full: Any
-
-
-@mo.jit
-def stages(plan, where, matrices):
-    """``Staged`` for ``plan.stages`` rows of some matrices, of which the first are asked for."""
-    whole = max(16 // m.dtype.bytes for m in matrices)
-    mo.assume(where.columns % whole == 0, "rows are multiples of 16 bytes")
-    arrays = [mo.shared_array(m.dtype, (plan.lanes * plan.rounds * plan.width, plan.stages)) for m in matrices]
-    found = Staged(arrays, mo.mbarrier_array(plan.stages))
-    if mo.thread_idx().x == 0:
-        for stage in mo.static_range(plan.stages):
-            mo.mbarrier_init(found.full, stage, 1)
-        mo.fence_mbarrier_init()
-    mo.sync_threads()
-    for stage in mo.static_range(plan.stages):
-        fetch(plan, where, found, matrices, where.first + stage * where.step, stage)
-    return found
-
-
-@mo.jit
-def fetch(plan, where, staged, matrices, number, stage):
-    """Ask for this block's part of row ``number`` of each matrix, if it is there; all have done with the stage.
-
-    The blocks of a cluster have parts of each round of vectors, which a copy brings each.
-    """
-    if (mo.thread_idx().x == 0) & (number < where.rows):
-        alone = plan.cluster == 1
-        copies = 1 if alone else plan.rounds
-        most = plan.lanes * plan.rounds * plan.width // copies
-        firsts = [(j * plan.cluster + where.rank) * most for j in range(copies)]
-        sizes = [where.columns if alone else mo.max(mo.min(where.columns - first, most), 0) for first in firsts]
-        mo.mbarrier_arrive_expect_tx(staged.full, stage, sum(sizes) * sum(m.dtype.bytes for m in matrices))
-        for matrix, array in zip(matrices, staged.arrays, strict=True):
-            for j in mo.static_range(copies):
-                source = mo.tile(matrix[number, None], (most,), (j * plan.cluster + where.rank,), ragged=True)
-                if True if alone else sizes[j] > 0:
-                    mo.copyto(mo.BulkCopy(), mo.tile(array, (most, 1), (j, stage))[:, 0], source,
-                              barrier=(staged.full, stage), size=sizes[j])
-
-
-@mo.jit
-def arrived(plan, where, staged, stage, phase, fill=0):
-    """The pieces of each matrix's row that has arrived, in registers; ``fill`` where a piece has no elements."""
-    mo.mbarrier_wait(staged.full, stage, phase)
-    places = [replace(piece, at=j * plan.lanes + where.lane) for j, piece in enumerate(where.pieces)]
-    return [[read(piece, Row(array[None, stage], None, 0, True), fill) for piece in places]
-            for array in staged.arrays]
-
-
-@mo.jit
-def next_stage(plan, stage, phase):
-    """(stage, phase) of the row that comes next."""
-    stage += 1
-    if stage == plan.stages:
-        stage, phase = mo.int32(0), phase ^ 1
-    return stage, phase
-
-
-@dataclass(frozen=True, slots=True)
 class Room:
     """Shared memory for folds.  ``turn`` counts them.
 
@@ -312,24 +248,43 @@ def fold(plan, values, kind, room):
     order of the sum is fixed, and every thread gets it.  ``room`` is ``scratch(plan, dtype, len(values))`` or has more,
     and may be used again at once.  All threads of the block, or of the cluster, call it.
     """
+    return fold_end(plan, fold_begin(plan, values, kind, room), kind, room)
+
+
+@mo.jit
+def fold_begin(plan, values, kind, room):
+    """The first half of a fold: what this block found is on its way to the others.
+
+    What stands before ``fold_end``, and is no other fold, is done meanwhile.
+    """
     found = of_lanes(values, kind, min(plan.lanes, 32))
     if room is None:
         return found
     turn = room.turn[0]
-    room.turn[0] = turn + 1
     if plan.warps > 1:
         if mo.lane_idx() == 0:
             for k in mo.static_range(len(found)):
                 room.mine[mo.warp_idx(), k, turn % 2] = found[k]
         mo.sync_threads()                               # who passes it has done with the other half
         found = of_warps(plan, [room.mine[None, k, turn % 2] for k in range(len(found))], kind)
+    if plan.cluster > 1:
+        if (turn % MEETINGS == 0) & (turn > 0):
+            mo.cluster_sync()                           # all have read what was sent in the last so many turns
+        send(plan, room, found, turn % MEETINGS)
+    return found
+
+
+@mo.jit
+def fold_end(plan, found, kind, room):
+    """The second half: every thread gets what all have found."""
+    if room is None:
+        return found
+    turn = room.turn[0]
+    room.turn[0] = turn + 1
     if plan.cluster == 1:
         return found
-    place, parity = turn % MEETINGS, turn // MEETINGS % 2
-    if (place == 0) & (turn > 0):
-        mo.cluster_sync()                               # all have read what was sent in the last so many turns
-    send(plan, room, found, place)
-    mo.mbarrier_wait(room.arrived, place, parity)
+    place = turn % MEETINGS
+    mo.mbarrier_wait(room.arrived, place, turn // MEETINGS % 2)
     block = mo.lane_idx() % plan.cluster                # each lane has one block's
     return of_lanes([room.ours[k, block, place] for k in range(len(found))], kind, plan.cluster)
 

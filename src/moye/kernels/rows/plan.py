@@ -18,6 +18,8 @@ import moye as mo
 
 _WARP = mo.hardware.WARP
 _THREADS = 1024
+_MANY = 768
+"""Threads of a block that does well alone on a multiprocessor."""
 _BLOCK = 128
 """Threads of a block that has several rows."""
 _SHORT = 128
@@ -34,13 +36,19 @@ _PASSED = 1 << 12
 """Bytes of the longest row that is held though it could pass."""
 _STREAMS = 2048
 """Threads on a multiprocessor through which rows pass: with 32 registers each."""
+_KEPT = 16
+"""Registers of a thread for weights."""
 _ON_THE_WAY = 64
 """Bytes that a thread asks for at once, if rows are short."""
 TURN = 4
 """Vectors of a thread that are on their way together where a row is streamed."""
-_AHEAD = 200 << 10
+AHEAD = 200 << 10
 """Bytes of rows that a multiprocessor has on their way to shared memory."""
-_MOST_STAGES = 8
+_WHOLE = 1 << 16
+"""Bytes of a row, of all arrays, in such a block that is alone on a multiprocessor: three fit."""
+_SUMS = 64
+"""Registers of a thread for sums over rows, where it has 128."""
+_MOST_ROWS, _MOST_STAGES = 8, 64
 
 
 _RANGES = (("width", 1, 16), ("lanes", 1, 1 << 16), ("rows", 1, 1 << 16), ("rounds", 1, 1 << 31),
@@ -55,9 +63,11 @@ class Shape:
 
     ``width`` elements at most are one access (all strides and addresses allow it).  ``shifted``: rows begin at any
     element, all arrays' rows alike.  ``masked``: every vector has a predicate for each element; no edges apart.
-    ``sums``: a thread keeps sums over rows for its columns, and the next row beside the one that it works on.
-    ``passed``: one read of a row says all, so that nobody holds it.  ``ahead``: what a cluster shares may come by bulk
-    copies, row after row, to so many blocks of a multiprocessor, 1 or 2; 0 if not.
+    ``sums``: a thread keeps so many sums over rows for each of its columns, and the next row beside the one that it
+    works on.
+    ``passed``: one read of a row says all, so that nobody holds it.  ``ahead``: long rows may come by bulk copies, one
+    after the other, to so many blocks of a multiprocessor, 1 or 2; 0 if not.  ``brought``: so many arrays come so, if
+    they are not the ones that are held.
     """
 
     rows: int
@@ -67,9 +77,10 @@ class Shape:
     shifted: bool = False
     masked: bool = False
     held: int = 1
-    sums: bool = False
+    sums: int = 0
     passed: bool = False
     ahead: int = 0
+    brought: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +92,7 @@ class RowPlan:
     a thread of the cluster's first block.  A block has ``rows`` rows side by side (more than one only if ``lanes`` is
     at most 32), and ``at_once`` of them one behind the other are on their way together.  ``resident`` blocks fit on a
     multiprocessor.  ``streamed``: a row is longer than all registers and is read again; ``rounds`` is then a loop.
-    ``stages`` rows are on their way to shared memory by bulk copies, where rows are whole multiples of 16 bytes.
+    ``stages``: rows come to shared memory by bulk copies, and it has room for so many rounds of them; 0 if not.
     """
 
     width: int
@@ -127,7 +138,6 @@ class RowPlan:
 
     def _no_blocks(self) -> str:
         """Threads or blocks that share no row, or do not do what is asked of them."""
-        beside = self.edges or self.shifted or self.masked or self.streamed
         for holds, why in (
                 (self.lanes == power(self.lanes) if self.lanes <= _WARP else self.lanes % _WARP == 0 and self.rows == 1,
                  f"lanes={self.lanes}, rows={self.rows}: a row has a power of two of threads, up to {_WARP}, or whole "
@@ -140,8 +150,11 @@ class RowPlan:
                 (not self.masked or not (self.shifted or self.edges),
                  f"masked=True, shifted={self.shifted}, edges={self.edges}: where vectors have predicates, rows begin "
                  "with one, and nothing lies beside them"),
-                (self.stages == 0 or (self.rows == self.at_once == 1 and not beside),
-                 f"stages={self.stages}: bulk copies bring rows that are whole vectors, one to a block, and are held")):
+                (self.stages == 0 or (self.rows == self.at_once == 1 and not (self.masked or self.streamed)),
+                 f"stages={self.stages}: bulk copies bring one row to a block, whose vectors have no predicates for "
+                 "elements, and it is held"),
+                (self.stages == 0 or self.stages >= self.rounds,
+                 f"stages={self.stages}: there is no room for a row of {self.rounds} rounds")):
             if not holds:
                 return why
         return ""
@@ -158,6 +171,12 @@ class RowPlan:
         if not (self.streamed or self.masked) and self.full * each > sure:
             return f"full={self.full}: only {sure // each} rounds are whole"
         return ""
+
+    def keeps(self, bits: list[int], sums: int = 0) -> bool:
+        """Whether a thread keeps its parts of vectors of such elements in registers, 64 bytes at most, beside ``sums``
+        of each column."""
+        own = self.rounds * sum(max(1, self.width * n // 32) for n in bits)
+        return own <= _KEPT and own + self.rounds * self.width * sums <= _SUMS
 
     @property
     def crowded(self) -> RowPlan:
@@ -201,7 +220,7 @@ def row_plan(shape: Shape, *, multiprocessors: int = 132, clusters: bool = True)
         few = shape.rows <= multiprocessors and not shape.sums
         cluster = _cluster(shape, vectors * words * 4, multiprocessors) if clusters else 1
         most = max(1, (_WORDS if shape.sums else _MOST_WORDS) // words)
-        lanes = _threads(shape, -(-vectors // cluster), max(1, _WORDS // words), few, shape.sums and cluster == 1)
+        lanes = _threads(shape, -(-vectors // cluster), max(1, _WORDS // words), few, shape.sums > 0 and cluster == 1)
     most = min(most, max(1, _MOST_ELEMENTS // width))
     rounds = -(-vectors // (lanes * cluster))
     streamed = lanes > _WARP and rounds > most
@@ -214,41 +233,62 @@ def row_plan(shape: Shape, *, multiprocessors: int = 132, clusters: bool = True)
     at_once = 2 if many and alone and 2 * rounds * words * 4 <= _ON_THE_WAY else 1
     plan = RowPlan(width, lanes, rows, rounds, cluster, full, edges, shape.shifted, shape.masked, at_once,
                    resident, streamed)
-    if clusters and shape.ahead:
-        return _ahead(shape, plan, multiprocessors)
-    return _staged(shape, plan, vectors, multiprocessors) if clusters and shape.sums else plan
+    if not (clusters and shape.ahead) or plan.lanes <= _WARP or plan.masked or plan.width * shape.bits % 128:
+        return plan
+    return _summed(shape, plan, multiprocessors) if shape.sums else _ahead(shape, plan, multiprocessors)
 
 
 def _ahead(shape: Shape, plan: RowPlan, multiprocessors: int) -> RowPlan:
-    """The same by bulk copies, where clusters have many rows and shared memory holds two parts of rows or more.
+    """The same by bulk copies, where clusters have many rows.
 
-    A block of up to 1024 threads that is alone on a multiprocessor has a part of 64 KB, so that fewer share a row.
+    A block of 768 to 1024 threads that is alone on a multiprocessor has a part of 64 KB, so that fewer share a row.
     """
-    if plan.cluster == 1 or plan.streamed or plan.edges or plan.shifted or plan.masked or plan.width * shape.bits % 128:
+    if plan.cluster == 1 or plan.streamed:
         return plan
     found = plan
-    if shape.ahead == 1 and 2 * plan.lanes <= _THREADS:
+    if shape.ahead == 1 and _MANY <= 2 * plan.lanes <= _THREADS:
         lanes, cluster, vectors = 2 * plan.lanes, max(2, plan.cluster // 2), shape.columns // plan.width
-        found = replace(plan, lanes=lanes, cluster=cluster, rounds=-(-vectors // (lanes * cluster)),
-                        full=vectors // (lanes * cluster), resident=1)
-    stages = min(_MOST_STAGES, _AHEAD // (found.resident * found.lanes * found.rounds * found.width * shape.bits // 8))
-    enough = shape.rows * found.cluster >= 2 * stages * found.resident * multiprocessors
-    return replace(found, stages=stages) if stages > 1 and enough else plan
+        found = replace(plan, lanes=lanes, cluster=cluster, rounds=-(-vectors // (lanes * cluster)), resident=1)
+    found = _ringed(shape, found)
+    enough = shape.rows * found.cluster >= 2 * (found.stages // found.rounds) * found.resident * multiprocessors
+    return found if found.stages > found.rounds and enough else plan
 
 
-def _staged(shape: Shape, plan: RowPlan, vectors: int, multiprocessors: int) -> RowPlan:
-    """The same by bulk copies, where each block has some rows: two vectors a thread, and as many rows as fit ahead."""
-    bulky = plan.width * shape.bits % 128 == 0 and not (plan.edges or plan.shifted or plan.masked)
+def _summed(shape: Shape, plan: RowPlan, multiprocessors: int) -> RowPlan:
+    """The same by bulk copies, where each block has some rows, and keeps sums over them.
+
+    Short rows: two vectors a thread, and as many blocks as fit with 128 registers.  Longer ones: as few blocks of up to
+    512 threads as have room for three rows, which need not be the case where registers could not hold them.
+    """
+    vectors = max(1, shape.columns // plan.width)
     lanes = _WARP * -(-vectors // (2 * _WARP))
-    if plan.lanes <= _WARP or plan.cluster > 1 or plan.streamed or not bulky or 2 * lanes > _THREADS:
-        return plan
-    resident = _THREADS // 2 // lanes
-    stages = _AHEAD // (resident * vectors * plan.width * shape.bits // 8 * shape.held)
-    if stages < 2 or shape.rows < stages * resident * multiprocessors:
-        return plan
-    rounds = -(-vectors // lanes)
-    return replace(plan, lanes=lanes, rounds=rounds, full=vectors // lanes, resident=resident,
-                   stages=min(stages, _MOST_STAGES))
+    if 2 * lanes <= _THREADS and plan.cluster == 1 and not plan.streamed:
+        found = replace(plan, lanes=lanes, rounds=-(-vectors // lanes), resident=_THREADS // 2 // lanes)
+        found = _ringed(shape, found)
+        rows = found.stages // found.rounds
+        return found if rows > 1 and shape.rows >= rows * found.resident * multiprocessors else plan
+    size = shape.columns * (shape.brought or shape.held) * shape.bits // 8
+    cluster = next((n for n in (1, 2, 4, 8) if size <= n * _WHOLE), 8)
+    rounds = -(-vectors // (cluster * _THREADS // 2))
+    lanes = _WARP * -(-vectors // (cluster * rounds * _WARP))
+    found = _ringed(shape, replace(plan, lanes=lanes, rounds=rounds, cluster=cluster, resident=1, streamed=False))
+    kept = rounds * plan.width * shape.sums * max(1, shape.bits // 32)
+    enough = plan.streamed or shape.rows * cluster >= 3 * multiprocessors
+    return found if found.stages > rounds and kept <= _SUMS and enough else plan
+
+
+def _ringed(shape: Shape, plan: RowPlan) -> RowPlan:
+    """The same with as many stages as shared memory has room for, up to eight rows; and which rounds are whole."""
+    size = plan.resident * plan.lanes * plan.width * shape.bits // 8 * (shape.brought or shape.held)
+    inner = shape.columns - (plan.width - 1) * plan.shifted
+    return replace(plan, stages=stages_of(plan, AHEAD // size), at_once=1,
+                   full=min(plan.rounds, max(0, inner) // plan.width // (plan.lanes * plan.cluster)))
+
+
+def stages_of(plan: RowPlan, room: int) -> int:
+    """The stages where there is room for so many: of whole rows, if two of them fit."""
+    most = min(_MOST_STAGES, _MOST_ROWS * plan.rounds, room)
+    return most if most < 2 * plan.rounds else most // plan.rounds * plan.rounds
 
 
 def _passing(shape: Shape) -> RowPlan:

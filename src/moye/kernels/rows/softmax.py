@@ -16,20 +16,17 @@ from typing import Any
 
 import moye as mo
 from moye.kernels.options import integer, real, shown
+from moye.kernels.rows import rings
 from moye.kernels.rows.arrays import Rows
 from moye.kernels.rows.parts import (
     always,
     anew,
-    arrived,
     as_rows,
-    fetch,
     fold,
-    next_stage,
     place,
     read,
     row,
     scratch,
-    stages,
     swept,
     write,
 )
@@ -79,9 +76,28 @@ def exponentials(plan, where, held, fetch, factor, room):
 
 
 @mo.jit
+def folded(plan, top, total, factor, room):
+    """The largest score of a row, 0 if none counts, and the sum below it, of those that threads have."""
+    top, total = fold(plan, [top, total], together(factor), room)
+    return base_of(top), total
+
+
+@mo.jit
+def together(factor):
+    """How (largest score, sum of exponentials below it) of threads are folded."""
+    @mo.jit
+    def of_lanes(state, lanes):
+        top, total = state
+        above = mo.warp_reduce(top, "max", lanes)
+        return [above, mo.warp_reduce(total * mo.exp2((top - base_of(above)) * factor, fast=True), "add", lanes)]
+
+    return of_lanes
+
+
+@mo.jit
 def kept_exponentials(plan, held, factor, room):
-    """The same with what is under the sum: (largest, sum, exponentials below the largest score of this thread, by what
-    these are multiplied to lie below the row's).
+    """(largest, sum, exponentials below the largest score of this thread, by what these are multiplied to lie below the
+    row's) of scores that are held.
 
     Nobody computes an exponential twice, but they take registers of the dtype of sums.
     """
@@ -91,19 +107,6 @@ def kept_exponentials(plan, held, factor, room):
     each = [shares(r, factor, base_of(mine)) for r in held]
     top, total = folded(plan, mine, sum(e.reduce("add") for e in each), factor, room)
     return top, total, each, mo.exp2((mine - top) * factor, fast=True)
-
-
-@mo.jit
-def folded(plan, top, total, factor, room):
-    """The largest score of a row, 0 if none counts, and the sum below it, of those that threads have."""
-    @mo.jit
-    def together(state, lanes):
-        top, total = state
-        above = mo.warp_reduce(top, "max", lanes)
-        return [above, mo.warp_reduce(total * mo.exp2((top - base_of(above)) * factor, fast=True), "add", lanes)]
-
-    top, total = fold(plan, [top, total], together, room)
-    return base_of(top), total
 
 
 @mo.jit
@@ -266,19 +269,21 @@ def inverse_and_log(total):
 @mo.kernel
 def softmax_staged_kernel(out, x, scale: mo.float64,                   # type: ignore[valid-type]
                           plan: mo.Constexpr, log: mo.Constexpr):
-    """The same without masks, where ``plan.stages`` rows are on their way to shared memory, by bulk copies."""
+    """The same without masks, where rows come to shared memory by bulk copies."""
     wide, gX, gO = wider(x.dtype), as_rows(x), as_rows(out)             # (rows, n)
     mo.min_blocks(plan.resident)
-    room, where = scratch(plan, wide, 2), place(plan, gX)
-    staged, slot, phase, scale = stages(plan, where, (gX,)), mo.int32(0), mo.int32(0), wide(scale)
-    for first in mo.range(where.first, where.rows, where.step):
-        held, = arrived(plan, where, staged, slot, phase, LOWEST)
+    room, where, scale = scratch(plan, wide, 2), place(plan, gX), wide(scale)
+    ring = rings.ring(plan, where, (gX,))
+    spot = rings.begin(plan, where, ring, LOWEST)
+    for number in mo.range(where.first, where.rows, where.step):
+        edges = rings.edges_of(plan, where, ring, number + where.step, LOWEST)
+        held, = rings.row_of(plan, where, ring, spot, LOWEST)
         top, total, kept, fit = kept_exponentials(plan, held, scale * LOG2E, room)
-        fetch(plan, where, staged, (gX,), first + plan.stages * where.step, slot)       # all have read the stage by now
-        rO, (share, rest) = row(plan, where, gO, first), inverse_and_log(total)
+        rings.ask(plan, where, ring, spot, number)      # all have read the row by now
+        rO, (share, rest) = row(plan, where, gO, number), inverse_and_log(total)
         for piece, r, e in zip(where.pieces, held, kept, strict=True):
             write(piece, rO, (r.to(wide) - top) * scale - rest if log else e * (fit * share))
-        slot, phase = next_stage(plan, slot, phase)
+        spot = rings.follow(plan, spot, edges)
 
 
 @mo.kernel
@@ -292,6 +297,30 @@ def softmax_backward_kernel(dx, dout, out, scale: mo.float64,          # type: i
         backward_row(plan, log, where, (rX, rD, rY), wide(scale), room)
 
 
+@mo.kernel
+def softmax_backward_staged_kernel(dx, dout, out, scale: mo.float64,   # type: ignore[valid-type]
+                                   plan: mo.Constexpr, log: mo.Constexpr):
+    """The same, where rows come to shared memory by bulk copies, and are read there twice."""
+    wide, gX, gD, gY = wider(out.dtype), as_rows(dx), as_rows(dout), as_rows(out)           # (rows, n)
+    mo.min_blocks(plan.resident)
+    room, where, fill = scratch(plan, wide), place(plan, gY), LOWEST if log else 0
+    ring = rings.ring(plan, where, (gY, gD))
+
+    def find(spot, _):
+        total = wide(0)
+        for i in mo.static_range(len(where.pieces)):
+            rings.wait(plan, ring, spot, i)
+            total = weights_of([rings.piece_of(plan, where, ring, spot, i, fill)], total, log)
+        return [total]
+
+    def finish(spot, number, _, found):
+        rX = row(plan, where, gX, number)
+        rings.each_piece(plan, where, ring, spot, number, lambda i, pair: put_gradient(
+            where.pieces[i], rX, pair, found[0], wide(scale), log), fill)
+
+    rings.twice(plan, where, ring, (lambda number: (), find, finish), "add", room, fill)
+
+
 @mo.jit
 def backward_row(plan, log, where, rows, scale, room):
     """One row of the gradient."""
@@ -302,19 +331,31 @@ def backward_row(plan, log, where, rows, scale, room):
 
     @mo.jit
     def add(_, pairs, total):
-        for y, d in pairs:
-            total += weighted(y.to(scale.dtype), d.to(scale.dtype), log)
-        return total
+        return weights_of(pairs, total, log)
 
     held, total = [fetch(p) for p in where.pieces], scale.dtype(0)
-    total = swept(plan, where, fetch, add, total) if plan.streamed else add(None, held, total)
+    total = swept(plan, where, fetch, add, total) if plan.streamed else weights_of(held, total, log)
     total, = fold(plan, [total], "add", room)
 
     def put(p, pair):
-        y, d = pair
-        write(p, rX, gradient(y.to(scale.dtype), d.to(scale.dtype), total, log) * scale)
+        put_gradient(p, rX, pair, total, scale, log)
 
     each(plan, where, held, fetch, put)
+
+
+@mo.jit
+def weights_of(pairs, total, log):
+    """``total`` and what comes in through some pieces of the result and its gradient."""
+    for y, d in pairs:
+        total += weighted(y.to(total.dtype), d.to(total.dtype), log)
+    return total
+
+
+@mo.jit
+def put_gradient(piece, rX, pair, total, scale, log):
+    """Write a piece of the gradient."""
+    y, d = pair
+    write(piece, rX, gradient(y.to(scale.dtype), d.to(scale.dtype), total, log) * scale)
 
 
 @mo.jit
@@ -355,18 +396,20 @@ def log_softmax(out: Any, x: Any, *, axis: int = -1, scale: float = 1.0, mask: A
 
 
 @mo.replayed
-def softmax_backward(dx: Any, dout: Any, out: Any, *, axis: int = -1, scale: float = 1.0) -> Any:
+def softmax_backward(dx: Any, dout: Any, out: Any, *, axis: int = -1, scale: float = 1.0,
+                     plan: RowPlan | None = None) -> Any:
     """dx = scale * out * (dout - sum(out * dout)) along an axis, in place; returns dx, which may be dout.
 
     ``out`` is what ``softmax`` wrote.  All have one shape; ``scale`` is that of ``softmax``.
     """
-    return _backward("softmax_backward", dx, dout, out, axis, scale, log=False)
+    return _backward("softmax_backward", dx, dout, out, axis, scale, plan, log=False)
 
 
 @mo.replayed
-def log_softmax_backward(dx: Any, dout: Any, out: Any, *, axis: int = -1, scale: float = 1.0) -> Any:
+def log_softmax_backward(dx: Any, dout: Any, out: Any, *, axis: int = -1, scale: float = 1.0,
+                         plan: RowPlan | None = None) -> Any:
     """dx = scale * (dout - exp(out) * sum(dout)) along an axis, 0 where out is -inf; as ``softmax_backward``."""
-    return _backward("log_softmax_backward", dx, dout, out, axis, scale, log=True)
+    return _backward("log_softmax_backward", dx, dout, out, axis, scale, plan, log=True)
 
 
 def _forward(name: str, out: Any, x: Any, axis: int, scale: float, mask: Any, causal: int | None,
@@ -396,15 +439,18 @@ def _forward(name: str, out: Any, x: Any, axis: int, scale: float, mask: Any, ca
     return out
 
 
-def _backward(name: str, dx: Any, dout: Any, out: Any, axis: int, scale: float, log: bool) -> Any:
+def _backward(name: str, dx: Any, dout: Any, out: Any, axis: int, scale: float, plan: RowPlan | None, *,
+              log: bool) -> Any:
     """Check, choose a plan, launch."""
     given, axis, scale = _given(name, "out", out, axis, scale)
     gD, gX = (_alike(given, letter, x, out, axis) for letter, x in (("dout", dout), ("dx", dx)))
     separate(name, "dx", dx, "dout", dout)
     separate(name, "dx", dx, "out", out)
+    plan = given.checked(plan, gD)
     if 0 not in given.info.shape:
-        plan = plan_of(given, held=2)
-        softmax_backward_kernel.launch(gX, gD, given.matrix, scale, plan, log, **launched(given, plan))
+        plan = plan or plan_of(given, held=2, ahead=int(given.bulky(gD)))
+        kernel = softmax_backward_staged_kernel if plan.stages else softmax_backward_kernel
+        kernel.launch(gX, gD, given.matrix, scale, plan, log, **launched(given, plan))
     return dx
 
 

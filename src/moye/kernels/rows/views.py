@@ -25,8 +25,10 @@ def plan_of(given: Rows, held: int = 1, *, passed: bool = False, ahead: int = 0)
 
 
 def launched(given: Rows, plan: RowPlan) -> dict[str, Any]:
-    """The launch of such a plan: as many blocks as there are rows, or groups of rows; a persistent grid of clusters."""
-    grid = given.grid(plan) if plan.cluster > 1 else plan.blocks(given.rows, 1, most=given.rows)
+    """The launch of such a plan: as many blocks as there are rows, or groups of rows; a persistent grid of clusters,
+    and of blocks to which rows come ahead.
+    """
+    grid = given.grid(plan) if plan.cluster > 1 or plan.stages else plan.blocks(given.rows, 1, most=given.rows)
     return {"grid": grid, "block": plan.threads, "cluster": plan.cluster}
 
 
