@@ -77,7 +77,7 @@ def beside(plan: RowPlan, dtype: Any, arrays: int, *vectors: Any, sums: int = 0)
     kinds = [info_of("weights", "weight", x).dtype for x in vectors if x is not None]
     if plan.keeps([kind.bits for kind in kinds], sums):
         return plan, False
-    if plan.streamed or not (plan.shifted or plan.stages):
+    if plan.streamed or plan.rows > 1 or not (plan.shifted or plan.stages):     # rows side by side begin otherwise
         return plan, None
     size, stage = (plan.lanes * plan.width * n for n in (plan.rounds * sum(kind.bytes for kind in kinds),
                                                          dtype.bytes * arrays))

@@ -18,7 +18,7 @@ import moye as mo
 
 _WARP = mo.hardware.WARP
 _THREADS = 1024
-_MANY = 768
+_MANY = 640
 """Threads of a block that does well alone on a multiprocessor."""
 _BLOCK = 128
 """Threads of a block that has several rows."""
@@ -241,14 +241,18 @@ def row_plan(shape: Shape, *, multiprocessors: int = 132, clusters: bool = True)
 def _ahead(shape: Shape, plan: RowPlan, multiprocessors: int) -> RowPlan:
     """The same by bulk copies, where clusters have many rows.
 
-    A block of 768 to 1024 threads that is alone on a multiprocessor has a part of 64 KB, so that fewer share a row.
+    A block of 640 to 1024 threads that is alone on a multiprocessor has a part of 64 KB, so that fewer share a row.  Of
+    rows that begin anywhere several blocks do, as each waits for its edges, too.
     """
     if plan.cluster == 1 or plan.streamed:
         return plan
-    found = plan
-    if shape.ahead == 1 and _MANY <= 2 * plan.lanes <= _THREADS:
-        lanes, cluster, vectors = 2 * plan.lanes, max(2, plan.cluster // 2), shape.columns // plan.width
+    found, vectors = plan, shape.columns // plan.width
+    if shape.ahead == 1 and _MANY <= 2 * plan.lanes <= _THREADS and not plan.shifted:
+        lanes, cluster = 2 * plan.lanes, max(2, plan.cluster // 2)
         found = replace(plan, lanes=lanes, cluster=cluster, rounds=-(-vectors // (lanes * cluster)), resident=1)
+    elif plan.resident == 1:
+        rounds = -(-vectors // (plan.cluster * _THREADS))
+        found = replace(plan, lanes=_WARP * -(-vectors // (plan.cluster * rounds * _WARP)), rounds=rounds)
     found = _ringed(shape, found)
     enough = shape.rows * found.cluster >= 2 * (found.stages // found.rounds) * found.resident * multiprocessors
     return found if found.stages > found.rounds and enough else plan

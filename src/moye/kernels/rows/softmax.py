@@ -448,7 +448,7 @@ def _backward(name: str, dx: Any, dout: Any, out: Any, axis: int, scale: float, 
     separate(name, "dx", dx, "out", out)
     plan = given.checked(plan, gD)
     if 0 not in given.info.shape:
-        plan = plan or plan_of(given, held=2, ahead=int(given.bulky(gD)))
+        plan = plan or plan_of(given, held=2, ahead=2 * given.bulky(gD))
         kernel = softmax_backward_staged_kernel if plan.stages else softmax_backward_kernel
         kernel.launch(gX, gD, given.matrix, scale, plan, log, **launched(given, plan))
     return dx
