@@ -478,10 +478,7 @@ FAULTS: dict[str, list[tuple[str, str]]] = {
         ("return not above(self) and (self.turn is None or not self.turn.left)", "return not above(self)"),
     ],
     "lang/carry.py": [
-        ("return {key: rebuild(item, leaves) for key, item in structure[1]}",
-         "return {key: rebuild(item, leaves) for key, item in reversed(structure[1])}"),
-        ("return kind([rebuild(item, leaves) for item in structure[1]])",
-         "return kind([rebuild(item, leaves) for item in reversed(structure[1])])"),
+        ("[rebuild(item, leaves) for _, item in structure[1]]", "[rebuild(item, leaves) for _, item in reversed(structure[1])]"),
     ],
     "lang/functions.py": [
         ("        self.left = True\n        if not inner:", "        if not inner:"),

@@ -9,8 +9,10 @@ A tensor is a carried pointer with an unchanged layout.  Containers and dataclas
 
 from __future__ import annotations
 
+import enum
+from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, NoReturn, Protocol
 
@@ -19,12 +21,15 @@ from moye.dtypes import Space
 from moye.errors import TraceError
 from moye.ir import fold, ops
 from moye.ir.nodes import Buffer, Literal, Var
+from moye.lang import remade
 from moye.lang.beside import NAME, NONE, Beside, returned, taken
 from moye.tensor.context import locate
 from moye.tensor.expr import Expr, Scalar, default_dtype, is_scalar, operand_of, plain, position
 from moye.tensor.tensor import Tensor, index_operand
 
 SOMEWHERE = "on some path to this point"
+_FEW = 6
+"""Of how many parts an error tells each."""
 _VARIES = "varies"
 """The attribute that marks those of moye's dataclasses whose numbers vary; the numbers of the others, such as a
 layout's, are static."""
@@ -99,23 +104,27 @@ def _structure(value: object, into: Carried, name: str) -> object:
         into.leaves += [Expr(index_operand(value.offset)), *leaves]
         into.names += [name, *[name + NAME] * len(leaves)]
         return ("tensor", value.buffer.id, value.dtype, _Static(value.layout), value.swizzle, _Same(value), beside)
-    if isinstance(value, (tuple, list)):
-        return (type(value), tuple(_structure(item, into, name) for item in value))
-    if isinstance(value, dict):
-        return (dict, tuple((key, _structure(item, into, name)) for key, item in value.items()))
-    if is_dataclass(value) and not isinstance(value, type) and is_carried(value):
-        parts = tuple((f.name, _structure(getattr(value, f.name), into, f"{name}_{f.name}")) for f in fields(value))
+    if is_taken_apart(value):
+        named = remade.is_record(value)
+        parts = tuple((key, _structure(item, into, f"{name}_{key}" if named else name))
+                      for key, item in remade.parts_of(value).items())
         return (type(value), parts, _Same(value))
     return _Static(value)
+
+
+def is_taken_apart(value: object) -> bool:
+    """Whether a value is carried part by part, and made anew of them."""
+    if isinstance(value, (tuple, list, dict, deque)):
+        return not isinstance(value, enum.Enum)
+    return remade.is_record(value) and is_carried(value)
 
 
 def is_carried(value: object) -> bool:
     """Whether a dataclass instance is taken apart: the user's always, moye's own where it holds traced values."""
     if hasattr(type(value), _VARIES) or not type(value).__module__.startswith("moye."):
         return True
-    parts = (getattr(value, f.name) for f in fields(value))  # type: ignore[arg-type]
-    return any(isinstance(part, (Expr, Tensor)) or
-               (is_dataclass(part) and not isinstance(part, type) and is_carried(part)) for part in parts)
+    return any(isinstance(part, (Expr, Tensor)) or (remade.is_record(part) and is_carried(part))
+               for part in remade.state_of(value).values())
 
 
 def plain_class(a: object, b: object) -> str | None:
@@ -224,9 +233,7 @@ def united(a: Any, b: Any) -> Any:
     items = [united(x, y) for x, y in zip(parts, _parts(b), strict=True)]
     if all(x is y for x, y in zip(items, parts, strict=True)):
         return a
-    # Dictionaries and dataclasses have (name, structure) pairs, tuples and lists structures alone.
-    named = isinstance(a[0], type) and (a[0] is dict or len(a) == 3)
-    return (a[0], tuple((x[0], y) for x, y in zip(a[1], items, strict=True)) if named else tuple(items), *a[2:])
+    return (a[0], tuple((x[0], y) for x, y in zip(a[1], items, strict=True)), *a[2:])
 
 
 def _parts(structure: Any) -> list[Any]:
@@ -237,7 +244,7 @@ def _parts(structure: Any) -> list[Any]:
         return []
     if structure[0] == "tensor":
         return [structure]
-    return [part[1] for part in structure[1]] if structure[0] is dict or len(structure) == 3 else list(structure[1])
+    return [part[1] for part in structure[1]]
 
 
 def _leaves(structure: Any) -> Iterator[Beside]:
@@ -308,13 +315,7 @@ def rebuild(structure: object, leaves: Iterator[Scalar]) -> Any:
         offset: Any = position(leaf) if isinstance(leaf, Expr) else leaf
         return Tensor(like.buffer, offset, like.layout, like.dtype, like.swizzle, like.name, like.order,
                       returned(like, structure[6], leaves))
-    if kind is dict:
-        return {key: rebuild(item, leaves) for key, item in structure[1]}
-    if kind in (tuple, list):
-        return kind([rebuild(item, leaves) for item in structure[1]])
-    if isinstance(kind, type) and issubclass(kind, tuple):
-        return kind(*(rebuild(item, leaves) for item in structure[1]))
-    return kind(**{name: rebuild(item, leaves) for name, item in structure[1]})
+    return remade.remade(structure[2].value, [rebuild(item, leaves) for _, item in structure[1]])
 
 
 def _block(buffer: Buffer) -> str:
@@ -326,8 +327,8 @@ def _block(buffer: Buffer) -> str:
     return f" in block {rank.value if isinstance(rank, Literal) else rank.name or 'of a traced rank'}"
 
 
-def describe(structure: object) -> str:
-    """A structure for error messages."""
+def describe(structure: object, parts: bool = False) -> str:
+    """A structure for error messages; of containers also the parts."""
     if structure == "scalar":
         return "a scalar"
     if isinstance(structure, tuple) and structure and structure[0] == "tensor":
@@ -336,15 +337,23 @@ def describe(structure: object) -> str:
     if isinstance(structure, tuple) and structure and structure[0] == "fragment":
         return f"the register tensor {structure[5].label} with layout {structure[5].layout}"
     if isinstance(structure, tuple) and len(structure) == 3 and isinstance(structure[2], _Same):
-        fields_ = ", ".join(f"{name}={describe(part)}" for name, part in structure[1])
-        return f"{structure[0].__name__}({fields_})"
-    if isinstance(structure, tuple) and len(structure) == 2 and isinstance(structure[0], type):
-        return f"a {structure[0].__name__} of {len(structure[1])}"
+        return _described(*structure, parts)
     if isinstance(structure, _Static):
         value = structure.value
         return repr(value) if isinstance(value, str) else f"the function {value.__name__}" \
             if isinstance(value, FunctionType) else str(value)
     return repr(structure)
+
+
+def _described(kind: type, held: tuple[tuple[object, object], ...], of: _Same, parts: bool) -> str:
+    """A container or dataclass for error messages."""
+    if remade.is_record(of.value):
+        return f"{kind.__name__}({', '.join(f'{name}={describe(part, parts)}' for name, part in held)})"
+    told = f"a {kind.__name__} of {len(held)}"
+    if not parts or len(held) > _FEW:
+        return told
+    keys = [f"{key!r}: " if issubclass(kind, dict) else "" for key, _ in held]
+    return f"{told} ({', '.join(key + describe(part, parts) for key, (_, part) in zip(keys, held, strict=True))})"
 
 
 def carried_dtype(leaf: Scalar) -> dt.DType:

@@ -21,7 +21,7 @@ from moye import dtypes as dt
 from moye.errors import TraceError
 from moye.ir import constants, ops
 from moye.ir.nodes import Block
-from moye.lang import branches, decided, functions, loops, python_builtins, texts, unrolled
+from moye.lang import branches, decided, functions, identity, loops, python_builtins, texts, unrolled
 from moye.lang.carry import Undefined
 from moye.lang.host_objects import Snapshot
 from moye.lang.ranges import DynamicRange
@@ -275,6 +275,10 @@ def _identical(a: object, b: object) -> bool:
     if a is not b and isinstance(a, Tensor) and isinstance(b, Tensor):      # each name has a view of its own
         raise TraceError(f"{a.label} is {b.label}: two names of tensors are never known to be one object",
                          hint="tell them apart by an argument of your own", locs=(locate(),))
+    if identity.may_be(a, b):
+        raise TraceError(f"a loop, branch or early return of the kernel decides which {type(a).__name__} this is, so "
+                         "that tracing cannot know whether two names mean one object", locs=(locate(),),
+                         hint="compare what is in the objects, such as a number of each")
     return a is b
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from moye.ir.builder import Mark
 from moye.ir.nodes import Block
-from moye.lang import identity
+from moye.lang import identity, remade
 from moye.lang.branches import Branch, Locals
 from moye.lang.disagreement import agrees
 from moye.lang.host_objects import Snapshot
@@ -148,7 +148,7 @@ def _joined(value: Any, other: Any) -> Any:
         if type(value) is not type(other) or len(value) != len(other):
             return value
         items = [_joined(x, y) for x, y in zip(value, other, strict=True)]
-        return value._make(items) if hasattr(value, "_make") else tuple(items)
+        return remade.with_items(value, items)
     if not (is_scalar(value) and is_scalar(other)) or same(value, other):
         return value
     dtype = together(value, other)
@@ -167,7 +167,7 @@ def _as_with(value: Any, other: Any) -> Any:
         if type(value) is not type(other) or len(value) != len(other):
             return value
         items = [_as_with(x, y) for x, y in zip(value, other, strict=True)]
-        return value._make(items) if hasattr(value, "_make") else tuple(items)
+        return remade.with_items(value, items)
     return typed(value, together(value, other)) if is_scalar(value) and is_scalar(other) else value
 
 

@@ -80,6 +80,8 @@ def changed_structure(name: str, before: object, after: object, ways: Ways) -> T
     if (known := joins()) is not None and None not in pairs:
         known.wanted = pairs                            # the trace is made anew, with one array for each pair
     told = describe(before), describe(after)
+    if told[0] == told[1]:
+        told = describe(before, parts=True), describe(after, parts=True)
     if _kind(before) == _kind(after) == "fragment":
         told = told[0], "another " + told[1].removeprefix("the ")
     return TraceError(f"{name} changes its structure in a loop or branch of the kernel: "

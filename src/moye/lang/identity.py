@@ -12,13 +12,14 @@ Without a second reference nobody can tell the two apart, and nothing is refused
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from moye.errors import Loc, TraceError
 from moye.ir.builder import Builder
-from moye.lang.carry import is_carried
+from moye.lang import remade
+from moye.lang.carry import is_taken_apart
 from moye.lang.host_objects import equal
 from moye.lang.mutable_parts import Kind, State, kinds_of
 from moye.tensor.context import builder, locate
@@ -103,6 +104,17 @@ def behind(value: object) -> list[object]:
             for original in standin.originals]
 
 
+def may_be(a: object, b: object) -> bool:
+    """Whether the kernel decides if two objects are one: both stand for one object, or the one stands for the other."""
+    return a is not b and not _meant(a).isdisjoint(_meant(b))
+
+
+def _meant(value: object) -> set[int]:
+    """The objects that a value may be, by their ids."""
+    return {id(value), *(id(node) for standin in _standins() if any(copy is value for copy in standin.copies)
+                         for original in standin.originals for node in _nodes(original))}
+
+
 def has_objects(value: object) -> bool:
     """Whether some part of a value can be changed in place."""
     return next(_nodes(value), None) is not None
@@ -128,16 +140,10 @@ def _nodes(value: object) -> Iterator[object]:
 
 def _collect(value: Any, found: list[object]) -> bool:
     """Whether a part can be changed in place; parts that are made anew are added."""
-    if isinstance(value, (tuple, list)):
-        parts: list[object] = list(value)
-        own = isinstance(value, list)
-    elif isinstance(value, dict):
-        parts, own = list(value.values()), True
-    elif is_dataclass(value) and not isinstance(value, type) and bool(kinds_of(type(value))) and is_carried(value):
-        parts = [getattr(value, f.name) for f in fields(value)]
-        own = not type(value).__dataclass_params__.frozen  # type: ignore[attr-defined]
-    else:
+    if not is_taken_apart(value) or (remade.is_record(value) and not kinds_of(type(value))):
         return False
+    parts = remade.parts_of(value).values()
+    own = not value.__dataclass_params__.frozen if remade.is_record(value) else not isinstance(value, tuple)
     inner: list[object] = []
     changes = [_collect(part, inner) for part in parts]
     if own or any(changes):

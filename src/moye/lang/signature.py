@@ -12,9 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum
 from typing import Any
 
 from moye.dtypes import DType
+from moye.lang import remade
 from moye.tensor.tma_boxes import TmaTiling
 
 
@@ -89,18 +91,14 @@ def map_leaves(spec: Spec, leaf: Callable[[Spec, str], Any], name: str) -> Any:
     items = [map_leaves(item, leaf, f"{name}_{part}") for part, item in zip(spec.names, spec.items, strict=True)]
     if isinstance(spec.kind, tuple):
         return dict(zip(spec.kind, items, strict=True))
-    if spec.kind is tuple or spec.kind is list:
-        return spec.kind(items)
-    if isinstance(spec.kind, type) and issubclass(spec.kind, tuple):
-        return spec.kind(*items)
-    return spec.kind(**dict(zip(spec.names, items, strict=True)))  # type: ignore[operator]
+    return remade.of_class(spec.kind, dict(zip(spec.names, items, strict=True)))
 
 
 def is_tree(value: object) -> bool:
     """Whether an argument is a container of arguments."""
-    if isinstance(value, (tuple, list, dict)):
+    if isinstance(value, (tuple, list, dict)) and not isinstance(value, Enum):
         return True
-    return is_dataclass(value) and not isinstance(value, type)
+    return remade.is_record(value)
 
 
 def parts_of(value: object) -> tuple[object, tuple[str, ...], tuple[object, ...]]:
@@ -111,9 +109,11 @@ def parts_of(value: object) -> tuple[object, tuple[str, ...], tuple[object, ...]
         names = getattr(value, "_fields", None) or tuple(str(i) for i in range(len(value)))
         # What torch.Size holds are Python's integers: in a kernel it is the tuple that it was made of.
         return tuple if type(value).__module__ == "torch" else type(value), tuple(names), tuple(value)
-    assert is_dataclass(value) and not isinstance(value, type), "a dataclass instance"
-    names = tuple(f.name for f in fields(value))
-    return type(value), names, tuple(getattr(value, n) for n in names)
+    assert remade.is_record(value), "a dataclass instance"
+    cls: Any = type(value)
+    found = remade.state_of(value)
+    names = remade.names_of(cls) or tuple(found)
+    return cls, names, tuple(found[n] for n in names)
 
 
 def told_apart(value: object) -> object:

@@ -11,15 +11,17 @@ only the classes are known.
 
 from __future__ import annotations
 
+import enum
 import functools
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, is_dataclass
 from typing import Any
 
 import numpy as np
 
 from moye.dtypes import DType
+from moye.lang import remade
 from moye.lang.signature import ScalarSpec, Spec, StaticSpec, TensorSpec, TmaSpec, TreeSpec, told_apart
 from moye.runtime.arguments import LARGEST, STATIC_TYPES, unstable
 from moye.runtime.arrays import never_an_array
@@ -102,14 +104,19 @@ def array_kind(x: Any) -> str:
 
 @functools.lru_cache(4096)
 def container(cls: type) -> tuple[str, ...] | None:
-    """How instances of a class are taken apart: ("items",), ("values",) or ("fields", name, ...); None for leaves."""
-    if issubclass(cls, (*STATIC_TYPES, bool, int, float, TmaCopy)) or not never_an_array(cls):
+    """How instances of a class are taken apart: None for leaves.
+
+    ("items",), ("values",) or ("fields", name, ...), or ("state",) where instances may hold more than their fields.
+    """
+    if issubclass(cls, (*STATIC_TYPES, bool, int, float, TmaCopy, enum.Enum)) or not never_an_array(cls):
         return None
     if issubclass(cls, dict):
         return ("values",)
     if issubclass(cls, (tuple, list)):
         return ("items",)
-    return ("fields", *(each.name for each in fields(cls))) if is_dataclass(cls) else None
+    if not is_dataclass(cls):
+        return None
+    return ("fields", *names) if (names := remade.names_of(cls)) else ("state",)
 
 
 def _way(x: Any) -> tuple[str, ...] | None:
@@ -120,6 +127,8 @@ def _way(x: Any) -> tuple[str, ...] | None:
 def _parts(way: tuple[str, ...], x: Any) -> tuple[Any, ...]:
     if way[0] == "fields":
         return tuple([getattr(x, name) for name in way[1:]])
+    if way[0] == "state":
+        return tuple(remade.state_of(x).values())
     return tuple(x.values() if way[0] == "values" else x)
 
 
@@ -139,7 +148,8 @@ def _taken(x: Any, leaves: list[Any]) -> object:
     way = _way(x)
     if way is None:
         return _leaf(x, leaves)
-    return (type(x), tuple(x) if way[0] == "values" else None, *[_taken(part, leaves) for part in _parts(way, x)])
+    names = tuple(x) if way[0] == "values" else tuple(remade.state_of(x)) if way[0] == "state" else None
+    return (type(x), names, *[_taken(part, leaves) for part in _parts(way, x)])
 
 
 class Closed(Exception):
@@ -188,6 +198,12 @@ class Opened:
             read = f"{name}.values()"
         elif way[0] == "fields":
             read = f"({''.join(f'{name}.{part}, ' for part in way[1:])})"
+        elif way[0] == "state":
+            held = remade.state_of(x)
+            if not hasattr(x, "__dict__") or list(x.__dict__) != list(held):        # slots, properties computed once
+                raise Closed
+            self.lines.append(f"if (*{name}.__dict__,) != {self.writer.name(tuple(held))}: OTHERWISE")
+            read = f"{name}.__dict__.values()"
         self.lines += [f"try: ({names}) = {read}", "except (ValueError, AttributeError): OTHERWISE"]
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,8 @@ import numpy as np
 from moye.errors import ArgumentError
 from moye.ir import ops
 from moye.ir.nodes import Func, TensorParam
+from moye.lang import remade
+from moye.lang.signature import is_tree, parts_of
 from moye.runtime.arguments import Call
 from moye.runtime.arrays import ArrayInfo, describe, host_view
 from moye.runtime.compile import Specialised
@@ -188,20 +190,17 @@ def _chosen(function: Callable[..., Any], names: list[str], tensors: list[str],
 
 def _with_arrays(value: Any, copies: Iterator[Array]) -> Any:
     """The argument with its arrays replaced, in the order in which they are classified."""
-    if isinstance(value, dict):
-        return {key: _with_arrays(item, copies) for key, item in value.items()}
-    if isinstance(value, (tuple, list)):
-        items = [_with_arrays(item, copies) for item in value]
-        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
     if is_array(value):
         return next(copies)
-    if is_dataclass(value) and not isinstance(value, type):
-        old = {f.name: getattr(value, f.name) for f in fields(value)}
-        new = {name: _with_arrays(item, copies) for name, item in old.items()}
-        changed = any(isinstance(new[name], np.ndarray) or new[name] != old[name] for name in old
-                      if new[name] is not old[name])
-        return replace(value, **new) if changed else value
-    return value
+    if not is_tree(value):
+        return value
+    _, names, old = parts_of(value)
+    new = [_with_arrays(item, copies) for item in old]
+    if all(x is y for x, y in zip(old, new, strict=True)):
+        return value
+    if not remade.is_record(value):
+        return remade.with_items(value, new)
+    return remade.remade(value, list((remade.state_of(value) | dict(zip(names, new, strict=True))).values()))
 
 
 def is_array(value: Any) -> bool:
