@@ -1,6 +1,7 @@
 """Operations on extreme numbers, threads together and Python's control flow, a few seconds of each: all answers agree.
 
-By hand, more: ``python tests/fuzz/extremes.py SEED COUNT``, and so ``lanes.py``, ``pythonic.py``, ``approximate.py``.
+By hand, more: ``python tests/fuzz/extremes.py SEED COUNT``, and so ``lanes.py``, ``pythonic.py``, ``kept.py``,
+``approximate.py``.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from emulator import build
-from fuzz import aliases, approximate, extremes, lanes, pythonic, unset
+from fuzz import aliases, approximate, extremes, kept, lanes, pythonic, unset
 
 needs_emulator = pytest.mark.skipif(build.compiler() is None, reason="the emulator needs g++ on x86-64")
 FIRST, COUNT = 0, 8
@@ -19,7 +20,7 @@ FIRST, COUNT = 0, 8
 
 @pytest.mark.slow
 @needs_emulator
-@pytest.mark.parametrize("of", [extremes, lanes, pythonic], ids=lambda of: of.__name__.rpartition(".")[2])
+@pytest.mark.parametrize("of", [extremes, lanes, pythonic, kept], ids=lambda of: of.__name__.rpartition(".")[2])
 def test_all_answers_agree(of):
     assert not of.judged([of.draw(seed) for seed in range(FIRST, FIRST + COUNT)])
 
@@ -41,6 +42,20 @@ def test_objects_that_several_names_mean():
     found = [aliases.verdict(aliases.draw(seed)) for seed in range(60)]
     assert not [told for _, told in found if told]
     assert {kind for kind, _ in found} == {"same", "refused"}
+
+
+def test_a_difference_of_kept_numbers_is_seen():
+    one = kept.draw(1)
+    wanted = kept.by_python(one)
+    assert not pythonic.differ(one, [wanted], [wanted], wanted)
+    assert "in the emulator" in pythonic.differ(one, [wanted], [wanted + 1], wanted)[0]
+
+
+def test_parts_of_kept_numbers_are_written_in_every_way():
+    text = " ".join(kept.draw(seed).source for seed in range(60))
+    for way in (r"\] \+= ", r"\[\.\.\.\] = ", r"\d\[\d*:\d*\] = ", r"\d\[:, \d\]", r"::2", r"\.fill\(", r"mo\.copyto\(",
+                r"for q\d+ in \[", r"mo\.where\(m", r"folded\(", r"\], r\d+\[[\d, ]+\] = ", r"def f\d+\(p"):
+        assert re.search(way, text), way
 
 
 def test_every_operation_is_drawn():

@@ -31,6 +31,7 @@ from moye.errors import Frame, Loc, MoyeError, TraceError
 from moye.ir.builder import Builder
 from moye.ir.nodes import Block, Buffer, Extent, Func, Param, ScalarParam, TensorParam, Value
 from moye.lang import identity
+from moye.lang.behaviour import Behaviour
 from moye.lang.contents import Contents, contents_of, holds_attributes
 from moye.lang.control import CONTROL
 from moye.lang.failures import where_of
@@ -181,7 +182,7 @@ def _trace(function: types.FunctionType, specs: dict[str, Spec], block: tuple[in
     finally:
         _callees.pop()
     _add_notes(func, specs)
-    given = [function for spec in specs.values() for function in _functions_in(spec)]
+    given = [value for spec in specs.values() for value in _given(spec)]
     return Traced(func, captures_of(callees, given))
 
 
@@ -297,43 +298,54 @@ class _Names:
     chains: tuple[tuple[str, ...], ...]
 
 
-def captures_of(functions: Sequence[types.FunctionType],
-                plain: Sequence[types.FunctionType] = ()) -> list[Capture]:
+def captures_of(functions: Sequence[types.FunctionType], given: Sequence[object] = ()) -> list[Capture]:
     """What the functions read from modules and closures, and so on for plain functions that they name or are given.
 
-    Mutable objects are an error, but where a plain function reads them: it may be host code.
+    Methods and properties of the classes that they use, and of ``given`` values, are such functions, too.  Mutable
+    objects are an error, but where a plain function reads them: it may be host code.
     """
     captures = [capture for function in dict.fromkeys(functions) if _may_change(function.__module__, function)
                 for capture in _parts(function)]
     seen: set[tuple[int, str]] = set()
-    todo = [*functions, *plain]
-    known = {id(f) for f in todo}
+    todo, known = list(functions), set(map(id, functions))
+    readers = {(function.__module__ or "").partition(".")[0]: function for function in functions}.values()
+    behaviour = Behaviour(lambda module: any(_may_change(module, reader) for reader in readers))
+    for value in given:
+        behaviour.holds(value)
     for position, function in enumerate(todo):          # it grows
+        behaviour.reads(function.__code__)
         for namespace, name, shown in _reads(function, functions):
             if (id(namespace), name) in seen:
                 continue
             seen.add((id(namespace), name))
             value = _held(namespace, name)
-            if (is_mutable(value) and position >= len(functions)) or _is_called_object(value):
-                captures.append(Capture(namespace, name, contents_of(value)))
-                continue
-            if is_mutable(value):
-                array = hasattr(value, "__array_interface__")
-                kind = "an array" if array else f"a {type(value).__name__}"
-                raise TraceError(
-                    f"the kernel reads {shown!r}, {kind} that may change between launches",
-                    hint="pass it as an argument" if array else
-                    "make a tuple of what it gives" if hasattr(value, "__next__") else
-                    "pass it as a parameter annotated mo.Constexpr, or make it a tuple or a frozen dataclass",
-                    locs=(_read_of(shown.rpartition(".")[2], function),))
-            captures.append(Capture(namespace, name, value))
-            value = value.__func__ if isinstance(value, (staticmethod, classmethod)) else value
-            if isinstance(value, types.FunctionType) and id(value) not in known \
-                    and _may_change(value.__module__, function):
-                known.add(id(value))
-                todo.append(value)
-                captures += _parts(value)
+            behaviour.holds(value, named=True)
+            if is_mutable(value) and position < len(functions) and not _is_called_object(value):
+                raise _mutable(value, shown, function)
+            captures.append(_captured(namespace, name, value))
+        for cls, name, value in behaviour.attributes():
+            if (id(cls), name) not in seen:
+                seen.add((id(cls), name))
+                captures.append(_captured(cls, name, value))
+        more = [found for found in behaviour.functions() if id(found) not in known]
+        known.update(map(id, more))
+        todo += more
+        captures += [part for found in more for part in _parts(found)]
     return captures
+
+
+def _captured(namespace: Namespace, name: str, value: object) -> Capture:
+    return Capture(namespace, name, contents_of(value) if is_mutable(value) or _is_called_object(value) else value)
+
+
+def _mutable(value: object, shown: str, function: types.FunctionType) -> TraceError:
+    array = hasattr(value, "__array_interface__")
+    kind = "an array" if array else f"a {type(value).__name__}"
+    return TraceError(f"the kernel reads {shown!r}, {kind} that may change between launches",
+                      hint="pass it as an argument" if array else
+                      "make a tuple of what it gives" if hasattr(value, "__next__") else
+                      "pass it as a parameter annotated mo.Constexpr, or make it a tuple or a frozen dataclass",
+                      locs=(_read_of(shown.rpartition(".")[2], function),))
 
 
 def _parts(function: types.FunctionType) -> Iterator[Capture]:
@@ -351,11 +363,11 @@ def _is_called_object(value: object) -> bool:
     return isinstance(value, functools.partial) or (callable(value) and holds_attributes(value))
 
 
-def _functions_in(spec: Spec) -> list[types.FunctionType]:
-    """The plain functions among static arguments."""
+def _given(spec: Spec) -> list[object]:
+    """Static arguments, and the classes of what is taken apart."""
     if isinstance(spec, TreeSpec):
-        return [function for item in spec.items for function in _functions_in(item)]
-    return [spec.value] if isinstance(spec, StaticSpec) and isinstance(spec.value, types.FunctionType) else []
+        return [spec.kind, *(value for item in spec.items for value in _given(item))]
+    return [spec.value] if isinstance(spec, StaticSpec) else []
 
 
 def _is_variable(name: str, function: types.FunctionType, traced: Sequence[types.FunctionType]) -> bool:
