@@ -83,6 +83,7 @@ class Builder:
         self.failures = 0  # passes over the bodies of loops that failed, and were followed by others
         self.trips: tuple[tuple[str, int], ...] = ()  # of the unrolled loops that are open here
         self._left: list[bool] = [False]  # per open block: whether a jump may have skipped the rest of it
+        self._endless: dict[int, tuple[int, ops.Op | None]] = {}  # by block: what no thread comes out of, and where
         self._emitted = 0
         self._parameters: frozenset[int] | None = None
         self._mapped: dict[int, Buffer] = {}  # by the id of their base
@@ -152,9 +153,18 @@ class Builder:
                 bound.left = True
 
     def terminated(self) -> bool:
-        """Whether the innermost block already ends in an Exit."""
+        """Whether no thread comes to the end of the innermost block: of an Exit, or of a loop that nothing ends."""
         block = self._blocks[-1]
-        return bool(block.ops) and isinstance(block.ops[-1], ops.Exit)
+        if not block.ops or isinstance(block.ops[-1], ops.Exit):
+            return bool(block.ops)
+        at, op = self._endless.get(id(block), (0, None))
+        return at < len(block.ops) and block.ops[at] is op
+
+    def endless(self, op: ops.Op) -> None:
+        """Only a return leaves what was just placed: a loop without a break, or an if both of whose arms end in one."""
+        block = self._blocks[-1]
+        if block.ops and block.ops[-1] is op:
+            self._endless[id(block)] = len(block.ops) - 1, op
 
     def push(self, block: Block) -> None:
         """Open a block: ops go there until it is popped."""

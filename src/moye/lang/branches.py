@@ -167,6 +167,14 @@ class DynamicIf(Branch):
         return tuple(_Left(value, take_apart(value), identity.is_shared(value, references, own), identity.behind(value))
                      if identity.has_objects(value) else value for value in values)
 
+    def _end(self) -> None:
+        """Both arms end: the block around them must know that it ends, too, so a jump is repeated."""
+        jumps = [arm.ops[-1] for arm in (self.op.then, self.op.orelse) if isinstance(arm.ops[-1], ops.Exit)]
+        if jumps:
+            builder().emit(ops.Exit(kind=jumps[0].kind, target=jumps[0].target))
+        else:
+            builder().endless(self.op)
+
     def merge(self, variables: Locals) -> tuple[Any, ...]:
         """Variables that differ between the arms become Vars, declared in front of the if."""
         merger = Merger(self.op, self.expression)
@@ -180,11 +188,8 @@ class DynamicIf(Branch):
                   for place, ways in found]
         self.host.settle(hosts)
         merger.place()
-        # A block behind an if must know that it ends there, so the jump is repeated.
         if then is None and orelse is None:  # both arms left: nothing follows
-            leave = self.op.then.ops[-1]
-            assert isinstance(leave, ops.Exit), "an arm that leaves ends in an Exit"
-            builder().emit(ops.Exit(kind=leave.kind, target=leave.target))
+            self._end()
         parts = [(place, make(), ways) for place, make, ways in places]
         self.host.put([(place, value) for place, value, _ in parts])
         for place, value, ways in parts:

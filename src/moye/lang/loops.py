@@ -380,7 +380,7 @@ class _Dynamic(Loop):
         return slot
 
     passes = 0
-    failed = lost = False
+    failed = lost = broken = False
     _started = False
 
     def end(self, variables: Locals) -> None:
@@ -423,6 +423,7 @@ class _Dynamic(Loop):
         inner = above(self)
         if not self.dynamic:                            # only a while: under a traced condition it starts again
             return self._restart() if inner else 1 if kind == "break" else 2
+        self.broken = self.broken or kind == "break"
         self._assign(variables, leaves=kind == "break" or not self.endless, returns=kind != "break")
         builder().emit(ops.Exit(kind=kind, target=self.op))
         return 0 if inner else 2
@@ -505,6 +506,8 @@ class While(_Dynamic):
         for _ in self._passes():
             yield None
         self._place()
+        if self.endless and not self.broken:
+            builder().endless(self.op)
 
     @property
     def endless(self) -> bool:
