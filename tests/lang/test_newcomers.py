@@ -68,3 +68,22 @@ def test_only_break_leaves_a_loop_without_a_condition():
     assert launched(mo.jit(found)).tolist() == list(range(8))
     with pytest.raises(TraceError, match="the variable 'place' has no value on some way out of the loop before"):
         launched(mo.jit(lost))
+
+
+@pytest.mark.parametrize("text", [
+    "4 in range(0, t)", "4 not in range(t)", "-1 in range(t, -5, -1)", "3 in range(t, 20, 2)", "True in range(t)",
+    "5 in range(3, 8)", "n in range(t)", "t in range(2, n)", "2.5 in range(5)", "2.0 in range(5)"])
+def test_numbers_in_ranges(text):
+    assert np.allclose(launched(written(text, "t, x, n")), [eval(text, {"t": t, "n": 3}) for t in range(8)])
+
+
+@pytest.mark.parametrize(("text", "hint"), [
+    ("sum(mo.fragment((4,), mo.float32))", 'for i in range(mo.size(x, 0)), of registers mo.static_range, with x[i] '
+     'inside; x.reduce("sum") adds'),
+    ("mo.fragment(mo.float32, (4,))[0]", "mo.fragment((4,), mo.float32)"), ("x[1.0]", "an index is an integer"),
+    ("x[[0]]", "elements are read one by one, in a loop over the indices"),
+    ("mo.fragment((2,), mo.float32).__setitem__(..., [1, 2])", "assign elements one by one, or pass the numbers")])
+def test_hints_for_what_numpy_takes(text, hint):
+    with pytest.raises(mo.MoyeError) as error:
+        launched(written(text, "t, x, n"))
+    assert error.value.hint and error.value.hint.startswith(hint)

@@ -28,8 +28,21 @@ from moye.lang.ranges import DynamicRange
 from moye.lang.scopes import naming, regions
 from moye.tensor.asking import KEEP_ITEMS
 from moye.tensor.context import builder, locate
-from moye.tensor.expr import Expr, Scalar, beside, is_scalar, no_text, operand_of, together, truth, typed, where, wrap
-from moye.tensor.known import Known, KnownBool, KnownInt, known
+from moye.tensor.expr import (
+    Expr,
+    Scalar,
+    beside,
+    is_scalar,
+    no_text,
+    operand_of,
+    plain,
+    together,
+    truth,
+    typed,
+    where,
+    wrap,
+)
+from moye.tensor.known import Known, KnownBool, KnownInt, known, weak
 from moye.tensor.tensor import Tensor
 
 
@@ -286,6 +299,12 @@ def _member(item: object, of: Any) -> object:
     """``item in of``: whether it equals one of the elements, which a kernel may have to find out."""
     if isinstance(of, (range, DynamicRange)) and isinstance(item, Expr) and item.dtype.is_integer:
         return _counted(item, of)
+    if isinstance(of, DynamicRange) and is_scalar(item):
+        bounds = of.start, of.stop, of.step
+        if not any(isinstance(x, Expr) for x in bounds):
+            return plain(item) in of.static()
+        if isinstance(weak(item), int):
+            return _counted(Expr(operand_of(plain(item))), of)
     asked = type(of) in (tuple, list, set, frozenset, dict, *_VIEWS) and any(isinstance(x, Expr) for x in (item, *of))
     if not asked or not of:
         return item in of

@@ -533,6 +533,9 @@ def projected(what: str, modes: tuple[Any, ...], proj: object) -> tuple[Any, ...
 
 def fragment(shape: object, dtype: DType) -> Tensor:
     """A register tensor of this (static) shape, compact and column-major; its contents are undefined."""
+    if isinstance(shape, DType):
+        raise DTypeError(f"fragment({shape}, {dtype!r}): the shape comes first",
+                         hint=f"mo.fragment({dtype!r}, mo.{shape})", locs=(locate(),))
     return make_fragment(shape if isinstance(shape, Layout) else make_layout(shape), dtype)  # type: ignore[call-overload]
 
 

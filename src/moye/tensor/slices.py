@@ -136,7 +136,9 @@ def _entry(c: object) -> object:
             raise
         except TypeError:                               # an array of a library: only single integers have one
             raise TensorError(f"a {type(c).__name__} is no coordinate", locs=(locate(),)) from None
-    hint = "t[i] is one element of a tensor, t[0] where it has no other" if hasattr(c, "layout") else None
+    hint = "t[i] is one element of a tensor, t[0] where it has no other" if hasattr(c, "layout") else \
+        "an index is an integer: int(...) converts" if isinstance(c, float) else \
+        "elements are read one by one, in a loop over the indices" if isinstance(c, list) else None
     raise TensorError(f"{c!r} is no coordinate", locs=(locate(),), hint=hint)
 
 

@@ -123,7 +123,9 @@ class Tensor(Elementwise, WrappedLayout):
         raise TensorError(f"len({self.label}): use mo.size(x, mode) or mo.rank(x)", locs=(locate(),))
 
     def __iter__(self) -> None:
-        raise TensorError(f"{self.label} cannot be iterated over; loop over coordinates", locs=(locate(),))
+        fold = 'x.reduce("sum") adds' if self.space is Space.REGISTER else "mo.block_reduce adds over threads"
+        raise TensorError(f"{self.label} cannot be iterated over; loop over coordinates", locs=(locate(),),
+                          hint=f"for i in range(mo.size(x, 0)), of registers mo.static_range, with x[i] inside; {fold}")
 
     # --- views ---
 
@@ -588,7 +590,9 @@ def assign(target: Tensor, value: object) -> None:
         target.fill(value)  # type: ignore[arg-type]
         return
     if not isinstance(value, Tensor):
-        raise TensorError(f"{target.label}[...] = {value!r}: a tensor or a scalar is needed", locs=(locate(),))
+        several = isinstance(value, (list, tuple)) or hasattr(value, "__array_interface__")
+        raise TensorError(f"{target.label}[...] = {value!r}: a tensor or a scalar is needed", locs=(locate(),),
+                          hint="assign elements one by one, or pass the numbers as an array" if several else None)
     if target.space is not Space.REGISTER or value.space is not Space.REGISTER:
         copy_plain(target, value)
         return
