@@ -25,6 +25,8 @@ from fuzz import command, extremes, pythonic
 from moye.errors import MoyeError
 
 HEAD = pythonic.HEAD + '''import copy
+from collections import deque
+from dataclasses import field
 
 
 @dataclass
@@ -52,6 +54,29 @@ class Box:
     items: list
 
 
+class Row(list):
+    """A list with an attribute, which its constructor changes."""
+
+    def __init__(self, items, note):
+        super().__init__(items)
+        self.note = (note + 1) % 1009
+
+
+@dataclass
+class Post:
+    """What its constructor changes, a field that it makes, and an attribute that is no field."""
+
+    x: int
+    y: int = field(init=False)
+
+    def __post_init__(self):
+        self.x, self.y, self.more = (self.x * 2) % 1009, (self.x + 1) % 1009, self.x % 5
+
+    def add(self, by):
+        self.more = (self.more + by) % 1009
+        return self
+
+
 @mo.jit
 def bump(c, v):
     if v > 3:
@@ -77,7 +102,8 @@ def chosen(c, d, v):
 '''
 NUMBERS = {"cell": ("{}.x", "{}.y"), "thing": ("{}.x", "{}.y"), "list": ("{}[0]", "{}[1]", "{}[-1]"),
            "dict": ("{}['a']", "{}['b']"), "box": ("{}.inner.x", "{}.items[0]", "{}.items[-1]", "{}.inner.y"),
-           "cells": ("{}[0].x", "{}[1].y", "{}[-1].x")}
+           "cells": ("{}[0].x", "{}[1].y", "{}[-1].x"), "row": ("{}[0]", "{}[-1]", "{}.note"),
+           "ring": ("{}[0]", "{}[-1]"), "post": ("{}.x", "{}.y", "{}.more")}
 PARTS = {"box": (("cell", "{}.inner"), ("list", "{}.items")), "cells": (("cell", "{}[0]"), ("cell", "{}[1]"))}
 
 
@@ -117,7 +143,8 @@ class Generator(pythonic.Generator):
         if kind == "cells":
             return f"[{self.given('cell')}, {self.given('cell')}]"
         return {"cell": "Cell({}, {})", "thing": "Thing({}, {})", "list": "[{}, {}]",
-                "dict": "dict(a={}, b={})"}[kind].format(self.small(), self.small())
+                "dict": "dict(a={}, b={})", "row": "Row([{}, 4], {})", "ring": "deque([{}, {}], maxlen=2)",
+                "post": "Post({} + 0 * {})"}[kind].format(self.small(), self.small())
 
     def given(self, kind: str) -> str:
         """An object that is there, or a new one."""
@@ -128,7 +155,7 @@ class Generator(pythonic.Generator):
             if self.budget <= 0:
                 return
             kinds: list[Callable[[], None]] = [self.change] * 4 + [self.rebind, self.put] * 2 + [
-                self.exchange, self.method, self.helper, self.perhaps, self.perhaps]
+                self.exchange, self.method, self.turn, self.helper, self.perhaps, self.perhaps]
             if self.objects and self.chance(0.7):
                 self.budget -= 1
                 self.rng.choice(kinds)()
@@ -178,8 +205,16 @@ class Generator(pythonic.Generator):
             self.line(f"{a}, {b} = {b}, {a}")
 
     def method(self) -> None:
-        if found := [*self.of("cell"), *self.of("thing")]:
+        if found := [*self.of("cell"), *self.of("thing"), *self.of("post")]:
             self.line(f"{self.rng.choice(found)}.add({self.small()}){self.rng.choice(['', '.add(2)'])}")
+
+    def turn(self) -> None:
+        """The items of a list change places; a ring takes a number in and lets one go."""
+        if found := [*self.of("list"), *self.of("row")]:
+            self.line(f"{self.rng.choice(found)}.reverse()")
+        if found := self.of("ring"):
+            how = self.rng.choice(["rotate(1)", "reverse()", f"append({self.small()})"])
+            self.line(f"{self.rng.choice(found)}.{how}")
 
     def helper(self) -> None:
         if found := [*self.of("cell"), *self.of("thing")]:
@@ -194,7 +229,7 @@ class Generator(pythonic.Generator):
             return
         name = self.rng.choice(own)
         kind = self.objects[name]
-        if kind in ("cell", "thing") and self.chance(0.3):
+        if kind in ("cell", "thing", "post", "row") and self.chance(0.3):
             self.line(f"{name} = chosen({self.given(kind)}, {self.given(kind)}, {self.small()})")
         elif self.chance(0.5):
             self.line(f"if {self.truth(1)}:")

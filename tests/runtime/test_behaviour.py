@@ -6,6 +6,7 @@ another thing that the kernel reads, would not tell anything: each reads one thi
 
 from __future__ import annotations
 
+import collections
 import functools
 import types
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 
 import moye as mo
+from moye.errors import TraceError
 from moye.lang.behaviour import Behaviour
 from moye.runtime import compile as compiling
 
@@ -235,3 +237,84 @@ def test_large_values_end():
     found.holds(types.SimpleNamespace(a=loop))
     found.holds(tuple(range(10**6)))
     assert found.functions() == []
+
+
+class Slots:
+    __slots__ = ("__hidden", "k")
+
+    def __init__(self):
+        self.k, self.__hidden = 1, 0
+
+    def __call__(self): return self.k
+    def raise_hidden(self): self.__hidden += 1
+    def hidden(self): return self.__hidden
+
+
+@dataclass(slots=True)
+class SlotsOfFields:
+    k: int = 1
+
+
+class Noted(list):
+    pass
+
+
+class Held:
+    def __init__(self, k): self.k = k
+
+
+def _raise(x):
+    x.k += 1
+
+
+CHANGES = {                                     # an object, what is asked of it, how it changes in place
+    "slots": (Slots, lambda x: x.k, _raise), "hidden": (Slots, lambda x: x.hidden(), lambda x: x.raise_hidden()),
+    "called": (Slots, lambda x: x(), _raise),
+    "partial": (lambda: functools.partial(lambda items: items[0], [1]), lambda x: x(),
+                lambda x: x.args[0].__setitem__(0, 5)),
+    "note": (lambda: Noted([1]), lambda x: getattr(x, "note", 1), lambda x: setattr(x, "note", 5)),
+    "deque": (lambda: Held(collections.deque([1])), lambda x: x.k[0], lambda x: x.k.append(x.k.popleft() + 1)),
+    "array": (lambda: Held(np.ones(2)), lambda x: int(x.k[1]), lambda x: x.k.__setitem__(1, 5)),
+    "set": (lambda: Held({1}), lambda x: len(x.k), lambda x: x.k.add(2)),
+    "dataclass": (lambda: Held(SlotsOfFields()), lambda x: x.k.k, lambda x: _raise(x.k)),
+    "nested": (lambda: Held(Held(Slots())), lambda x: x.k.k.k, lambda x: _raise(x.k.k))}
+
+
+@pytest.mark.parametrize("given", ["argument", "closure", "helper"])
+@pytest.mark.parametrize("name", CHANGES)
+def test_an_object_that_changes_in_place(name, given):
+    make, ask, change = CHANGES[name]
+    x, out = make(), np.zeros(1, np.int32)
+
+    def helper():
+        return ask(x)
+
+    @mo.kernel
+    def reads(out):
+        out[mo.thread_idx().x] = helper()
+
+    def closure(_):
+        return ask(x)
+
+    for _ in range(3):
+        if given == "helper":
+            reads[1, 1](out)
+        else:
+            asked[1, 1](out, *((x, ask) if given == "argument" else (0, closure)))
+        assert out[0] == ask(x)
+        change(x)
+
+
+def test_an_object_with_slots_that_a_kernel_reads_from_its_surroundings_is_refused():
+    class Quiet:
+        __slots__ = ("k",)
+
+    held = Quiet()
+    held.k = 1
+
+    @mo.kernel
+    def kernel(out):
+        out[mo.thread_idx().x] = held.k
+
+    with pytest.raises(TraceError, match="the kernel reads 'held', a Quiet that may change between launches"):
+        kernel[1, 1](np.zeros(1, np.int32))

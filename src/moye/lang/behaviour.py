@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from moye.lang.contents import holds_attributes
-from moye.lang.remade import is_record
+from moye.lang.remade import held_by
 
 _MOST_PARTS = 32
 """Objects in one value that are looked at, as ``contents.py`` compares so many."""
@@ -99,8 +99,8 @@ class Behaviour:
             self._functions.update((id(f), f) for f in functions if self._is_users(f.__module__))
         elif self._is_users(type(value).__module__):
             self._class(type(value), False)
-            if holds_attributes(value) or is_record(value):
-                self._look(list(getattr(value, "__dict__", {}).values()), left)
+            if holds_attributes(value):
+                self._look(list(held_by(value).values()), left)
 
     def _class(self, cls: type, named: bool) -> None:
         meta: Any = type(cls)

@@ -14,11 +14,11 @@ from __future__ import annotations
 import collections
 import functools
 import types
-from dataclasses import is_dataclass
 from typing import Any
 
 import numpy as np
 
+from moye.lang.remade import held_by, is_record
 from moye.lang.signature import is_plain_instance
 
 MOST_PARTS = 32
@@ -81,7 +81,8 @@ def _picture(value: Any, left: list[int]) -> object:
     if kind in _NUMBERS:
         return kind, repr(value)                            # 0.0 is not -0.0, and a NaN is itself
     if isinstance(value, _SEQUENCES):
-        return kind, tuple([_picture(item, left) for item in value])
+        more = _attributes(value, left) if hasattr(value, "__dict__") else ()
+        return kind, tuple([_picture(item, left) for item in value]), more
     if isinstance(value, _SETS):
         return kind, frozenset(_picture(item, left) for item in value)
     if isinstance(value, dict):
@@ -93,13 +94,16 @@ def _picture(value: Any, left: list[int]) -> object:
     if kind is functools.partial:
         return kind, tuple([_picture(part, left) for part in (value.func, value.args, value.keywords)])
     if holds_attributes(value):
-        return kind, tuple([(name, _picture(item, left)) for name, item in vars(value).items()])
+        return kind, _attributes(value, left)
     return _Is(value)
+
+
+def _attributes(value: Any, left: list[int]) -> tuple[tuple[str, object], ...]:
+    return tuple([(name, _picture(item, left)) for name, item in held_by(value).items()])
 
 
 def holds_attributes(value: object) -> bool:
     """Whether an object is what its attributes are: one of a plain class or dataclass of the user's."""
     if is_plain_instance(value) or type(value) is types.SimpleNamespace:
         return True
-    return is_dataclass(value) and not isinstance(value, type) and hasattr(value, "__dict__") \
-        and not type(value).__module__.startswith("moye.")
+    return is_record(value) and not type(value).__module__.startswith("moye.")

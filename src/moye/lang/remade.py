@@ -54,11 +54,21 @@ def state_of(value: Any) -> dict[str, Any]:
     found = {name: getattr(value, name) for name in _stored(cls) if hasattr(value, name)}
     if cls.__module__.startswith("moye."):
         return found
-    more = {name: getattr(value, name) for name in _slots(cls) if hasattr(value, name)}
-    more |= getattr(value, "__dict__", {})
-    found.update((name, item) for name, item in more.items()
+    found.update((name, item) for name, item in held_by(value).items()
                  if name not in found and not isinstance(getattr(cls, name, None), functools.cached_property))
     return found
+
+
+def held_by(value: object) -> dict[str, Any]:
+    """What an instance holds in its slots and in its ``__dict__``."""
+    cls: Any = type(value)
+    found = {name: getattr(value, name) for name in _slots(cls) if hasattr(value, name)}
+    return found | getattr(value, "__dict__", {})
+
+
+def has_slots(cls: Any) -> bool:
+    """Whether instances hold what a class of Python code names as slots."""
+    return bool(_slots(cls))
 
 
 @functools.lru_cache(1024)

@@ -140,7 +140,8 @@ _HEAP = 1 << 9                                              # Py_TPFLAGS_HEAPTYP
 def is_plain_instance(value: object) -> bool:
     """Whether an object is equal to itself alone, and its attributes may be set: it may mean something else later."""
     cls = type(value)
-    return bool(cls.__flags__ & _HEAP) and cls.__hash__ is object.__hash__ and hasattr(value, "__dict__") \
+    return bool(cls.__flags__ & _HEAP) and cls.__hash__ is object.__hash__ \
+        and (hasattr(value, "__dict__") or remade.has_slots(cls)) \
         and cls.__setattr__ is object.__setattr__ and not cls.__module__.startswith("moye.")
 
 

@@ -465,7 +465,8 @@ def is_mutable(value: object) -> bool:
     if is_dataclass(value):
         parameters: Any = getattr(value, "__dataclass_params__", None)
         return not parameters.frozen or any(is_mutable(getattr(value, f.name)) for f in fields(value))
-    return hasattr(value, "__dict__") and type(value).__setattr__ is object.__setattr__
+    return is_plain_instance(value) or \
+        (hasattr(value, "__dict__") and type(value).__setattr__ is object.__setattr__)
 
 
 def changed(captures: list[Capture]) -> bool:

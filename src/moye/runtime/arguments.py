@@ -28,6 +28,8 @@ from moye.atoms.atom import CopyOp, MmaOp
 from moye.atoms.bulk import BulkOp
 from moye.dtypes import DType
 from moye.errors import ArgumentError, DTypeError, TraceError
+from moye.lang.contents import contents_of
+from moye.lang.remade import held_by
 from moye.lang.signature import (
     Constexpr,
     ScalarSpec,
@@ -273,8 +275,12 @@ def static_key(name: str, value: object, inside: tuple[object, ...] = ()) -> obj
         return (types.MethodType, static_key(name, value.__func__, inside), static_key(name, value.__self__, inside))
     if isinstance(value, types.FunctionType):
         return _function_key(name, value, inside)
+    if isinstance(value, functools.partial):
+        parts = value.func, value.args, value.keywords
+        return (functools.partial, *(static_key(name, part, inside) for part in parts))
     if isinstance(value, (tuple, list)):
-        return (type(value), *(static_key(name, item, inside) for item in value))
+        more = (_state_key(name, value, inside),) if hasattr(value, "__dict__") else ()
+        return (type(value), *(static_key(name, item, inside) for item in value), *more)
     if isinstance(value, dict):
         return (dict, *((key, static_key(name, item, inside)) for key, item in value.items()))
     if is_record(value) and not _settled(value):
@@ -292,13 +298,13 @@ def static_key(name: str, value: object, inside: tuple[object, ...] = ()) -> obj
 
 
 def _state_key(name: str, value: object, inside: tuple[object, ...]) -> object:
-    """What an object of the user's holds now: an attribute that has no key counts by its identity."""
+    """What an object of the user's holds now: an attribute that has no key counts by what is in it."""
     def key(item: object) -> object:
         try:
             return static_key(name, item, inside)
         except ArgumentError:
-            return id(item)
-    return tuple((attribute, key(item)) for attribute, item in vars(value).items())
+            return contents_of(item).parts
+    return tuple((attribute, key(item)) for attribute, item in held_by(value).items())
 
 
 def unstable(value: object) -> bool:
@@ -307,8 +313,8 @@ def unstable(value: object) -> bool:
     Functions in a frozen dataclass may do so if they have variables around them, or defaults that are not plain values.
     """
     if not is_record(value):
-        return isinstance(value, (types.FunctionType, types.MethodType, JitFunction, tuple, list, dict)) \
-            or is_plain_instance(value)
+        return isinstance(value, (types.FunctionType, types.MethodType, JitFunction, tuple, list, dict,
+                                  functools.partial)) or is_plain_instance(value)
     if _settled(value):
         return False
     if _holds_instances(value):
