@@ -2,8 +2,8 @@
 
 In: an object.  Out: its parts by key; another object of its class with other parts.
 
->>> remade(Point(1, 2), [3, 4])
-Point(x=3, y=4)
+>>> remade(deque([1, 2], maxlen=2), [3, 4])
+deque([3, 4], maxlen=2)
 
 A constructor, ``__new__`` or ``__post_init__`` may check, convert or count, and has done so once.  What an object holds
 beyond its fields or items, such as an attribute that ``__post_init__`` sets, is a part, too.
