@@ -63,7 +63,8 @@ def _check_entry(tensor: View, mode: int, entry: int | Expr, extent: Int) -> Ite
     low, high = (entry, entry) if isinstance(entry, int) else (entry.lower, entry.upper)
     if _never():
         return
-    if (high is not None and high < 0) or (low is not None and isinstance(extent, int) and low >= extent):
+    if (high is not None and high < 0) or (low is not None and isinstance(extent, int) and low >= extent
+                                           and not _may_be_skipped(tensor)):
         index = low if low == high else entry
         raise TensorError(f"{tensor.label}: index {index} is outside mode {mode} of extent {extent} ({tensor.layout})",
                           hint=f"indices count from 0 and never from the end: mo.size(x, {mode}) - 1 is the last one"
@@ -75,6 +76,12 @@ def _check_entry(tensor: View, mode: int, entry: int | Expr, extent: Int) -> Ite
     depends = isinstance(entry, Expr) and _loop_part(entry.operand) is not None
     if depends or not require_index_at_launch(tensor, pending):
         yield pending
+
+
+def _may_be_skipped(tensor: View) -> bool:
+    """Whether some launches do not come here, and the simulator judges those that do."""
+    # Registers are judged now or never.  An index below 0 is one that Python counts from the end, in any launch.
+    return tensor.buffer.space is not Space.REGISTER and (builder().conditions > 0 or builder().jumped)
 
 
 def _never() -> bool:

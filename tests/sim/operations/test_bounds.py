@@ -379,3 +379,40 @@ def test_cuda_is_not_changed():
     """What is judged is computed in the simulator alone."""
     source = whole_tile.compile(out(), part(16, 4), "copy", block=32, arch="sm_80").source
     assert "x_0" not in source.split("{", 1)[1]              # the extent is asked for nowhere
+
+
+@pytest.mark.parametrize(("n", "found"), [(3, []), (41, ["B1"])])
+@pytest.mark.parametrize("way", ["if", "return", "while", "choice", "view"])
+def test_a_constant_beyond_a_static_extent_that_some_launches_reach(way, n, found):
+    """Behind a condition it is a fault of the launches that come there, and refused by none."""
+    @mo.kernel
+    def beyond(y, x: mo.Static, n, way: mo.Constexpr):
+        tid = mo.thread_idx().x
+        if way == "if":
+            if n > 40:
+                y[tid] = x[40]
+        elif way == "return":
+            if n < 40:
+                return
+            y[tid] = x[40]
+        elif way == "while":
+            i = 40
+            while i < n:
+                y[tid] = x[40]
+                i += 1
+        elif way == "choice":
+            y[tid] = x[40] if n > 40 else 0.0
+        elif n > 40:
+            y[tid] = mo.tile(x, (8,), (5,))[tid % 8]
+
+    report = mo.check(beyond, lints=False)[1, 32](*(np.zeros(32, np.float32) for _ in range(2)), n, way)
+    assert sorted({finding.code for finding in report.findings}) == found, str(report)
+
+
+def test_a_constant_beyond_a_static_extent_that_all_launches_reach():
+    @mo.kernel
+    def beyond(y, x: mo.Static):
+        y[0] = x[40]
+
+    with pytest.raises(mo.TensorError, match="index 40 is outside mode 0 of extent 32"):
+        beyond[1, 32](*(np.zeros(32, np.float32) for _ in range(2)))
