@@ -137,9 +137,18 @@ def right(design: Design, arguments: list[Any]) -> bool:
 
 
 def families() -> dict[str, Callable[[random.Random], Design]]:
-    from fuzz import designs_block, designs_cluster, designs_grid, designs_signals, designs_tiles
+    from fuzz import (
+        designs_async,
+        designs_block,
+        designs_cluster,
+        designs_grid,
+        designs_locks,
+        designs_signals,
+        designs_tiles,
+    )
     found: dict[str, Callable[[random.Random], Design]] = {}
-    for module in (designs_grid, designs_block, designs_cluster, designs_signals, designs_tiles):
+    for module in (designs_grid, designs_block, designs_cluster, designs_signals, designs_tiles, designs_locks,
+                   designs_async):
         found |= module.FAMILIES
     return found
 

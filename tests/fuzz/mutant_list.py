@@ -238,6 +238,10 @@ FAULTS: dict[str, list[tuple[str, str]]] = {
         ("        table += coordinate * stride\n", "        table += coordinate * max(stride, 1)\n"),
         ("return index ^ (source >> swizzle.shift if", "return index + (source >> swizzle.shift if"),
     ],
+    "sim/checks/certain.py": [
+        ("self.trying |= {tried}", "pass"),
+        ("lost = all(source.value != free", "lost = all(True"),
+    ],
     "sim/checks/late_stores.py": [
         ("if before or each.seen or not any", "if before or not any"),
         ("alone=not twins", "alone=True"),
@@ -250,6 +254,7 @@ FAULTS: dict[str, list[tuple[str, str]]] = {
     "sim/checks/locks.py": [
         ("if mine and section is not None and (section.sure or not always):", "if mine:"),
         ("(section.sure or section.by in self.locks.sure.won.get(op, ()))", "section.sure"),
+        ("section.over[mate] = np.maximum(section.over[mate], far)", "pass"),
     ],
     "sim/checks/shared_records.py": [
         ("(last != 0) & (self.shown[place] == 0) & (self.unshown", "(last != 0) & (self.unshown"),
@@ -257,6 +262,7 @@ FAULTS: dict[str, list[tuple[str, str]]] = {
     ],
     "sim/checks/signals.py": [
         ("(block, byte, thread // WARP)", "(block, byte)"),
+        ("if self._looks[key] <= HASTE", "if False"),
         ("fits is not None and not fits(location.values[value])", "False"),
     ],
     "sim/checks/signal_memory.py": [
@@ -272,6 +278,10 @@ FAULTS: dict[str, list[tuple[str, str]]] = {
         ("if read.floor < last and not (told and heard):", "if read.floor < last and not told:"),
         ("if begun and told and (read.op.order in ACQUIRES or reader.fences > read.fences):", "if begun and told:"),
         ("if next(self._by(numbers, writer), None) is None:", "if False:"),
+    ],
+    "sim/flow/apart.py": [
+        ('first = min(turns) if self.turn == "first" else max(turns)', "first = min(turns)"),
+        ("rank * -(-threads // span) + ", ""),
     ],
     "sim/flow/double_looks.py": [
         ('decides = op.kind == "lor"', 'decides = op.kind == "land"'),

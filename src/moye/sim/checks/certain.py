@@ -66,6 +66,18 @@ def _parts(*parts: object) -> Iterator[Operand]:
     return (part for part in parts if isinstance(part, Value))
 
 
+def _sources(walked: Iterable[ops.Op]) -> dict[int, list[Operand | None]]:
+    """What variables are set to, by their ids."""
+    found: dict[int, list[Operand | None]] = {}
+    for op in walked:
+        if isinstance(op, ops.Declare):
+            found.setdefault(op.var.id, []).append(op.init)
+        elif isinstance(op, ops.Assign):
+            for var, source in op.pairs:
+                found.setdefault(var.id, []).append(source)
+    return found
+
+
 class _Certain:
     def __init__(self, func: Func, locks: Callable[[ops.Op], bool], written: Callable[[Buffer], bool],
                  patience: Patience, tries: Mapping[int, int | float | bool]) -> None:
@@ -74,6 +86,7 @@ class _Certain:
         self.trying: frozenset[int] = frozenset()
         """The tries that have been won where the walk is."""
         self.won: dict[int, frozenset[int]] = {}
+        self.sources = _sources(self.walked)
         self.values: dict[int, int] = {}
         self.variables: dict[int, int] = {}
         self.registers: set[int] = set()
@@ -105,9 +118,26 @@ class _Certain:
     def block(self, block: Block, doubt: bool) -> Exits:
         """Out: the ways on which threads may have left the block, in doubt."""
         left: Exits = set()
+        lost: Exits = set()
+        before = self.trying
         for op in block:
-            left |= self._op(op, doubt or bool(left))
-        return left
+            found = self._op(op, doubt or bool(left))
+            # Who has lost a try is gone, and what follows here is done by who has won.
+            if not doubt and not left and isinstance(op, ops.If) and (tried := self._losers_leave(op)) is not None:
+                self.trying |= {tried}
+                lost |= found
+            else:
+                left |= found
+        self.trying = before
+        return left | lost
+
+    def _losers_leave(self, op: ops.If) -> int | None:
+        """The try for a lock after which everybody leaves who has lost it, and nobody else."""
+        if (tried := self._tried(op.cond)) is None:
+            return None
+        won, lost = (op.then, op.orelse) if tried[1] else (op.orelse, op.then)
+        leaves = bool(lost.ops) and isinstance(lost.ops[-1], ops.Exit)
+        return tried[0] if leaves and not any(isinstance(inner, ops.Exit) for inner in won.walk()) else None
 
     def _op(self, op: ops.Op, doubt: bool) -> Exits:
         if isinstance(op, ops.Exit):
@@ -140,10 +170,21 @@ class _Certain:
         if not isinstance(op, ops.Binary) or op.kind not in ("eq", "ne"):
             return None
         for found, free in ((op.a, op.b), (op.b, op.a)):
-            if isinstance(found, Value) and isinstance(free, Literal) and id(found.op) not in self.patience.waits and \
-                    free.value == self.tries.get(id(found.op)):
-                return id(found.op), op.kind == "eq"
+            tried = self._origin(found, free.value) if isinstance(free, Literal) else None
+            if isinstance(free, Literal) and tried is not None and free.value == self.tries.get(tried):
+                return tried, op.kind == "eq"
         return None
+
+    def _origin(self, found: Operand, free: object) -> int | None:
+        """The try whose result a value is; of a variable, where all else that it may be says that nothing was won."""
+        if not isinstance(found, Value):
+            return None
+        if not isinstance(found.op, ops.Read):
+            return id(found.op) if id(found.op) not in self.patience.waits else None
+        sources = self.sources.get(found.op.var.id, [])
+        tries = [id(source.op) for source in sources if isinstance(source, Value)]
+        lost = all(source.value != free for source in sources if isinstance(source, Literal))
+        return tries[0] if lost and len(tries) == 1 and tries[0] not in self.patience.waits else None
 
     def _try(self, op: ops.If, tried: int, true: bool) -> Exits:
         """Who has won does what stands there in every order in which it wins; who leaves there is not to be told."""

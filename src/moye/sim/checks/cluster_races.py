@@ -35,6 +35,7 @@ from moye.sim.checks.shared_records import (
     Shadow,
     epoch_of,
     kind_of,
+    op_of,
     pack,
     thread_of,
 )
@@ -165,6 +166,8 @@ class Peers:
         told |= self._after_others(shadow, others, op, reach, WRITTEN)
         self._alive(shadow, op, reach, WRITTEN, told)
         others.changed(reach, self.checker.clocks, self.checker.judge.number(op))
+        if self.checker.flags is not None:
+            self.checker.flags.done(op, there)
 
     def _synchronise(self, op: ops.Op, ref: Ref | TileRef, addresses: Ints, column: Ints, there: Bools) -> None:
         """What atomics tell the blocks that look at what they change, and learn of them."""
@@ -303,8 +306,9 @@ class Peers:
         same = (met.by == rival) & (met.actor == met.thread) & (met.kind == SYNC)
         if same.all():
             return False
-        met = met.pick(~same)
-        self.judge.after_write(shadow, op, met, self._scope(met), verb)
+        if (unguarded := self._unguarded(shadow, op, met.pick(~same))) is None:
+            return False
+        self.judge.after_write(shadow, op, unguarded, self._scope(unguarded), verb)
         return True
 
     def _after_recent(self, op: ops.Op, shadow: Shadow, reach: Reach, recent: Recent, rival: Ints, tell: Tell,
@@ -322,15 +326,38 @@ class Peers:
         keep = epoch_of(record) > known[entry, group]
         if not keep.any():
             return False
-        met = self._meeting(part.pick(keep), record[keep], rival[entry][keep])
+        met = self._unguarded(shadow, op, self._meeting(part.pick(keep), record[keep], rival[entry][keep]))
+        if met is None:
+            return False
         if verb != READ:
             recent.forget(met.unit, met.block)
         tell(shadow, op, met, self._scope(met), verb)
         return True
 
+    def _unguarded(self, shadow: Shadow, op: ops.Op, met: Clashes) -> Clashes | None:
+        """Those that no lock guards, in a run in which locks order nothing; in other runs all of them."""
+        flags, clocks = self.checker.flags, self.checker.clocks
+        if flags is None or flags.held is None:
+            return met
+        held = flags.held
+        assert met.by is not None and met.rival is not None, "blocks of a cluster meet"
+        if not held.certain(op) or held.is_lock(flags.traffic.key(shadow.buffer)):
+            return None
+        held.notice(flags.first, self.checker.blocks, clocks)
+        keep: Bools = (met.record != 0) & (met.kind == SYNC)
+        columns = np.stack([met.by, met.actor, met.rival, met.thread, epoch_of(met.record), op_of(met.record)], axis=1)
+        for i in np.flatnonzero(keep).tolist():
+            by, actor, block, thread, epoch, number = columns[i].tolist()
+            rival, here = self.judge.ops[number], int(clocks.now[clocks.group[actor], by if clocks.columns > 1 else 0])
+            keep[i] = rival is not None and held.certain(rival) and not held.apart(
+                (flags.first + by, actor, here, id(op)), (flags.first + block, thread, epoch, id(rival)), lambda: None)
+        return met.pick(keep) if keep.any() else None
+
     def _twice(self, shadow: Shadow, op: ops.Op, reach: Reach) -> bool:
         """Whether two threads write one unit in this statement, of one block or of two."""
         number, told = self.judge.number(op), False
+        if self.checker.flags is not None and self.checker.flags.held is not None:
+            return False                                # lanes of one statement hold no lock in turn
         if (several := np.flatnonzero(reach.at.first != reach.at.second)).size:
             part, told = reach.pick(several), True
             record = pack(np.zeros_like(several), number, SYNC, part.at.second)

@@ -21,7 +21,7 @@ from moye.ir import ops
 from moye.ir.nodes import Buffer, Func, Literal
 from moye.sim.checks.certain import Sure, certain
 from moye.sim.checks.clocks import Clocks, Ints
-from moye.sim.checks.flag_history import Between, Clock, Eye, Place, Release, Writer
+from moye.sim.checks.flag_history import Between, Clock, Eye, Place, Release, Writer, mates
 from moye.sim.checks.patience import Patience, patience
 from moye.sim.checks.signal_memory import Traffic, strong
 from moye.sim.findings.finding import Finding
@@ -47,10 +47,7 @@ class Locks:
 
 
 def locks(func: Func, traffic: Traffic, shared: Callable[[Buffer], bool]) -> Locks | None:
-    """None if there are none, or if the blocks of a cluster may share them.  ``shared``: an argument that the launch
-    writes, perhaps through another one."""
-    if func.cluster_dim != (1, 1, 1):
-        return None
+    """None if there are none.  ``shared``: an argument that the launch writes, perhaps through another one."""
     walked = list(func.body.walk())
     by_tensor: dict[int, list[ops.Op]] = {}
     for op in walked:
@@ -84,10 +81,14 @@ def _matters(func: Func, found: Locks, shared: Callable[[Buffer], bool]) -> bool
         if id(op) in found.chance and isinstance(op, ops.Load):
             behind = True
         elif behind and id(op) in found.sure.always and not strong(op) and any(
-                ref.buffer.space is Space.SHARED or (ref.buffer.space is Space.GLOBAL and shared(ref.buffer))
-                for ref, _ in op.refs()):
+                _of_others(ref.buffer, shared) for ref, _ in op.refs()):
             return True
     return False
+
+
+def _of_others(buffer: Buffer, shared: Callable[[Buffer], bool]) -> bool:
+    """Whether other threads may write there."""
+    return buffer.space in (Space.SHARED, Space.CLUSTER) or (buffer.space is Space.GLOBAL and shared(buffer))
 
 
 def _constant(operand: object) -> int | float | bool | None:
@@ -225,6 +226,9 @@ class Held:
     def _close(self, lock: _Lock, section: Section, event: Writer, eye: Eye, clock: Clock) -> None:
         block, thread, epoch = event
         section.over = {other: self.between.known(clock, other, self.threads) for other in section.known}
+        for mate, far in eye.far:
+            if mate in section.over:
+                section.over[mate] = np.maximum(section.over[mate], far)
         own = eye.row.copy()
         own[thread] = epoch
         if block in section.over:
@@ -255,7 +259,7 @@ class Held:
     def notice(self, first: int, blocks: int, clocks: Clocks) -> None:
         """What barriers have told the threads of these blocks of locks that are taken."""
         for section in self._open:
-            for block, known in section.known.items():
+            for block, known in list(section.known.items()):
                 if not first <= block < first + blocks:
                     continue
                 column = block - first if clocks.columns > 1 else 0
@@ -263,6 +267,22 @@ class Held:
                 for thread, epoch in known:
                     new = (told == NEVER) & (clocks.seen[clocks.group, clocks.group[thread], column] >= epoch)
                     told[new] = clocks.now[clocks.group[new], column]
+                for _, mate in mates(block, clocks.cluster):
+                    self._told_mate(section, block, mate, first, clocks)
+
+    def _told_mate(self, section: Section, block: int, mate: int, first: int, clocks: Clocks) -> None:
+        """The same of another block of the cluster, which barriers of the cluster tell."""
+        column, rank = mate - first if clocks.columns > 1 else 0, block % clocks.cluster
+        told = section.first.get(mate, np.full(self.threads, NEVER))
+        for thread, epoch in section.known[block]:
+            new = (told == NEVER) & (clocks.wide[clocks.group, rank, clocks.group[thread], column] >= epoch)
+            if new.any():
+                told[new] = clocks.now[clocks.group[new], column]
+                if mate not in section.known:
+                    who = int(np.argmax(new))
+                    section.known[mate] = [(who, int(told[who]))]
+                    section.first[mate] = told
+                    self._of.setdefault(mate, []).append(section)
 
     def held(self, access: Access) -> set[Place]:
         """The locks that are held for an access."""

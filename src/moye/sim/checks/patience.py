@@ -18,6 +18,8 @@ from moye.sim.flow.segments import polls
 
 _CLOCKS = ("clock", "globaltimer")
 _READS = (ops.Load, ops.Atomic, ops.MbarrierTest)
+_PASSES_ON = (ops.Shuffle, ops.Vote, ops.Redux, ops.Match)
+"""What one lane has read, others get by these."""
 Way = tuple[tuple[Operand, bool], ...]
 """Conditions, and which way they go."""
 
@@ -100,7 +102,7 @@ class _Loop:
                 if sources := self.sources.get(value.op.var.id):
                     yield value.op
                     todo += [part for source, way in sources for part in (source, *(cond for cond, _ in way))]
-            elif Trait.ARITHMETIC in value.op.traits:
+            elif Trait.ARITHMETIC in value.op.traits or isinstance(value.op, _PASSES_ON):
                 todo += value.op.operands()
             else:
                 yield value.op

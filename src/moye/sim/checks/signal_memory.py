@@ -14,6 +14,7 @@ from typing import TypeGuard
 from moye.dtypes import Space
 from moye.ir import ops
 from moye.ir.nodes import Buffer, Func, Operand, Value
+from moye.sim.checks.patience import patience
 from moye.sim.flow.double_looks import twices
 from moye.sim.flow.segments import polls
 
@@ -41,6 +42,8 @@ class Traffic:
     reset: frozenset[int]
     """Those of ``idle`` that are counters, and that stores or exchanges set back."""
     alias: Mapping[int, int]
+    hasty: frozenset[int] = frozenset()
+    """The ids of strong loads in loops that give up."""
     older: bool = False
     """Whether loads find the oldest values that they may: then all that anybody reads is followed."""
 
@@ -62,8 +65,9 @@ class Traffic:
                                    if isinstance(op, (ops.Load, ops.Atomic)) and id(op) in self.polled))
 
     def glances(self, func: Func) -> bool:
-        """Whether the kernel has a strong load that does not wait for a value: it may find an old one."""
-        return any(isinstance(op, ops.Load) and strong(op) and id(op) not in self.polled
+        """Whether the kernel has a strong load that does not wait for a value, or not for long: it may find an old one.
+        """
+        return any(isinstance(op, ops.Load) and strong(op) and id(op) not in self.polled - self.hasty
                    and self.key(op.ref.buffer) in self.read for op in func.body.walk())
 
     def counters(self, func: Func) -> bool:
@@ -78,6 +82,13 @@ class Traffic:
         return (len(keys) > 1 and not keys.isdisjoint(self.mixed | self.reset)) or any(
             op.order in ACQUIRES and op.ref.buffer.space is Space.SHARED and self.key(op.ref.buffer) in self.mixed
             for op in atomics)
+
+    def tries(self, func: Func) -> bool:
+        """Whether threads try for something once, or give up: who comes first gets it, and may be done with it before
+        others come."""
+        waits = patience(func).waits
+        return any(isinstance(op, ops.Atomic) and op.kind in ("cas", "exch") and id(op) in self.used - waits
+                   for op in func.body.walk())
 
     def looks(self, op: ops.Op) -> bool:
         """Whether anybody learns the value that is read."""
@@ -122,8 +133,11 @@ def traffic(func: Func, alias: Mapping[int, int]) -> Traffic:
     idle = frozenset(read) - {base.key(op.ref.buffer) for op in _deciding(walked)}
     reset = idle & {base.key(op.ref.buffer) for op in walked if _sets(op, atomics)} & {
         base.key(op.ref.buffer) for op in walked if counts(op) and id(op) in atomics}
+    leaves = patience(func).gives_up
+    hasty = frozenset(id(inner) for op in walked if isinstance(op, ops.Loop) and id(op) in leaves
+                      for inner in op.body.walk() if isinstance(inner, ops.Load) and strong(inner))
     return Traffic(ordered, frozenset(read), frozenset(read & plain), polled, spun, atomics, frozenset(idle),
-                   frozenset(reset), alias)
+                   frozenset(reset), alias, hasty)
 
 
 def counts(op: ops.Op) -> TypeGuard[ops.Atomic]:

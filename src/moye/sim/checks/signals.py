@@ -45,6 +45,8 @@ _TURNS: Place = ("fence.sc",)
 """Stands for the order of all fence.sc."""
 PATIENCE = 32
 """So many values before the newest are given to loads that poll."""
+HASTE = 512
+"""So often a loop that gives up finds an old value: some loops count to a million."""
 LAG = 16
 """So many looks more find a value of the flag that is late."""
 
@@ -116,6 +118,8 @@ class Flags:
         """By block, thread and place, then by operation: one pass of a loop may look twice, and both get on."""
         self._last: dict[tuple[int, int, Location], int] = {}
         """The value that each thread has found at a place, by whatever operation."""
+        self._looks: dict[tuple[int, int, Location], int] = {}
+        """How often each thread has looked at a place in loops that give up."""
         self._floors: dict[tuple[int, int, Location], tuple[tuple[int, int, int], int, Clock]] = {}
         self._must: dict[tuple[int, int, Location], int] = {}
         """The oldest values that threads can still find, where locks and chance order nothing."""
@@ -515,6 +519,8 @@ class Flags:
         # An atomic that an older value satisfied would have to write, and find the newest.
         if self.held is not None or not (polls or (self.traffic.older and isinstance(op, ops.Load))):
             value = latest
+        elif self.traffic.older and id(op) in self.traffic.hasty:
+            value = max(self._in_vain(location, block, thread) for thread in threads)
         else:
             turn = self._first if not polls else self._late if self.between.newest else self._after_last
             value = 0
@@ -543,6 +549,13 @@ class Flags:
         if self._turn(op, location, block, thread) is not None:
             return location.latest
         return self._floor(location, block, thread, self._last.get((block, thread, location), 0))
+
+    def _in_vain(self, location: Location, block: int, thread: int) -> int:
+        """A loop that gives up finds the oldest value for so long that it may do so."""
+        key = block, thread, location
+        self._looks[key] = self._looks.get(key, 0) + 1
+        return self._floor(location, block, thread, self._last.get(key, 0)) if self._looks[key] <= HASTE \
+            else location.latest
 
     def _late(self, op: ops.Op, location: Location, block: int, thread: int) -> int:
         """A first look is too early for anything new, and every other one finds the newest value."""

@@ -203,7 +203,10 @@ class Stages:
         return None, own[-1]
 
     def used(self, full: Buffer, block: int) -> dict[int, Wait]:
-        """The stages that somebody has waited for, if each stage was filled once and no more; else none."""
+        """The stages that somebody has waited for, if each stage was filled once and no more; else none.
+
+        Nor is it a matter of too few tiles where somebody has waited for one stage twice.
+        """
         found: dict[int, Wait] = {}
         for element in range(full.elements or 0):
             fills = self.fills.get((full.id, element))
@@ -211,6 +214,8 @@ class Stages:
                 return {}
             waits = [wait for wait in self.waits.get((full.id, element), ()) if wait.lanes[:, block].any()]
             if waits:
+                if (np.add.reduce([wait.lanes[:, block] for wait in waits], dtype=np.int64) > 1).any():
+                    return {}
                 found[element] = waits[0]
         return found
 

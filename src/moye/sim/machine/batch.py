@@ -23,6 +23,7 @@ from moye.sim.checks.shared_races import SharedChecker
 from moye.sim.checks.watch import Watch
 from moye.sim.findings.deadlock import Exited
 from moye.sim.flow.absent import Laps
+from moye.sim.flow.apart import Apart
 from moye.sim.flow.async_copies import AsyncCopies
 from moye.sim.flow.groups import Group, merge_values, same_values
 from moye.sim.machine.barriers import Barriers
@@ -113,6 +114,8 @@ class Batch:
         self.seen: dict[int, list[list[Any]]] = {}      # what those that poll carried at their last look ...
         self.looking: dict[int, list[list[Any]]] = {}   # ... and carry in this round
         self.ready: list[Group] = [Group(0, [None] * len(self.program.slots), None)]
+        turn = self.launch.hooks.apart
+        self.apart = None if turn is None else Apart(self.program.func, self.threads, self.blocks, turn)
         if self.launch.check:
             checker = SharedChecker(self.program.func, self.threads, self.blocks, self.launch.reporter, self.block_ids)
             checker.ignored = self.launch.hooks.ignored
@@ -234,11 +237,15 @@ class Batch:
         return result
 
     def _next(self) -> Group:
+        able = self.ready
+        if self.apart is not None:
+            self.ready = [part for group in self.ready for part in self.apart.parts(group)]
+            able = self.apart.first(self.ready)
         if len(self.ready) == 1:
             return self.ready.pop()
         # Segments are numbered in program order: whoever is behind catches up, and lanes meet again behind a branch.
-        pc = min(group.pc for group in self.ready)
-        here = [group for group in self.ready if group.pc == pc]
+        pc = min(group.pc for group in able)
+        here = [group for group in able if group.pc == pc]
         group = here[0]
         self.ready.remove(group)
         for other in here[1:]:

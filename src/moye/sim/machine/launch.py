@@ -28,6 +28,7 @@ from moye.sim.checks.stale import Stale
 from moye.sim.costs.meter import Meter
 from moye.sim.costs.occupancy import occupancy
 from moye.sim.findings.finding import Finding, Reporter
+from moye.sim.flow.apart import Turn
 from moye.sim.flow.segments import name_of
 from moye.sim.machine.schedules import Schedule
 from moye.sim.operations.debug import Inspection
@@ -85,6 +86,8 @@ class Hooks:
     """What is wrong with the outputs of a further schedule, while they are there."""
     chance: Case | None = None
     """Let mbarrier_try_wait be false where it may, or elect() choose the last lane."""
+    apart: Turn | None = None
+    """Run the warps of a block one after the other, each as far as it gets."""
     first: int | None = None
     """Run only so many blocks, the first of the grid."""
     blocks: int | None = None
@@ -162,7 +165,7 @@ class Launch:
             self._bind(param, argument)
         most = self.hooks.resident or resident_blocks(self.func, self.hooks.hardware)
         self.schedule = Schedule(self.hooks.seed, self.total, math.prod(self.func.cluster_dim),
-                                 resident=self.total <= most)
+                                 resident=self.total <= most, turned=self.hooks.apart == "last")
 
     def watch(self, stale: Stale, spent: int | None) -> None:
         """Check global memory and look for leftovers; ``spent`` is the bytes taken already, None means no global

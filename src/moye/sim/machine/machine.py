@@ -24,6 +24,7 @@ from moye.sim.checks.dependent_launches import Dependence, Prior
 from moye.sim.checks.locks import RACES, Locks, by_luck
 from moye.sim.checks.stale import Again, Stale
 from moye.sim.costs.meter import Meter
+from moye.sim.flow.apart import Turn, several_turns
 from moye.sim.generate.program import Program, program_of
 from moye.sim.machine.batch import Batch
 from moye.sim.machine.launch import Argument, Finding, Hooks, Launch, Outcome, Reporter, resident_blocks
@@ -104,6 +105,10 @@ class _Others:
         if self.locks is not None and not fits:
             self.locks = None
             self._left_out()
+        self.apart = launch.globals.traffic.tries(launch.func) and several_turns(launch.func)
+        """Whether warps of one block, or blocks of a cluster, try for something at once: one of them gets it then."""
+        if self.apart and usual > 1 and launch.hooks.schedules is None:
+            self.signals, self.wanted = True, self.wanted + 1
         self.chances = chances(launch.func, launch.globals.traffic)
         if self.chances and not fits:
             left = launch.globals.plan.not_judged
@@ -124,7 +129,9 @@ class _Others:
         try:
             while self.seen < self.wanted and not self.launch.reporter.findings:
                 self.rewind.back()
-                self._one(program, self.launch.hooks.seed + self.seen, spent)
+                last = self.launch.hooks.schedules is None and self.seen == self.wanted - 1
+                self._one(program, self.launch.hooks.seed + self.seen, spent,
+                          apart="first" if self.apart and last else None)
                 self.seen += 1
         finally:
             self.rewind.restore()
@@ -145,13 +152,15 @@ class _Others:
             return
         reporter = Reporter(first.func, False, RACES & (RACES if first.hooks.codes is None else first.hooks.codes))
         reporter.strict = first.hooks.strict
-        # Of threads that try for a lock at once one gets it: where blocks come one after the other, all of them do.
-        turns = 2 if self.locks.sure.won else 1
+        # Of threads that try for a lock at once one gets it: where blocks, and their warps, come one after the other,
+        # all of them do.  And of the accesses of a thread to one place the last is remembered: what it did there
+        # without the lock, and then again with it, is compared where it comes after the others.
+        turns: list[Turn | None] = [None, "last"] if self.locks.free else [None]
         self.rewind.keep()
         try:
-            for seed in range(first.hooks.seed, first.hooks.seed + turns):
+            for number, turn in enumerate(turns):
                 self.rewind.back()
-                self._one(program, seed, spent, reporter, self.locks)
+                self._one(program, first.hooks.seed + number, spent, reporter, self.locks, apart=turn)
         finally:
             self.rewind.restore()
         for finding in reporter.findings:
@@ -183,11 +192,11 @@ class _Others:
             first.reporter.add(finding.reworded(case, case))
 
     def _one(self, program: Program, seed: int, spent: int, reporter: Reporter | None = None,
-             locks: Locks | None = None, *, case: Case | None = None) -> None:
+             locks: Locks | None = None, *, case: Case | None = None, apart: Turn | None = None) -> None:
         first = self.launch
         first.globals.forget()
         hooks = replace(first.hooks, progress=None, printer=None, inspect=None, record=(), probe=None, seed=seed,
-                        chance=case)
+                        chance=case, apart=apart)
         launch = Launch(first.func, first.arguments, first.grid, True, hooks, reporter or first.reporter)
         launch.watch(Stale(Func("", [], Block(), (1, 1, 1))), spent)
         if locks is not None:

@@ -40,10 +40,11 @@ class Schedule:
     take turns in another order at every other tensor.
 
     Only blocks that are all ``resident`` may begin in any order: others may count on the one that devices keep to.
+    If it is ``turned``, the last of the threads that come to an atomic together is always first.
     """
 
-    def __init__(self, seed: int, blocks: int, cluster: int, *, resident: bool = True) -> None:
-        self.seed, self.blocks, self.cluster, self.late = seed, blocks, cluster, seed % 2 == 1
+    def __init__(self, seed: int, blocks: int, cluster: int, *, resident: bool = True, turned: bool = False) -> None:
+        self.seed, self.blocks, self.cluster, self.late, self.turned = seed, blocks, cluster, seed % 2 == 1, turned
         self._random = np.random.default_rng(seed)
         self._order: Array | None = None
         if seed and resident:
@@ -81,7 +82,7 @@ class Schedule:
     def backwards(self, tensor: Callable[[], int]) -> bool:
         """Whether of threads that come to one atomic together the last is first: of every other tensor, so that who is
         last at one counter need not be at the next.  ``tensor`` is its number in the kernel."""
-        return self.seed >= CROSSED and not self.late and tensor() % 2 == self.seed // 2 % 2
+        return self.turned or (self.seed >= CROSSED and not self.late and tensor() % 2 == self.seed // 2 % 2)
 
     @property
     def steady(self) -> bool:

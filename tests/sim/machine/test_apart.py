@@ -1,0 +1,62 @@
+"""Warps that run one after the other, and what only such an order shows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import moye as mo
+from moye.ir.nodes import Block, Func
+from moye.sim.flow.apart import Apart, several_turns
+from moye.sim.flow.groups import Group
+
+
+def func(threads: int, cluster: tuple[int, int, int] = (1, 1, 1)) -> Func:
+    return Func("f", [], Block(), (threads, 1, 1), cluster_dim=cluster)
+
+
+def lanes_of_turns(apart: Apart, mask: np.ndarray | None = None) -> list[list[int]]:
+    return [sorted(set(np.argwhere(part.mask)[:, 0].tolist())) for part in apart.parts(Group(0, [], mask))]
+
+
+def test_parts_are_warps():
+    assert lanes_of_turns(Apart(func(40), 40, 1, "first")) == [list(range(32)), list(range(32, 40))]
+    assert not several_turns(func(32)) and several_turns(func(33)) and several_turns(func(32, (2, 1, 1)))
+
+
+def test_parts_are_blocks_of_a_cluster():
+    """Those of one rank run together, whatever their cluster."""
+    apart = Apart(func(32, (2, 1, 1)), 32, 4, "first")
+    columns = [sorted(set(np.argwhere(part.mask)[:, 1].tolist())) for part in apart.parts(Group(0, [], None))]
+    assert columns == [[0, 2], [1, 3]]
+
+
+@pytest.mark.parametrize(("turn", "warp"), [("first", 0), ("last", 1)])
+def test_whose_turn_it_is(turn, warp):
+    apart = Apart(func(64), 64, 1, turn)
+    parts = list(apart.parts(Group(0, [], None)))
+    assert apart.first(parts) == [parts[warp]]
+
+
+@mo.kernel
+def tried(data, way: mo.Constexpr):
+    lock = mo.shared_array(mo.int32, 1)
+    if mo.thread_idx().x == 0:
+        lock[0] = 0
+    mo.sync_threads()
+    if mo.lane_idx() != 0:
+        return
+    order = "relaxed" if way == "relaxed" else "release"
+    if mo.atomic_cas(lock, 0, 0, 1, order="acquire", scope="cta") != 0:
+        return
+    data[0] = data[0] + 1
+    mo.store(lock, 0, 0, order=order, scope="cta")
+    if way == "afterwards":
+        data[1] = mo.warp_idx()
+
+
+@pytest.mark.parametrize(("way", "codes"), [("right", set()), ("relaxed", {"C1", "C2"}), ("afterwards", {"C1"})])
+def test_warps_that_try_for_a_lock(way, codes):
+    """Together they try, and one gets it: what it does not hand over is seen by nobody."""
+    report = mo.check(tried, lints=False)[1, 96](np.zeros(2, np.int32), way)
+    assert {finding.code for finding in report.findings} == codes, str(report)
