@@ -55,6 +55,8 @@ def program(data, lock):
             #+ data of all: data[0] = me
 """
     harmless = set() if shared else {"not set", "no barrier"}
+    if form == "given up":              # a try that is given up in no schedule
+        harmless |= {"section of all"}
     if form == "left":                  # who has lost is gone
         harmless |= {"section of all", "let go by all"}
     return Design(text, size, 32 * warps, lambda: [*np.zeros((2, 2), np.int32)], lambda _: {}, cluster=(size, 1, 1),
@@ -161,6 +163,93 @@ def program(y, x, total, lock):
                   harmless=frozenset(harmless))
 
 
+def readers_and_writers(rng: random.Random) -> Design:
+    """Readers count themselves under a lock and go on without it; a writer that has the lock waits for all of them."""
+    writers, readers, warps, times = rng.choice([1, 2]), rng.choice([1, 2]), rng.choice([1, 2]), rng.choice([1, 2])
+    n = 32 * warps
+    take = "while mo.atomic_cas(lock, 0, 0, 1, order='acquire') != 0: pass"
+    text = f"""
+@mo.kernel
+def program(y, data, count, lock):
+    tid, bid = mo.thread_idx().x, mo.block_idx().x
+    for k in range({times}):
+        if bid < {writers}:
+            if tid == 0:
+                {take}
+                while mo.load(count, 0, order="acquire") != 0:
+                    #= waits relaxed: while mo.load(count, 0, order="relaxed") != 0:
+                    #= no wait: if bid < 0:
+                    #= waits for all but one: while mo.load(count, 0, order="acquire") > 1:
+                    pass
+            mo.sync_threads()                                   #- no barrier
+            data[tid] = data[tid] + 1
+            mo.sync_threads()                                   #- no second barrier
+            if tid == 0:
+                mo.store(lock, 0, 0, order="release")           #= back relaxed: mo.store(lock, 0, 0, order="relaxed")
+            #+ written late: data[tid] = data[tid] + 1
+        else:
+            if tid == 0:
+                {take}
+                mo.atomic_add(count, 0, 1)                      #= counted late: pass
+                mo.store(lock, 0, 0, order="release")
+                #+ counted late: mo.atomic_add(count, 0, 1)
+            mo.sync_threads()                                   #- no third barrier
+            y[(bid - {writers}) * {n} + tid] = data[{n - 1} - tid]
+            mo.sync_threads()                                   #- no fourth barrier
+            if tid == 0:
+                mo.atomic_add(count, 0, -1, order="release")    #= leaves relaxed: mo.atomic_add(count, 0, -1)
+            #+ read late: y[(bid - {writers}) * {n} + tid] = data[{n - 1} - tid]
+"""
+    harmless = {"waits for all but one"} if readers > 1 else set()
+    return Design(text, writers + readers, n, lambda: [np.zeros(readers * n, np.float32), np.zeros(n, np.float32),
+                  *np.zeros((2, 1), np.int32)], lambda _: {1: np.full(n, times * writers, np.float32)},
+                  harmless=frozenset(harmless))
+
+
+def nested(rng: random.Random) -> Design:
+    """Blocks, or warps of one, hold one lock while they wait for the next, in one order; or a third lock is around."""
+    several, inside = rng.choice([2, 3, 4]), rng.random() < 0.4
+    warps, blocks = (several, 1) if inside else (1, several)
+    around = rng.random() < 0.3
+    wait = "while mo.atomic_cas(lock, {0}, 0, 1, order='acquire') != 0: pass"
+    guard = wait.format(several) if around else "pass"
+    back = f"mo.store(lock, {several}, 0, order='release')" if around else "pass"
+    first, second = ("me", f"(me + 1) % {several}") if around else (
+        f"mo.min(me, (me + 1) % {several})", f"mo.max(me, (me + 1) % {several})")
+    text = f"""
+@mo.kernel
+def program(data, lock, idle):
+    me = mo.block_idx().x * {warps} + mo.warp_idx()
+    if mo.lane_idx() == 0:
+        for i in range(8 * me): idle[me] = i
+        {guard}                                         #- none around
+        {wait.format(first)}                            #= other order: {wait.format(second)}
+        {wait.format(second)}                           #= other order: {wait.format(first)}
+        data[me] = data[me] + 1
+        data[(me + 1) % {several}] = data[(me + 1) % {several}] + 1
+        mo.store(lock, {second}, 0, order="release")
+            #= back relaxed: mo.store(lock, {second}, 0, order="relaxed")
+            #- keeps one
+        mo.store(lock, {first}, 0, order="release")
+        {back}                                          #- none around
+        #+ data of others: data[(me + 2) % {several}] = me
+        #+ again: {wait.format(second)}
+        #+ again: {wait.format(first)}
+        #+ again: mo.store(lock, {first}, 0, order="release"); mo.store(lock, {second}, 0, order="release")
+        #+ from another end: {wait.format("(me + 1) % " + str(several)) if not around else "pass"}
+        #+ from another end: {wait.format("me")}
+        #+ from another end: mo.store(lock, me, 0, order="release")
+        #+ from another end: {"pass" if around else f"mo.store(lock, (me + 1) % {several}, 0, order='release')"}
+"""
+    # Locks that all take in one order, whichever it is, are not waited for in a ring.
+    harmless = {"other order", "from another end"} if around else {"none around", "other order"}
+    if around or several == 2:          # the lock that is let go last orders all
+        harmless |= {"back relaxed"}
+    return Design(text, blocks, 32 * warps, lambda: [np.zeros(several, np.int32), np.zeros(several + 1, np.int32),
+                  np.zeros(several, np.int32)], lambda _: {0: np.full(several, 2, np.int32)},
+                  harmless=frozenset(harmless))
+
+
 def bulk_under_lock(rng: random.Random) -> Design:
     """Blocks add to one array by bulk copies there and back, all under a lock; one of them does so at another time."""
     warps, blocks = rng.choice([1, 2]), rng.choice([2, 3, 4])
@@ -241,4 +330,4 @@ def program(y, x, parts, ticket):
 
 
 FAMILIES: dict[str, Any] = {f.__name__: f for f in (
-    tried_by_warps, given_up, locked_in_cluster, bulk_under_lock, counted_again)}
+    tried_by_warps, given_up, readers_and_writers, nested, locked_in_cluster, bulk_under_lock, counted_again)}

@@ -255,6 +255,10 @@ FAULTS: dict[str, list[tuple[str, str]]] = {
         ("if mine and section is not None and (section.sure or not always):", "if mine:"),
         ("(section.sure or section.by in self.locks.sure.won.get(op, ()))", "section.sure"),
         ("section.over[mate] = np.maximum(section.over[mate], far)", "pass"),
+        ("and not wish.held & each.held for each", "for each"),
+        ("if not any(self.between.before(eye, clock, other.event)", "if not any(False"),
+        ("self._end(section, event, eye, clock)\n                return", "return"),
+        ("b.lock == a.place and b.place in a.awaited", "False"),
     ],
     "sim/checks/shared_records.py": [
         ("(last != 0) & (self.shown[place] == 0) & (self.unshown", "(last != 0) & (self.unshown"),

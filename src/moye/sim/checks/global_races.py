@@ -45,7 +45,7 @@ from moye.sim.checks.global_regions import (
     scope_of,
 )
 from moye.sim.checks.late_stores import LateStores
-from moye.sim.checks.locks import Held, Locks, locks
+from moye.sim.checks.locks import Held, Locks, Wish, locks
 from moye.sim.checks.map_order import MapOrder, Maps
 from moye.sim.checks.shared_races import SharedChecker
 from moye.sim.checks.signal_memory import Traffic, strong, traffic
@@ -109,7 +109,14 @@ class GlobalMemory:
 
     def hold(self, found: Locks) -> None:
         """Locks order nothing in this run: it is looked for what they guard."""
-        self.held, self.late = Held(found, self.between, self.func.threads), None
+        self.held, self.late = Held(found, self.between, self.func.threads, self._crossed), None
+
+    def _crossed(self, one: Wish, other: Wish) -> None:
+        """Two threads wait for locks that others hold in turn."""
+        places = [self.place(wish.event[0]) for wish in (one, other)]
+        self.reporter.tell("F4", "locks", (other.op, one.op), block=places[0],
+                           threads=(other.event[1], one.event[1]), rival=other.event[1], other=places[1],
+                           waits=other.op)
 
     def look_back(self) -> None:
         """Loads that do not wait for a value find the oldest one that they may, in this run."""

@@ -11,7 +11,7 @@ guarded: also what other threads do meanwhile for the holder.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -30,6 +30,8 @@ NEVER = np.iinfo(np.int64).max
 KEPT = 16
 """The most pairs of accesses that are remembered of one lock, as kept apart by it alone, in case it turns out to be
 none."""
+LONGEST = 4
+"""The most threads that are looked for of which each waits for a lock of the next."""
 RACES = frozenset(("C1", "C2", "C3", "G1", "G2", "G3", "G5"))
 
 
@@ -140,6 +142,20 @@ class Section:
     over: dict[int, Ints] | None = None
     """The last epoch of each thread of a block (T,) that is ordered before the end."""
     end: Writer | None = None
+    awaited: set[Place] = field(default_factory=set)
+    """The counts that its holder has waited for meanwhile."""
+    lock: Place | None = None
+    """Of who is counted at this place: the lock under which that was done."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Wish:
+    """A thread waits for a lock while it holds others."""
+
+    op: ops.Op
+    event: Writer
+    held: frozenset[Place]
+    place: Place
 
 
 Access = tuple[int, int, int, int]
@@ -165,14 +181,22 @@ class _Lock:
 class Held:
     """The locks of one run, and their holders."""
 
-    def __init__(self, locks_: Locks, between: Between, threads: int) -> None:
-        self.locks, self.between, self.threads = locks_, between, threads
+    def __init__(self, locks_: Locks, between: Between, threads: int,
+                 crossed: Callable[[Wish, Wish], None]) -> None:
+        self.locks, self.between, self.threads, self.crossed = locks_, between, threads, crossed
+        self._wishes: dict[Place, list[Wish]] = {}
+        """By the lock that is held already."""
         self._at: dict[Place, _Lock] = {}
         self._open: list[Section] = []
         self._of: dict[int, list[Section]] = {}
         """The sections that threads of a block know of, by block."""
 
-    # --- taking and letting go ---------------------------------------------------------------------------------------
+    @property
+    def busy(self) -> bool:
+        """Whether any lock is held."""
+        return bool(self._open)
+
+    # --- taking ------------------------------------------------------------------------------------------------------
 
     def take(self, op: ops.Op, place: Place, event: Writer, eye: Eye) -> None:
         """A thread has taken a lock, at the end of its epoch."""
@@ -188,10 +212,70 @@ class Held:
         lock.sections.append(lock.open)
         self._open.append(lock.open)
         self._of.setdefault(block, []).append(lock.open)
+        self._wish(op, place, event, eye)
         # Somebody who lets it go unasked, and in no order with this, would let others in beside its holder.
         clock = self.between.visible(eye)
         if any(not self.between.before(eye, clock, stranger) for stranger in lock.strangers):
             self._break(lock)
+
+    def _wish(self, op: ops.Op, place: Place, event: Writer, eye: Eye) -> None:
+        """A thread has waited for a lock, perhaps while it held others.
+
+        Threads that do so in another order than it may each wait for what the next one holds.
+        """
+        mine = frozenset(section.place for section in self._open if section.lock is None and section.sure
+                         and section.taken[:2] == event[:2] and section.place != place)
+        if not mine or id(op) not in self.locks.patience.waits & self.locks.sure.always:
+            return
+        wish, clock = Wish(op, event, mine, place), self.between.visible(eye)
+        for cycle in self._cycles([wish]):
+            if not any(self.between.before(eye, clock, other.event) for other in cycle[1:]):
+                self.crossed(wish, cycle[1])
+        for held in mine:
+            known = self._wishes.setdefault(held, [])
+            if len(known) < KEPT and all((each.event[:2], each.place) != (event[:2], place) for each in known):
+                known.append(wish)
+
+    def _cycles(self, wishes: list[Wish]) -> Iterator[list[Wish]]:
+        """Each holds what the one before waits for, and the first what the last waits for; no lock keeps two apart."""
+        for wish in self._wishes.get(wishes[-1].place, ()):
+            if all(wish.event[:2] != each.event[:2] and not wish.held & each.held for each in wishes):
+                if wish.place in wishes[0].held:
+                    yield [*wishes, wish]
+                elif len(wishes) < LONGEST:
+                    yield from self._cycles([*wishes, wish])
+
+    # --- counts of those who go on without the lock ------------------------------------------------------------------
+
+    def counted(self, place: Place, event: Writer, eye: Eye) -> None:
+        """A thread writes a flag that is no lock.
+
+        If it holds a lock it may count itself, as readers do, and go on without the lock: whoever takes that next waits
+        for the count, until it writes there once more.
+        """
+        mine = [section for section in self._open if section.lock is not None and section.place == place
+                and section.taken[0] == event[0]]
+        clock = self.between.visible(eye)
+        for section in mine:
+            if section.taken[:2] == event[:2] or self._knows(section, eye, clock):
+                self._end(section, event, eye, clock)
+                return
+        for section in [section for section in self._open if section.lock is None and section.taken[:2] == event[:2]]:
+            block, thread, epoch = event
+            first = np.full(self.threads, NEVER)
+            first[thread] = epoch
+            self._open.append(Section(place, event, {block: [(thread, epoch)]}, {block: first}, section.by,
+                                      section.sure, lock=section.place))
+            self._of.setdefault(block, []).append(self._open[-1])
+
+    def awaits(self, op: ops.Op, place: Place, block: int, threads: Sequence[int]) -> None:
+        """Threads look at a flag, and go on once it says what they wait for."""
+        if id(op) in self.locks.patience.waits:
+            for section in self._open:
+                if section.lock is None and section.taken[0] == block and section.taken[1] in threads:
+                    section.awaited.add(place)
+
+    # --- letting go --------------------------------------------------------------------------------------------------
 
     def let_go(self, op: ops.Op, place: Place, event: Writer, eye: Eye, releases: list[Release], *,
                idle: bool) -> list[Release]:
@@ -224,6 +308,10 @@ class Held:
                    for block, known in section.known.items() for thread, epoch in known)
 
     def _close(self, lock: _Lock, section: Section, event: Writer, eye: Eye, clock: Clock) -> None:
+        lock.open = None
+        self._end(section, event, eye, clock)
+
+    def _end(self, section: Section, event: Writer, eye: Eye, clock: Clock) -> None:
         block, thread, epoch = event
         section.over = {other: self.between.known(clock, other, self.threads) for other in section.known}
         for mate, far in eye.far:
@@ -233,7 +321,7 @@ class Held:
         own[thread] = epoch
         if block in section.over:
             section.over[block] = np.maximum(section.over[block], own)
-        section.end, lock.open = event, None
+        section.end = event
         self._open.remove(section)
 
     def _break(self, lock: _Lock) -> None:
@@ -284,21 +372,25 @@ class Held:
                     section.first[mate] = told
                     self._of.setdefault(mate, []).append(section)
 
-    def held(self, access: Access) -> set[Place]:
-        """The locks that are held for an access."""
+    def held(self, access: Access) -> list[Section]:
+        """The locks, and counts, that are held for an access."""
         block, thread, epoch, op = access
-        return {section.place for section in self._of.get(block, ())
+        return [section for section in self._of.get(block, ())
                 if (section.sure or section.by in self.locks.sure.won.get(op, ()))
-                and not self._at[section.place].void and section.first[block][thread] <= epoch
-                and (section.over is None or epoch <= section.over[block][thread])}
+                and not self._lock(section).void and section.first[block][thread] <= epoch
+                and (section.over is None or epoch <= section.over[block][thread])]
+
+    def _lock(self, section: Section) -> _Lock:
+        return self._at[section.place if section.lock is None else section.lock]
 
     def apart(self, one: Access, other: Access, tell: Callable[[], None]) -> bool:
         """Whether two accesses have a lock in common; ``tell``, if that turns out to be none."""
         # Eraser's rule: two accesses never meet if one lock is held at both.
-        common = self.held(one) & self.held(other)
-        for place in common:
-            if len(kept := self._at[place].kept) < KEPT:
-                kept.append(tell)
+        common = {id(lock): lock for a in self.held(one) for b in self.held(other) if _exclude(a, b)
+                  for lock in [self._lock(a)]}
+        for lock in common.values():
+            if len(lock.kept) < KEPT:
+                lock.kept.append(tell)
         return bool(common)
 
     def certain(self, op: ops.Op) -> bool:
@@ -309,6 +401,14 @@ class Held:
     def is_lock(self, key: int) -> bool:
         """Whether a tensor holds locks."""
         return key in self.locks.free
+
+
+def _exclude(a: Section, b: Section) -> bool:
+    """Whether who is in one section waits for whoever is in the other."""
+    if a.lock is None and b.lock is None:
+        return a.place == b.place
+    return (a.lock is None and b.lock == a.place and b.place in a.awaited) or \
+        (b.lock is None and a.lock == b.place and a.place in b.awaited)
 
 
 def by_luck(finding: Finding) -> Finding:

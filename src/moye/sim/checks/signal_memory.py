@@ -84,10 +84,8 @@ class Traffic:
             for op in atomics)
 
     def tries(self, func: Func) -> bool:
-        """Whether threads try for something once, or give up: who comes first gets it, and may be done with it before
-        others come."""
-        waits = patience(func).waits
-        return any(isinstance(op, ops.Atomic) and op.kind in ("cas", "exch") and id(op) in self.used - waits
+        """Whether threads try for something: who comes first gets it, and may be done with it before others come."""
+        return any(isinstance(op, ops.Atomic) and op.kind in ("cas", "exch") and id(op) in self.used
                    for op in func.body.walk())
 
     def looks(self, op: ops.Op) -> bool:

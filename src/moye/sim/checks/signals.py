@@ -168,6 +168,8 @@ class Flags:
                 np.array_equal(before[2], lanes):
             return
         for block, place, threads in self._meet(where, address, lanes):
+            if self.held is not None and self.held.busy:
+                self.held.awaits(op, place, self.first + block, threads)
             if (location := self.between.locations.get(place)) is not None:
                 self._look(op, where, location, block, threads)
         if self._given:
@@ -224,6 +226,8 @@ class Flags:
         for block, thread in reversed(reached) if outcome.backwards else reached:
             place = where.place(self.first + block, int(address[thread, block]))
             location = self.between.locations.get(place)
+            if self.held is not None and self.held.busy:
+                self.held.awaits(op, place, self.first + block, [thread])
             if looks and location is not None:
                 # A read-modify-write reads the newest value in coherence order; one that fails to write may read an
                 # older one.
@@ -277,11 +281,14 @@ class Flags:
     def _locked(self, held: Held, op: ops.Op, place: Place, writer: Writer, before: Any,
                 releases: list[Release]) -> list[Release]:
         """What the write of a lock publishes in every order."""
-        if id(op) not in held.locks.lets_go:
+        if id(op) not in held.locks.lets_go and not held.busy:
             return releases
         if self.shared.clocks.columns == 1 and self.blocks > 1:
             self.shared.expand()
         eye = self.eye(writer[0] - self.first, writer[1])
+        if id(op) not in held.locks.lets_go:
+            held.counted(place, writer, eye)
+            return releases
         assert isinstance(op, (ops.Store, ops.Atomic)), "an operation on a lock"
         free = before == held.locks.free[self.traffic.key(op.ref.buffer)]
         if held.locks.lets_go[id(op)]:

@@ -150,7 +150,8 @@ class _Others:
         if first.globals.between.steps > DEAR:
             self._left_out()
             return
-        reporter = Reporter(first.func, False, RACES & (RACES if first.hooks.codes is None else first.hooks.codes))
+        judged = RACES | {"F4"}
+        reporter = Reporter(first.func, False, judged & (judged if first.hooks.codes is None else first.hooks.codes))
         reporter.strict = first.hooks.strict
         # Of threads that try for a lock at once one gets it: where blocks, and their warps, come one after the other,
         # all of them do.  And of the accesses of a thread to one place the last is remembered: what it did there
@@ -164,7 +165,7 @@ class _Others:
         finally:
             self.rewind.restore()
         for finding in reporter.findings:
-            first.reporter.add(by_luck(finding))
+            first.reporter.add(by_luck(finding) if finding.code in RACES else finding)
 
     def by_chance(self, program: Program, spent: int, case: Case) -> None:
         """Run once more, with mbarrier_try_wait false where it may be: whoever does not heed it has not waited.  Or
