@@ -5,7 +5,8 @@ In: accesses to global memory, ``griddepcontrol_wait``s, and the ``Prior`` launc
 
 A dependent launch may begin as soon as every block of the one before has called griddepcontrol_launch_dependents or has
 ended; what that one wrote is there for who has waited, or is ordered after somebody who has.  What it reads may be
-overwritten early only if it lets others begin before its end.
+overwritten early only if it lets others begin before its end.  If all of its blocks do so before they have waited, the
+next launch may also run beside those before it.
 """
 
 from __future__ import annotations
@@ -98,6 +99,8 @@ class Dependence:
         self.dependent, self.prior = prior is not None, tuple(prior or ())
         self.recording = self.dependent or bool(kinds)
         self._touched: dict[tuple[int, int, bool], tuple[Global, Array]] = {}
+        self.parts: list[tuple[Array, Array]] = []
+        """Of each batch the blocks (B,) that have waited, and those that let others begin before they did."""
 
     @property
     def not_judged(self) -> list[str]:
@@ -123,8 +126,11 @@ class Dependence:
         """This launch and those that may run beside it, for the next."""
         written, read = self._recorded() if self.recording else (_tracked(memory, arguments), [])
         behind = self.after if self.waits else self.prior
+        # The next one begins when the last block lets it, or ends: if that block has waited first, so has the next one.
+        waited = any((done & ~eager).any() for done, eager in self.parts)
+        beside = behind if waited else self.prior
         last = Prior(self.name, tuple(written), tuple(read), self.triggers, behind[:KEPT] if self.dependent else ())
-        return last, *last.behind
+        return last, *(beside[:KEPT] if self.dependent else ())
 
     def _recorded(self) -> tuple[list[Spans], list[Spans]]:
         found: tuple[list[Spans], list[Spans]] = [], []
@@ -144,6 +150,8 @@ class Dependent:
         self.shape = threads, blocks
         self.epoch: Ints = np.zeros(self.shape, np.int64)
         """The epoch at which each thread has waited, 0 for not yet."""
+        self.done, self.eager = np.zeros((2, blocks), np.bool_)
+        launch.parts.append((self.done, self.eager))
 
     def wait(self, lanes: Bools | None) -> None:
         """Threads (T, 1 or B) wait until the launches before this one are complete."""
@@ -151,6 +159,12 @@ class Dependent:
         clocks = self.shared.clocks
         who = np.broadcast_to(np.ones((1, 1), np.bool_) if lanes is None else lanes, self.shape)
         self.epoch = np.where(who & (self.epoch == 0), clocks.now[clocks.group], self.epoch)
+        self.done |= who.any(axis=0)
+
+    def trigger(self, lanes: Bools | None) -> None:
+        """Threads (T, 1 or B) let the launches behind this one begin."""
+        who = np.broadcast_to(np.ones((1, 1), np.bool_) if lanes is None else lanes, self.shape)
+        self.eager |= (who & ~self._behind()).any(axis=0)
 
     def access(self, op: ops.Op, memory: Global, index: Ints, size: int, mask: Bools | None, written: bool) -> None:
         """``size`` bytes at each element index (V, T or 1, B or 1) are read or written by the lanes of the mask."""

@@ -82,6 +82,11 @@ class Watch:
         if self.dependent is not None:
             self.dependent.wait(lanes)
 
+    def let_begin_launches(self, lanes: Array | None) -> None:
+        """Threads let the launches behind this one begin."""
+        if self.dependent is not None:
+            self.dependent.trigger(lanes)
+
     def boxes(self, op: ops.AnyBulk, tensor: Buffer, memory: Global, issued: Any,
               elements: Callable[[], tuple[Array, Array]]) -> None:
         """A bulk copy of elements of global memory is issued."""

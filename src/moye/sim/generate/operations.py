@@ -384,5 +384,5 @@ def emit_registers(w: Writer, op: ops.SetMaxRegisters) -> None:
 @emits(ops.GridDependency)
 def emit_dependency(w: Writer, op: ops.GridDependency) -> None:
     """The order of launches changes no value of one launch."""
-    if w.check and op.kind == "wait":
-        w.line(f"B.watch.waited_for_launches(B.lanes({w.mask}))")
+    if w.check:
+        w.line(f"B.watch.{'waited_for' if op.kind == 'wait' else 'let_begin'}_launches(B.lanes({w.mask}))")
