@@ -242,6 +242,10 @@ FAULTS: dict[str, list[tuple[str, str]]] = {
         ("self.trying |= {tried}", "pass"),
         ("lost = all(source.value != free", "lost = all(True"),
     ],
+    "sim/checks/dependent_launches.py": [
+        ("beside = behind if waited else self.prior", "beside = behind"),
+        ("waited = any((done & ~eager).any()", "waited = any(done.any()"),
+    ],
     "sim/checks/late_stores.py": [
         ("if before or each.seen or not any", "if before or not any"),
         ("alone=not twins", "alone=True"),
@@ -267,6 +271,7 @@ FAULTS: dict[str, list[tuple[str, str]]] = {
     "sim/checks/signals.py": [
         ("(block, byte, thread // WARP)", "(block, byte)"),
         ("if self._looks[key] <= HASTE", "if False"),
+        ("prompt = self.between.prompt and not self.traffic.older", "prompt = False"),
         ("fits is not None and not fits(location.values[value])", "False"),
     ],
     "sim/checks/signal_memory.py": [

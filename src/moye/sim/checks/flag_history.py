@@ -166,6 +166,8 @@ class Between:
         """The number of times that threads of a block have learnt something."""
         self.newest = False
         """Whether those that poll find the newest value, not one after the other."""
+        self.prompt = False
+        """Whether they find it in their first look already."""
         self.late: int | None = None
         """The flags that look old for longer than others that are set before them, as ``Traffic.key``."""
         self.steps = self.events = self.lag = 0

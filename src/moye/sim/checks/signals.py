@@ -524,7 +524,8 @@ class Flags:
         latest = location.latest
         polls = id(op) in self.traffic.polled
         # An atomic that an older value satisfied would have to write, and find the newest.
-        if self.held is not None or not (polls or (self.traffic.older and isinstance(op, ops.Load))):
+        prompt = self.between.prompt and not self.traffic.older
+        if self.held is not None or prompt or not (polls or (self.traffic.older and isinstance(op, ops.Load))):
             value = latest
         elif self.traffic.older and id(op) in self.traffic.hasty:
             value = max(self._in_vain(location, block, thread) for thread in threads)

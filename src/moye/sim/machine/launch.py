@@ -174,6 +174,7 @@ class Launch:
         self.globals = GlobalMemory(self.func, lambda buffer: self.memory(buffer, buffer.dtype), self.total,
                                     self.place, self.reporter, spent)
         self.globals.between.newest = self.schedule.late
+        self.globals.between.prompt = self.schedule.prompt
         self.globals.between.late = self.schedule.laggard(self.globals.traffic.waits_at(self.func))
         for param in self.func.params:
             if isinstance(param, TensorParam) and param.name in self.hooks.poison:

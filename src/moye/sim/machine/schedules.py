@@ -35,7 +35,8 @@ class Schedule:
 
     Seed 1 takes them backwards, so that of any two blocks each has come first once, and who has waited longest looks
     last; with seed 3 first.  With odd seeds those that poll are ``late``: they look too early, then when nobody else
-    moves, and find the newest value alone, so that they miss one that another follows.  With even ones from 2 on, one
+    moves, and find the newest value alone, so that they miss one that another follows; every other time they are
+    ``prompt``, and find it in their first look.  With even ones from 2 on, one
     of several flags looks old for longer than the others; with those from 4 on, threads that come to atomics together
     take turns in another order at every other tensor.
 
@@ -83,6 +84,11 @@ class Schedule:
         """Whether of threads that come to one atomic together the last is first: of every other tensor, so that who is
         last at one counter need not be at the next.  ``tensor`` is its number in the kernel."""
         return self.turned or (self.seed >= CROSSED and not self.late and tensor() % 2 == self.seed // 2 % 2)
+
+    @property
+    def prompt(self) -> bool:
+        """Whether those that poll find the newest value at once: a look that seldom is the first to succeed may be."""
+        return self.seed % 4 == 3
 
     @property
     def steady(self) -> bool:
