@@ -293,7 +293,8 @@ def program(total: mo.Static, x, lock, more: mo.Static):
     harmless = {"no barrier"} if warps == 1 else set()
     return Design(text, blocks, n, lambda: [np.zeros(n, np.float32), x.copy(), np.zeros(1, np.int32),
                   np.zeros(n, np.float32)],
-                  lambda _: {0: times * x.reshape(blocks, n).sum(0)}, harmless=frozenset(harmless))
+                  lambda _: {0: times * x.reshape(blocks, n).sum(0)}, harmless=frozenset(harmless),
+                  cluster=(blocks, 1, 1) if rng.random() < 0.3 else (1, 1, 1))
 
 
 def counted_again(rng: random.Random) -> Design:

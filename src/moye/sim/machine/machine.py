@@ -109,6 +109,8 @@ class _Others:
         """Whether warps of one block, or blocks of a cluster, try for something at once: one of them gets it then."""
         if self.apart and usual > 1 and launch.hooks.schedules is None:
             self.signals, self.wanted = True, self.wanted + 1
+        self.inside = several_turns(launch.func)
+        """Whether warps, or blocks of a cluster, would always be in step."""
         self.chances = chances(launch.func, launch.globals.traffic)
         if self.chances and not fits:
             left = launch.globals.plan.not_judged
@@ -130,8 +132,11 @@ class _Others:
             while self.seen < self.wanted and not self.launch.reporter.findings:
                 self.rewind.back()
                 last = self.launch.hooks.schedules is None and self.seen == self.wanted - 1
-                self._one(program, self.launch.hooks.seed + self.seen, spent,
-                          apart="first" if self.apart and last else None)
+                seed = self.launch.hooks.seed + self.seen
+                turn: Turn | None = "first" if self.apart and last else None
+                if turn is None and self.inside and seed % 2:
+                    turn = "last" if seed % 4 == 1 else "first"
+                self._one(program, seed, spent, apart=turn)
                 self.seen += 1
         finally:
             self.rewind.restore()
