@@ -218,3 +218,25 @@ def two_tell(out, flag, threads: mo.Constexpr, order: mo.Constexpr):
 def test_whichever_of_two_warps_was_found_the_other_may_be_late(threads, found, order):
     report = mo.check(two_tell, lints=False)[2, 64](ints(1), ints(1), threads, order)
     assert sorted({finding.code for finding in report.findings}) == found, str(report)
+
+
+@mo.kernel
+def waits_in_a_loop_that_ends(y, x, flags):
+    if mo.thread_idx().x == 0:
+        k = mo.block_idx().x
+        while k < 3:
+            if mo.block_idx().x == 0:
+                x[k] = 1.0
+                mo.store(flags, k, 1, order="release")
+            else:
+                while mo.load(flags, k, order="acquire") == 0:
+                    pass
+                y[k] = x[k]
+            k += 1
+
+
+def test_a_wait_in_a_loop_that_ends_is_a_wait():
+    """The loop around it is left whatever is read, and the wait is not."""
+    report = mo.check(waits_in_a_loop_that_ends, lints=False)[2, 32](
+        *(np.zeros(3, np.float32) for _ in range(2)), np.zeros(3, np.int32))
+    assert report.ok, str(report)

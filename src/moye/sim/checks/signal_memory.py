@@ -13,7 +13,7 @@ from typing import TypeGuard
 
 from moye.dtypes import Space
 from moye.ir import ops
-from moye.ir.nodes import Buffer, Func, Operand, Value
+from moye.ir.nodes import Block, Buffer, Func, Operand, Value
 from moye.sim.checks.patience import patience
 from moye.sim.flow.double_looks import twices
 from moye.sim.flow.segments import polls
@@ -131,11 +131,19 @@ def traffic(func: Func, alias: Mapping[int, int]) -> Traffic:
     idle = frozenset(read) - {base.key(op.ref.buffer) for op in _deciding(walked)}
     reset = idle & {base.key(op.ref.buffer) for op in walked if _sets(op, atomics)} & {
         base.key(op.ref.buffer) for op in walked if counts(op) and id(op) in atomics}
-    leaves = patience(func).gives_up
-    hasty = frozenset(id(inner) for op in walked if isinstance(op, ops.Loop) and id(op) in leaves
-                      for inner in op.body.walk() if isinstance(inner, ops.Load) and strong(inner))
+    hasty = frozenset(_hasty(func.body, patience(func).gives_up, False))
     return Traffic(ordered, frozenset(read), frozenset(read & plain), polled, spun, atomics, frozenset(idle),
                    frozenset(reset), alias, hasty)
+
+
+def _hasty(block: Block, gives_up: frozenset[int], inside: bool) -> Iterator[int]:
+    """The ids of the strong loads whose innermost loop is one of those that give up."""
+    for op in block:
+        if isinstance(op, ops.Load) and strong(op) and inside:
+            yield id(op)
+        for inner in op.blocks():
+            # A wait in a loop that ends by itself is one all the same.
+            yield from _hasty(inner, gives_up, id(op) in gives_up if isinstance(op, (ops.Loop, ops.For)) else inside)
 
 
 def counts(op: ops.Op) -> TypeGuard[ops.Atomic]:
