@@ -46,6 +46,8 @@ AHEAD = 200 << 10
 """Bytes of rows that a multiprocessor has on their way to shared memory."""
 _WHOLE = 1 << 16
 """Bytes of a row, of all arrays, in such a block that is alone on a multiprocessor: three fit."""
+_TURNS = 2
+"""Rows of a block from which on it pays that they come ahead."""
 _SUMS = 64
 """Registers of a thread for sums over rows, where it has 128."""
 _MOST_ROWS, _MOST_STAGES = 8, 64
@@ -254,7 +256,7 @@ def _ahead(shape: Shape, plan: RowPlan, multiprocessors: int) -> RowPlan:
         rounds = -(-vectors // (plan.cluster * _THREADS))
         found = replace(plan, lanes=_WARP * -(-vectors // (plan.cluster * rounds * _WARP)), rounds=rounds)
     found = _ringed(shape, found)
-    enough = shape.rows * found.cluster >= 2 * (found.stages // found.rounds) * found.resident * multiprocessors
+    enough = shape.rows * found.cluster >= _TURNS * found.resident * multiprocessors
     return found if found.stages > found.rounds and enough else plan
 
 
