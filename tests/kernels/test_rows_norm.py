@@ -112,6 +112,22 @@ def test_plans(kind, centred, monkeypatch):
          normal(rng, (19, columns), np.float32), centred=centred, plan=plan)
 
 
+@pytest.mark.parametrize("dtype", [np.float16, bf16, np.float32])
+@pytest.mark.parametrize("kind", ["far from zero", "one huge element", "all equal"])
+def test_variances_about_a_few_elements(kind, dtype):
+    """What rows by bulk copies lose of a variance: next to nothing far from zero, little where a sample is huge."""
+    rng, columns = np.random.default_rng(3), 2048
+    x = rng.standard_normal((3, columns))
+    x = {"far from zero": 100 + 0.1 * x, "all equal": np.full_like(x, 37.0),
+         "one huge element": np.where(np.arange(columns) == 0, 1e4, x)}[kind].astype(dtype)
+    out, rstd, width = np.full_like(x, np.nan), np.full(3, np.nan, np.float32), 16 // x.itemsize
+    layer_norm(out, x, eps=1e-5, rstd=rstd, plan=RowPlan(width, 64, rounds=1024 // (64 * width), cluster=2,
+                                                         stages=2048 // (64 * width)))
+    want, _, scale = normed(x.astype(np.float64), None, None, 1e-5, 0.0, centred=True)
+    assert np.abs(rstd / scale - 1).max() < (2e-5 if kind == "one huge element" else 4e-6)
+    assert np.abs(out.astype(np.float64) - want).max() <= 1e-2 * np.abs(want).max()
+
+
 @pytest.mark.parametrize("columns, dtype, wide, single", [
     (8192, mo.bfloat16, (8, 4), 0), (4096, mo.float32, (8, 4), 0), (4097, mo.bfloat16, (4, 4), 35),
     (131072, mo.bfloat16, (8, 4), 0)])

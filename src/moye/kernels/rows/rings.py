@@ -67,7 +67,7 @@ def ask_round(plan, where, ring, number, i, stage):
     """Ask for round ``i`` after the first of row ``number``, which may be one of a later row, if that row is there.
 
     This block's part of a round are ``lanes`` vectors, or what the row has of them; none is a copy of nothing.  A
-    thread of each warp asks in turn: one for all would come late to its own part of the row.
+    thread of each warp asks in turn, so that none has all to do beside its own part of the row.
     """
     number = number + i // plan.rounds * where.step
     if (mo.thread_idx().x == i % plan.rounds % plan.warps * _WARP) & (number < where.rows):
