@@ -24,6 +24,16 @@ def test_draws():
     assert max(x["columns"] for x in some) > 65536 and min(x["rows"] for x in some) < 8
 
 
+def test_long_rows():
+    found, again = (rows_random.draw_long(7, 80) for _ in range(2))
+    assert [one.make.keywords for one in found] == [one.make.keywords for one in again]
+    assert {one.family for one in found} == set(rows_random.LONG)
+    for x in (one.make.keywords for one in found):
+        assert 16300 < x["columns"] <= rows_random.LONGEST and 1 << 23 < x["rows"] * x["columns"] < 1 << 28
+    for step, least in ((128, 20), (8, 45)):
+        assert least < sum(one.make.keywords["columns"] % step == 0 for one in found) < 70
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the benchmark itself compares on a GPU")
 @pytest.mark.parametrize(("family", "i"), MAKERS)
 def test_cases(family, i):
