@@ -26,7 +26,7 @@ BLOCK = 128
 _LANES = mo.hardware.WARP
 FOUR = 4
 """Factors of 16 bytes."""
-_LINE = 32
+_ALIGNED = 32
 """And of 128, at which TMA writes a box."""
 _BOX = 256
 """Rows of a box at most."""
@@ -203,7 +203,7 @@ def stages_of_factors(config: Any, how: str) -> Any:
     rows = config.bM + FOUR * (how == "anywhere")
     if how not in ("tma", "anywhere") or rows > _BOX:
         return None
-    return mo.make_layout((rows, 1, config.stages), (1, rows, -(-rows // _LINE) * _LINE))
+    return mo.make_layout((rows, 1, config.stages), (1, rows, -(-rows // _ALIGNED) * _ALIGNED))
 
 
 def by_tma(scale_a: Any) -> bool:
