@@ -112,6 +112,21 @@ def test_plans(kind, centred, monkeypatch):
          normal(rng, (19, columns), np.float32), centred=centred, plan=plan)
 
 
+@pytest.mark.parametrize("residual", [False, True])
+@pytest.mark.parametrize("plan, columns", [
+    (RowPlan(8, 64, cluster=2, stages=2), 1000), (RowPlan(8, 64, rounds=2, stages=5), 1000),
+    (RowPlan(8, 32, rounds=2, cluster=2, stages=4, edges=14, shifted=True), 1001)])
+def test_rows_ahead_in_place(plan, columns, residual):
+    """The result over x, and the sum over the residual: nobody reads what another thread has written."""
+    rng = np.random.default_rng(1)
+    x, r, weight = normal(rng, (9, columns), bf16), normal(rng, (9, columns), bf16), normal(rng, columns, bf16)
+    h = (x.astype(np.float32) + r.astype(np.float32)).astype(bf16) if residual else x.copy()
+    want = normed(wide(h), weight, None, 1e-5, 0.0, centred=True)[0]
+    run(layer_norm, x, x, weight, eps=1e-5, plan=plan, **({"residual": r, "summed": r} if residual else {}))
+    close(x, want, bf16)
+    assert not residual or (r == h).all()
+
+
 @pytest.mark.parametrize("dtype", [np.float16, bf16, np.float32])
 @pytest.mark.parametrize("kind", ["far from zero", "one huge element", "all equal"])
 def test_variances_about_a_few_elements(kind, dtype):

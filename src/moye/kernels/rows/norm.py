@@ -49,10 +49,19 @@ def norm(what: str, out: Any, x: Any, weight: Any, bias: Any, eps: float, offset
     # Clusters, and blocks that have several rows or weights shifted in their registers, take several in turn; others
     # are dealt out by the device.
     turns = plan.warps == 1 or plan.cluster > 1 or plan.shifted or plan.stages
-    kernel = norm_streamed_kernel if plan.streamed else norm_staged_kernel if plan.stages else norm_kernel
+    kernel, more = norm_streamed_kernel if plan.streamed else norm_kernel, list[Any]()
+    if plan.stages:
+        kernel, more = norm_staged_kernel, [_meet(what, (out, summed), (x, residual))]
     kernel.launch(arrays[0], given.matrix, weight, bias, arrays[1], arrays[2], rstd, mean, factor, eps,
-                  offset, plan, centred, by_row, near, grid=given.grid(plan) if turns else given.rows,
+                  offset, plan, centred, by_row, near, *more, grid=given.grid(plan) if turns else given.rows,
                   block=plan.threads, cluster=plan.cluster)
+
+
+def _meet(what: str, written: tuple[Any, ...], read: tuple[Any, ...]) -> bool:
+    """Whether one of the arrays that are written (or None) lies where one is that is read."""
+    places = [{info_of(what, "out", x).ptr for x in arrays if x is not None and info_of(what, "out", x).kind != "spec"}
+              for arrays in (written, read)]
+    return bool(places[0] & places[1])
 
 
 def _factor(given: Rows, out: Any, scale: Any) -> tuple[Any, bool]:

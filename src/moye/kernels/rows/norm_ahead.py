@@ -2,9 +2,9 @@
 
 In: matrices (rows, columns) and a plan with stages.  Out: the normed rows, written, as ``norm_kernel`` writes them.
 
-    norm_staged_kernel[grid, plan.threads](out, x, weight, None, ..., eps, 0.0, plan, False, False, False)
+    norm_staged_kernel[grid, plan.threads](out, x, weight, None, ..., eps, 0.0, plan, False, False, False, False)
 
-Of rows with a mean, parts are merged (float32), or summed about a number near the mean (16 bits).
+Of rows with a mean, parts are merged (float32, and in place), or summed about a number near the mean (16 bits).
 """
 
 from __future__ import annotations
@@ -36,8 +36,11 @@ _SAMPLES = 8
 @mo.kernel
 def norm_staged_kernel(out, x, weight, bias, residual, summed, rstd, mean, factor, eps: mo.Constexpr,
                        offset: mo.Constexpr, plan: mo.Constexpr, centred: mo.Constexpr, by_row: mo.Constexpr,
-                       near: mo.Constexpr):
-    """out = (x - mean) * rstd * (weight + offset) + bias, as ``norm_kernel``; ``near`` says where the weights stay."""
+                       near: mo.Constexpr, over: mo.Constexpr):
+    """out = (x - mean) * rstd * (weight + offset) + bias, as ``norm_kernel``; ``near`` says where the weights stay.
+
+    ``over``: what is written lies over what is read, of which a thread then reads its own part alone.
+    """
     mo.min_blocks(plan.resident)
     gO, gX = parts.as_rows(out), parts.as_rows(x)                           # (rows, columns)
     gR, gS = (None if t is None else parts.as_rows(t) for t in (residual, summed))
@@ -45,7 +48,7 @@ def norm_staged_kernel(out, x, weight, bias, residual, summed, rstd, mean, facto
     kept = gains(plan, where, weight, bias, near)
     ring = rings.ring(plan, where, [t for t in (gX, gR) if t is not None])
     dtype = x.dtype if summed is None else summed.dtype
-    row = Brought(plan, where, kept, ring, dtype, acc, eps, offset, centred, by_row)
+    row = Brought(plan, where, kept, ring, dtype, acc, eps, offset, centred, by_row, over)
     room = parts.scratch(plan, acc, 3 if row.merges else 1 + (centred or row.at_once))
 
     def fetch(number):
@@ -75,6 +78,7 @@ class Brought:
     offset: Any
     centred: Any
     by_row: Any
+    over: Any
 
     @property
     def at_once(self) -> bool:
@@ -84,7 +88,7 @@ class Brought:
     @property
     def merges(self) -> bool:
         """Whether means of parts are merged, with no digit lost; of 16 bits, sums less about the mean are as good."""
-        return bool(self.centred) and self.ring.matrices[0].dtype.bits > 16
+        return bool(self.centred) and (self.over or self.ring.matrices[0].dtype.bits > 16)
 
 
 @mo.jit
