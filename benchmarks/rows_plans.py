@@ -29,11 +29,12 @@ Ways = tuple[tuple[int, int, int, bool] | tuple[int, int, int, bool, int], ...]
 
 
 def plan_of(columns: int, lanes: int, resident: int, cluster: int = 1, streamed: bool = False,
-            stages: int = 0) -> RowPlan:
-    """So many threads of each of so many blocks have a row."""
+            ahead: int = 0) -> RowPlan:
+    """So many threads of each of so many blocks have a row, and so many rows come ahead."""
     vectors, each = columns // WIDTH, lanes * cluster
-    return RowPlan(WIDTH, lanes, rounds=-(-vectors // each), cluster=cluster, full=0 if streamed else vectors // each,
-                   resident=resident, streamed=streamed, stages=stages)
+    rounds = -(-vectors // each)
+    return RowPlan(WIDTH, lanes, rounds=rounds, cluster=cluster, full=0 if streamed else vectors // each,
+                   resident=resident, streamed=streamed, stages=ahead * rounds)
 
 
 def rms_norm(rows: int, columns: int, plan: RowPlan | None) -> Case:
@@ -103,7 +104,7 @@ def named(plan: RowPlan | None) -> str:
     if plan is None:
         return "the rule's"
     return f"lanes={plan.lanes} rounds={plan.rounds} cluster={plan.cluster} resident={plan.resident}" \
-           f"{' streamed' if plan.streamed else ''}{f' stages={plan.stages}' if plan.stages else ''}"
+           f"{' streamed' if plan.streamed else ''}{f' ahead={plan.stages // plan.rounds}' if plan.stages else ''}"
 
 
 def measured(told: Case, rounds: int) -> dict[str, Any]:

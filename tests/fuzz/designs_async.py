@@ -18,6 +18,18 @@ def _numbers(n: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed + n).integers(-9, 10, n).astype(np.float32)
 
 
+def _ring(stages: int, readers: int) -> str:
+    """A kernel's mbarriers of a ring: one thread fills a stage, so many give it back."""
+    return f"""    full, empty = mo.mbarrier_array({stages}), mo.mbarrier_array({stages})
+    if tid == 0:
+        for i in mo.static_range({stages}):
+            mo.mbarrier_init(full, i, 1)
+            mo.mbarrier_init(empty, i, {readers})
+        mo.fence_mbarrier_init()
+    mo.sync_threads()
+"""
+
+
 def copy_groups(rng: random.Random) -> Design:
     """Helpers fetch tiles by cp.async and commit; all warps, or one of them, wait for their groups and then meet."""
     warps, stages, tiles = rng.choice([1, 2, 3]), rng.choice([2, 3, 4]), rng.choice([1, 2, 5, 7])
@@ -88,14 +100,7 @@ def uneven_rows(rng: random.Random) -> Design:
 def program(y, x: mo.Static, trips):
     tid = mo.thread_idx().x
     s = mo.shared_array(mo.float32, ({n}, {stages}))
-    full, empty = mo.mbarrier_array({stages}), mo.mbarrier_array({stages})
-    if tid == 0:
-        for i in mo.static_range({stages}):
-            mo.mbarrier_init(full, i, 1)
-            mo.mbarrier_init(empty, i, {warps})
-        mo.fence_mbarrier_init()
-    mo.sync_threads()
-    stage, parity, count = mo.int32(0), mo.int32(0), mo.int32(0)
+{_ring(stages, warps)}    stage, parity, count = mo.int32(0), mo.int32(0), mo.int32(0)
     if tid >= {n}:
         if tid == {n}:
             for row in range({rows}):
@@ -215,14 +220,7 @@ def roles_that_end(rng: random.Random) -> Design:
 def program(y, x: mo.Static):
     tid, warp = mo.thread_idx().x, mo.warp_idx()
     s, sums = mo.shared_array(mo.float32, (32, {stages})), mo.shared_array(mo.float32, {n})
-    full, empty = mo.mbarrier_array({stages}), mo.mbarrier_array({stages})
-    if tid == 0:
-        for i in mo.static_range({stages}):
-            mo.mbarrier_init(full, i, 1)
-            mo.mbarrier_init(empty, i, {warps})
-        mo.fence_mbarrier_init()
-    mo.sync_threads()
-    if warp == {warps}:
+{_ring(stages, warps)}    if warp == {warps}:
         if tid % 32 == 0:
             for k in range({tiles}):
                 mo.mbarrier_wait(empty, k % {stages}, (k // {stages} & 1) ^ 1)          #- no empty wait

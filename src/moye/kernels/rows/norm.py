@@ -5,7 +5,7 @@ In: x (..., columns) of any strides, and what goes with it.  Out: the arrays giv
     rms_norm(out, x, weight, residual=r, summed=h)          # h = x + r; out = h / sqrt(mean(h^2) + eps) * weight
     layer_norm(out, x, weight, bias, rstd=rstd, mean=mean)  # and what the backward pass needs
 
-A row is read once and held in registers; docs/rows.md says how threads share it.
+A row is read from memory once, and held in registers or shared memory; docs/rows.md says how threads share it.
 """
 
 from __future__ import annotations
@@ -59,9 +59,8 @@ def norm(what: str, out: Any, x: Any, weight: Any, bias: Any, eps: float, offset
 
 def _meet(what: str, written: tuple[Any, ...], read: tuple[Any, ...]) -> bool:
     """Whether one of the arrays that are written (or None) lies where one is that is read."""
-    places = [{info_of(what, "out", x).ptr for x in arrays if x is not None and info_of(what, "out", x).kind != "spec"}
-              for arrays in (written, read)]
-    return bool(places[0] & places[1])
+    there, here = ([info_of(what, "out", x) for x in arrays if x is not None] for arrays in (written, read))
+    return any(a.ptr == b.ptr and "spec" not in (a.kind, b.kind) for a in there for b in here)
 
 
 def _factor(given: Rows, out: Any, scale: Any) -> tuple[Any, bool]:

@@ -241,7 +241,7 @@ def row_plan(shape: Shape, *, multiprocessors: int = 132, clusters: bool = True)
 
 
 def _ahead(shape: Shape, plan: RowPlan, multiprocessors: int) -> RowPlan:
-    """The same by bulk copies, where clusters have many rows.
+    """The same by bulk copies, where blocks of clusters have two rows or more.
 
     A block of 640 to 1024 threads that is alone on a multiprocessor has a part of 64 KB, so that fewer share a row.  Of
     rows that begin anywhere several blocks do, as each waits for its edges, too.
