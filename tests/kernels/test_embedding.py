@@ -12,14 +12,12 @@ import moye as mo
 from drawn_arrays import FLOATS, clean, close, drawn, laid_out, poisoned, wide
 from moye.kernels import embedding, embedding_backward
 from moye.kernels.embedding import (
-    TILE,
     Plan,
     gather_kernel,
     gradient_kernel,
-    place_kernel,
     sorted_gradient_kernel,
-    sorted_places,
 )
+from moye.kernels.embedding_sort import TILE, place_kernel, sort_kernel, sorted_ids
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -56,60 +54,74 @@ def test_drawn_gradients(seed):
     close(dtable, expected, name)
 
 
-def test_gradients_are_the_same_bits_in_each_run():
-    """Sums that rounding makes depend on their order: it is that of ids."""
-    rng = np.random.default_rng(2)
-    ids = np.zeros(500, np.int32)
-    dout = (rng.standard_normal((500, 8)) * 10.0 ** rng.integers(-6, 6, (500, 1))).astype(np.float32)
-    dtable, expected = np.zeros((2, 8), np.float32), np.zeros(8, np.float32)
-    for row in dout:
-        expected += row
-    embedding_backward(dtable, dout, ids)
-    assert np.array_equal(dtable[0], expected) and not dtable[1].any()
-
-
-def added_up(ids, dout, rows, piece):
-    """float32 sums in the order of sorted ids: whole pieces of the order that are one row's are summed before."""
-    order, totals = np.argsort(ids, kind="stable"), np.zeros((rows, dout.shape[1]), np.float32)
-
-    def in_turn(start, parts):
-        for part in parts:
-            start = start + part
-        return start
-    for row in range(rows):
-        first, end = np.searchsorted(ids[order], [row, row + 1])
-        least, most = -(-first // piece), end // piece
-        if least >= most:
-            totals[row] = in_turn(totals[row], dout[order[first:end]])
-            continue
-        totals[row] = in_turn(totals[row], dout[order[first:least * piece]])
-        for i in range(least, most):
-            totals[row] += in_turn(np.zeros_like(totals[row]), dout[order[i * piece:(i + 1) * piece]])
-        totals[row] = in_turn(totals[row], dout[order[most * piece:end]])
+def in_slots(slots, totals, parts):
+    """The totals (slots, columns) with every slots-th of the parts."""
+    for i, part in enumerate(parts):
+        totals[i % slots] += part
     return totals
 
 
-def test_many_ids_are_sorted(monkeypatch):
-    """By two digits, in two tiles; float32 sums are those of loops over ids, bit by bit, in pieces of 64."""
+def joined(totals):
+    """The sum of the slots' totals, from the first on."""
+    total = totals[0].copy()
+    for other in totals[1:]:
+        total += other
+    return total
+
+
+def added_up(ids, dout, rows, piece, slots):
+    """float32 sums in the order of sorted ids: whole pieces of the order that are one row's are summed before."""
+    order, sums = np.argsort(ids, kind="stable"), np.zeros((rows, dout.shape[1]), np.float32)
+    for row in range(rows):
+        first, end = np.searchsorted(ids[order], [row, row + 1])
+        least, most, totals = -(-first // piece), end // piece, np.zeros((slots, dout.shape[1]), np.float32)
+        pieces = [order[i * piece:(i + 1) * piece] for i in range(least, most)]
+        alone = [*order[first:least * piece], *order[most * piece:end]] if pieces else order[first:end]
+        in_slots(slots, totals, dout[alone])
+        in_slots(slots, totals, [joined(in_slots(slots, np.zeros_like(totals), dout[which])) for which in pieces])
+        sums[row] = joined(totals)
+    return sums
+
+
+@pytest.mark.parametrize(("columns", "slots"), [(8, 64), (40, 8), (600, 1)])
+def test_gradients_are_the_same_bits_in_each_run(columns, slots):
+    """Sums that rounding makes depend on their order: threads below each other have every so manieth of the ids."""
+    rng = np.random.default_rng(2)
+    ids = np.zeros(500, np.int32)
+    dout = (rng.standard_normal((500, columns)) * 10.0 ** rng.integers(-6, 6, (500, 1))).astype(np.float32)
+    dtable = np.zeros((2, columns), np.float32)
+    embedding_backward(dtable, dout, ids)
+    assert np.array_equal(dtable, added_up(ids, dout, 2, 1 << 30, slots)) and not dtable[1].any()
+
+
+@pytest.mark.parametrize("cleared", [0, 1000])
+def test_many_ids_are_sorted(cleared, monkeypatch):
+    """By two digits, in two tiles or by a cluster; float32 sums are those of loops over ids, bit by bit, in pieces of 64."""
     monkeypatch.setattr(sys.modules["moye.kernels.embedding"], "SEARCHED", 4000)
+    monkeypatch.setattr(sys.modules["moye.kernels.embedding_sort"], "CLEARED", cleared)
     rng = np.random.default_rng(4)
     ids = (rng.random(4200) ** 3 * 290).astype(np.int64)
     dout = (rng.standard_normal((4200, 3)) * 10.0 ** rng.integers(-6, 6, (4200, 1))).astype(np.float32)
-    dtable, expected = np.full((300, 3), np.nan, np.float32), added_up(ids, dout, 300, 64)
+    dtable, expected = np.full((300, 3), np.nan, np.float32), added_up(ids, dout, 300, 64, 32)
     assert np.bincount(ids).max() > 200
     expected[ids[5]] = 0
     with clean() as reports:
         embedding_backward(dtable, dout, ids, padding_idx=int(ids[5]))
-    assert np.array_equal(dtable, expected) and len(reports) == 1 + 2 * 3 + 3
+    assert np.array_equal(dtable, expected) and len(reports) == (3 if cleared else 1 + 2 * 3 + 3)
 
 
-@pytest.mark.parametrize(("count", "rows"), [(1500, 70000), (1000, 255), (700, 1)])
-def test_sorts_are_stable(count, rows):
-    """By three digits, and by one."""
+@pytest.mark.parametrize(("count", "rows", "cleared"), [(1500, 70000, 0), (1000, 255, 0), (700, 1, 0), (8193, 70000, 1 << 18),
+                                                        (8192, 255, 1 << 18), (1, 1, 1)])
+def test_sorts_are_stable(count, rows, cleared, monkeypatch):
+    """By three digits, and by one; by one block, by a cluster, and a launch a step."""
+    monkeypatch.setattr(sys.modules["moye.kernels.embedding_sort"], "CLEARED", cleared)
     ids = np.random.default_rng(rows).integers(0, min(rows, 300), count).astype(np.int32) * (rows // min(rows, 300))
-    with clean():
-        order = sorted_places(ids, ids, count, rows)
-    assert np.array_equal(order, np.argsort(ids, kind="stable"))
+    with clean() as reports:
+        order, first, end = sorted_ids(ids, ids, count, rows)
+    assert np.array_equal(order, np.argsort(ids, kind="stable")) and (len(reports) == 1) == (rows <= cleared)
+    named, begin, many = np.unique(ids[order], return_index=True, return_counts=True)
+    assert np.array_equal(first[named], begin) and np.array_equal(end[named], begin + many)
+    assert not np.delete(end, named).any() and not np.delete(first, named).any()
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -129,7 +141,7 @@ def test_drawn_sorts(seed, monkeypatch):
     np.add.at(expected, ids, wide(dout))
     for one in found:
         close(one, expected, name)
-    assert (len(reports) >= 6) == (count > 0)
+    assert len(reports) == (2 + (count >= 64) if count else 1)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -173,15 +185,21 @@ def test_what_is_refused():
 
 def test_accesses_are_16_bytes():
     x, ids = mo.TensorLike(mo.bfloat16, (4096, 16384)), mo.TensorLike(mo.int32, (16384,))
-    gather = gather_kernel.compile(x, x, ids, Plan(8, 128, 4, True, None), block=256, arch="sm_90a")
+    gather = gather_kernel.compile(x, x, ids, Plan(8, True), block=256, arch="sm_90a")
     moves = [line for line in gather.sass.splitlines() if " LDG" in line or " STG" in line]
     assert sum(".128" in line for line in moves) == 2 and len(moves) == 3              # and the id
-    plan = Plan(8, 128, 4, True, None, 2, 64)
-    gradient = gradient_kernel.compile(x, x, ids, None, mo.float32, plan, block=128, arch="sm_90a")
-    assert gradient.spills == gather.spills == 0
-    pieces = mo.TensorLike(mo.float32, (4096, 256))
-    sums = sorted_gradient_kernel.compile(x, x, pieces, ids, ids, ids, mo.float32, plan, block=128, arch="sm_90a")
-    wide_ones = [line for line in sums.sass.splitlines() if (" LDG" in line or " STG" in line) and ".128" in line]
-    assert len(wide_ones) >= 8 and sums.spills == 0
-    starts = mo.TensorLike(mo.int32, (256, 16384 // TILE))
+    for lanes, rounds, ahead in ((128, 4, 2), (128, 1, 8), (16, 1, 8)):
+        plan = Plan(8, True, None, 128, lanes, rounds, ahead, 64)
+        gradient = gradient_kernel.compile(x, x, ids, None, mo.float32, plan, block=128, arch="sm_90a")
+        assert gradient.spills == gather.spills == 0
+        pieces = mo.TensorLike(mo.float32, (4096, 256))
+        sums = sorted_gradient_kernel.compile(x, x, pieces, ids, ids, ids, mo.float32, plan, block=128, arch="sm_90a")
+        wide_ones = [line for line in sums.sass.splitlines() if (" LDG" in line or " STG" in line) and ".128" in line]
+        assert len(wide_ones) >= 8 and sums.spills == 0
+
+
+def test_sorts_do_not_spill():
+    ids, starts = mo.TensorLike(mo.int32, (16384,)), mo.TensorLike(mo.int32, (256, 16384 // TILE))
     assert place_kernel.compile(ids, starts, ids, ids, 128256, 8, block=256, arch="sm_90a").spills == 0
+    rows = mo.TensorLike(mo.int32, (128256,))
+    assert sort_kernel.compile((ids, ids), (ids, ids), rows, rows, ids, 2, 4, block=512, cluster=8, arch="sm_90a").spills == 0

@@ -129,13 +129,13 @@ def test_accesses_are_16_bytes():
     """A row of 8192 bfloat16 goes once through 256 threads; no local memory."""
     x = mo.TensorLike(mo.bfloat16, (8192, 16384))
     modes = [Mode(8192, (1, 1)), Mode(16384, (8192, 8192))]
-    plan = make_plan(8192, modes, (x.info(), x.info()), True)
+    plan = make_plan(8192, modes, (x.info(), x.info()))
     assert (plan.width, plan.each, plan.threads, plan.splits) == (8, 4, 256, 1)
     program = rows_kernel.compile(x, x, None, plan, block=256, arch="sm_90a")
     moves = [line for line in program.sass.splitlines() if " LDG" in line or " STG" in line]
     assert len(moves) >= 8 and all(".128" in line for line in moves)
     assert program.spills == 0 and program.registers <= 64
-    plan = make_plan(1 << 24, [Mode(1 << 24, (1, 1)), Mode(4, (1 << 24, 1 << 24))], (x.info(), x.info()), True)
+    plan = make_plan(1 << 24, [Mode(1 << 24, (1, 1)), Mode(4, (1 << 24, 1 << 24))], (x.info(), x.info()))
     assert plan.chained and plan.threads == 512
     x, words = mo.TensorLike(mo.bfloat16, (1 << 24, 4)), mo.TensorLike(mo.int64, (plan.splits, 4))
     program = chained_kernel.compile(x, x, words, mo.TensorLike(mo.int32, (1,)), plan, block=512, arch="sm_90a")
@@ -148,5 +148,5 @@ def test_splits_follow_the_device(monkeypatch):
     x, made = mo.TensorLike(mo.float32, (1 << 20,)).info(), []
     for count in (2, 16, 132):
         monkeypatch.setattr(mo, "multiprocessors", lambda array, count=count: count)
-        made.append(make_plan(1 << 20, [Mode(1 << 20, (1, 1)), Mode(1, (0, 0))], (x, x), True).splits)
+        made.append(make_plan(1 << 20, [Mode(1 << 20, (1, 1)), Mode(1, (0, 0))], (x, x)).splits)
     assert made == [8, 64, 64]

@@ -5,19 +5,20 @@ In: a table (rows, columns) and integers of any shape.  Out: an array of the int
     embedding(out, table, ids)                  # out[..., :] = table[ids[...], :]
     embedding_backward(dtable, dout, ids)       # dtable[r, :] = the sum of dout[i, :] over all i with ids[i] == r
 
-The gradient is the same bit by bit in each run: one block writes a row and adds what belongs to it in the order of ids.
-It searches few ids for them.  Many ids are sorted first, stably, by eight bits of their rows at a time; where a row has
-whole pieces of the sorted ids, other blocks sum these before, so that no block sums alone what most ids name.
+The gradient is the same bit by bit in each run: one block writes a row and adds what belongs to it, in an order that
+ids alone decide.  It searches few ids for them.  Many ids are sorted first (embedding_sort.py); where a row has whole
+pieces of the sorted ids, other blocks sum these before, so that no block sums alone what most ids name.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import moye as mo
 from moye.kernels import views
+from moye.kernels.embedding_sort import clear_kernel, sorted_ids
 from moye.kernels.maps import as_bits, coordinate
 from moye.kernels.options import integer
 from moye.kernels.workspace import empty
@@ -27,50 +28,65 @@ SUMMING = 128
 """Threads of a block that sums a row of the table."""
 SEARCHED = 1024
 """Ids up to which a row searches its own; more are sorted."""
-_READ = 1 << 24
+_READ = 1 << 25
 """Bytes of ids up to which all rows read them all; beyond, ids are counted first, and only rows that have some do."""
-_DIGITS = 256
-_EACH = 16
-_WARPS = THREADS // 32
-TILE = THREADS * _EACH
-"""Ids that a block sorts."""
+_BLOCKS, _COMPARED = 1 << 14, 1 << 22
+"""Blocks that sum one vector a thread at most, and ids that they compare."""
+_HELD = 32
+"""Registers in which a thread has what is on its way."""
 INTEGERS = (mo.int32, mo.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """``width``: elements of a vector.  The gradient has blocks of ``threads``, which sum ``rounds`` vectors each.
+    """``width``: elements of a vector.  In the gradient ``lanes`` threads have ``rounds`` vectors of a row each.
 
-    ``skipped``: the row without a gradient.  ``ahead`` tokens' vectors are on their way together.  A thread compares
-    ``each`` ids with its row; where ids are sorted, ``piece`` of them are summed by a block of their own if they are
-    one row's.
+    Where a block has more ``threads``, they have shares of what a row sums.  ``skipped``: the row without a gradient.
+    ``ahead`` vectors of a thread's are on their way together.  A thread compares ``each`` ids with its row; where ids
+    are sorted, ``piece`` of them are summed by a block of their own if they are one row's.
     """
 
     width: int
-    threads: int
-    rounds: int
     whole: bool
-    skipped: int | None
+    skipped: int | None = None
+    threads: int = SUMMING
+    lanes: int = SUMMING
+    rounds: int = 1
     ahead: int = 1
     piece: int = 1
     each: int = 1
 
+    @property
+    def slots(self) -> int:
+        """How many shares the sum of a row has."""
+        return self.threads // self.lanes
 
-def make_plan(modes: list[views.Mode], infos: tuple[Any, ...], skipped: int | None = None, ids: int = 0) -> Plan:
-    """The rule: vectors of 16 bytes of the widest dtype, if rows begin at multiples of them.
 
-    The gradient has a block for each row of the table, of 128 threads, which take as few vectors each as cover the
-    columns, at most 4 at a time; longer rows are taken in pieces by several blocks.  Where ids are sorted, nobody
-    searches, and blocks have no more warps than vectors need.  Pieces grow as the root of the number of ids: so do the
-    most ids that a block sums alone, and the most pieces.
+def make_plan(modes: list[views.Mode], infos: tuple[Any, ...]) -> Plan:
+    """The rule: vectors of 16 bytes of the widest dtype, if rows begin at multiples of them."""
+    width = views.width_of(modes, *infos)
+    return Plan(width, modes[0].extent % width == 0)
+
+
+def gradient_plan(modes: list[views.Mode], infos: tuple[Any, Any], skipped: int | None, ids: int) -> Plan:
+    """The rule: a block of 128 threads for a row of the table, with as many side by side as cover its columns.
+
+    The others below them have shares of the row's ids; there are few or none where ids are sorted and rows many.  Longer rows are taken in pieces by several blocks, of a vector
+    a thread or, where that makes too many blocks, four.  What a thread has on its way takes 32 registers.  Pieces of
+    sorted ids grow as the root of the number of ids: so do the most ids that a block sums alone, and the most pieces.
     """
     width, columns = views.width_of(modes, *infos), modes[0].extent
     vectors = -(-columns // width)
-    rounds = min(4, -(-vectors // 128))
-    threads = min(SUMMING, -(-vectors // 32) * 32) if ids > SEARCHED else SUMMING
-    piece = 1 << max(6, ids.bit_length() // 2 - 2) if ids > SEARCHED else 1
-    each = 1 if ids > SEARCHED else 1 << (max(1, -(-ids // SUMMING)) - 1).bit_length()
-    return Plan(width, threads, rounds, columns % width == 0, skipped, 8 if rounds == 1 else 4 // rounds, piece, each)
+    blocks = modes[1].extent * -(-vectors // SUMMING)
+    few = blocks <= _BLOCKS and (ids > SEARCHED or blocks * ids <= _COMPARED)
+    rounds = 1 if few else min(4, -(-vectors // SUMMING))
+    lanes = min(SUMMING, 1 << (vectors - 1).bit_length())
+    ahead = max(1, min(16, _HELD // (rounds * max(1, width * infos[1].dtype.bytes // 4))))
+    plan = Plan(width, columns % width == 0, skipped, SUMMING, lanes, rounds, ahead)
+    if ids > SEARCHED:
+        threads = SUMMING if few else max(32, lanes)
+        return replace(plan, threads=threads, piece=1 << max(6, ids.bit_length() // 2 - 2))
+    return replace(plan, each=1 << (max(1, -(-ids // SUMMING)) - 1).bit_length())
 
 
 @mo.kernel
@@ -94,17 +110,6 @@ def gather_kernel(out, table, ids, plan: mo.Constexpr):
 
 
 @mo.kernel
-def clear_kernel(first, count, ids):
-    """first = ids' size (None: there is none), count = 0."""
-    mo.griddepcontrol_launch_dependents()
-    row = mo.block_idx().x * THREADS + mo.thread_idx().x
-    if row < mo.size(count):
-        if first is not None:
-            first[row] = mo.size(ids)
-        count[row] = 0
-
-
-@mo.kernel
 def count_kernel(count, ids):
     """count[r]: how many ids are r."""
     i = mo.block_idx().x * THREADS + mo.thread_idx().x
@@ -119,43 +124,65 @@ def count_kernel(count, ids):
 
 
 @mo.jit
-def shares(dtable, dout, compute, plan):
-    """The vectors of a thread: (place, which of it are there, zeros to sum in, room for one of dout)."""
+def shares(dtable, compute, plan):
+    """The vectors of a thread: (place, which of it are there, zeros to sum in)."""
     columns, mine = mo.identity_tensor((mo.size(dtable, 0),)), []
     for j in mo.static_range(plan.rounds):
-        at = ((mo.block_idx().y * plan.rounds + j) * plan.threads + mo.thread_idx().x,)
+        at = ((mo.block_idx().y * plan.rounds + j) * plan.lanes + mo.thread_idx().x % plan.lanes,)
         inside = mo.elem_less(mo.tile(columns, (plan.width,), at, ragged=True), (mo.size(dtable, 0),))
         total = mo.fragment((plan.width,), compute)                                     # (w)
         total.fill(0)
-        mine.append((at, inside, total, mo.fragment((plan.width,), dout.dtype)))
+        mine.append((at, inside, total))
     return mine
 
 
 @mo.jit
-def add_up(totals, rooms, rows, order, places, plan):
-    """Add the columns of ``rows`` from place ``places[0]`` up to ``places[1]`` of order, or themselves, to the totals.
+def add_up(totals, rooms, rows, count, place_of, plan):
+    """Add a slot's share of ``count`` columns of ``rows`` to the totals: every ``plan.slots``-th.  Column i is at
+    ``place_of(i)``.
 
-    ``plan.ahead`` of them are on their way together, each in its own of the ``rooms``.
+    They are on their way together, each in its own of the ``rooms``.
     """
-    first, upto = places
-    for start in mo.range(first, upto, plan.ahead):
-        for k in mo.static_range(plan.ahead):
-            there, place = start + k < upto, mo.min(start + k, upto - 1)
-            if order is not None:
-                place = order[place]
+    for start in mo.range(mo.thread_idx().x // plan.lanes, count, len(rooms) * plan.slots):
+        for k in mo.static_range(len(rooms)):
+            i, there = mo.min(start + k * plan.slots, count - 1), start + k * plan.slots < count
+            place = place_of(i)
             for (at, inside, _), held in zip(totals, rooms[k], strict=True):
                 mo.copyto(held, mo.tile(rows[:, place], (plan.width,), at, ragged=True), pred=inside & there,
                           zero_fill=True)
-        for k in mo.static_range(plan.ahead):
-            if start + k < upto:                        # -0 plus what is not there would be 0
+        for k in mo.static_range(len(rooms)):
+            if start + k * plan.slots < count:          # -0 plus what is not there would be 0
                 for (_, _, total), held in zip(totals, rooms[k], strict=True):
                     total += held.to(total.dtype)
 
 
 @mo.jit
-def rooms_of(totals, dtype, plan):
+def join_slots(totals, plan):
+    """Add what the other slots have to the totals of the first.  All threads of a block call."""
+    if plan.slots > 1:                                  # then a thread has one vector
+        tid, (_, _, total), w = mo.thread_idx().x, totals[0], plan.width
+        room = mo.shared_array(total.dtype, mo.make_layout((w * plan.lanes, plan.slots)))
+        mo.copyto(mo.tile(room[:, tid // plan.lanes], (w,), (tid % plan.lanes,)), total)
+        mo.sync_threads()
+        if tid < plan.lanes:
+            for slot in mo.static_range(1, plan.slots):
+                held = mo.fragment((w,), total.dtype)
+                mo.copyto(held, mo.tile(room[:, slot], (w,), (tid,)))
+                total += held
+
+
+@mo.jit
+def write(row, totals, plan):
+    """row (columns) becomes the totals, which the first slot has."""
+    for at, inside, total in totals:
+        mo.copyto(mo.tile(row, (plan.width,), at, ragged=True), total.to(row.dtype),
+                  pred=inside & (mo.thread_idx().x < plan.lanes))
+
+
+@mo.jit
+def rooms_of(totals, dtype, count):
     """Registers for the columns that are on their way."""
-    return [[mo.fragment((plan.width,), dtype) for _ in totals] for _ in range(plan.ahead)]
+    return [[mo.fragment(total.shape, dtype) for _, _, total in totals] for _ in range(count)]
 
 
 @mo.jit
@@ -185,13 +212,11 @@ def places_of(plan, row, ids, rows):
 
 @mo.kernel
 def gradient_kernel(dtable, dout, ids, count, compute, plan: mo.Constexpr):
-    """dtable (columns, rows): a block sums the columns of dout (columns, n) whose ids are its row, in their order.
+    """dtable (columns, rows): a block sums the columns of dout (columns, n) whose ids are its row.
 
     With ``count`` it searches only if there are some.
     """
-    row = mo.block_idx().x
-    totals = [(at, inside, total) for at, inside, total, _ in shares(dtable, dout, compute, plan)]
-    wanted = True
+    row, totals, wanted = mo.block_idx().x, shares(dtable, compute, plan), True
     if count is not None:
         mo.griddepcontrol_wait()
         wanted = count[row] > 0
@@ -199,106 +224,13 @@ def gradient_kernel(dtable, dout, ids, count, compute, plan: mo.Constexpr):
         wanted = wanted & (row != plan.skipped)
     if wanted:
         order, found = places_of(plan, row, ids, mo.size(dtable, 1))
-        add_up(totals, rooms_of(totals, dout.dtype, plan), dout, order, (0, found), plan)
-    for at, inside, total in totals:
-        mo.copyto(mo.tile(dtable[:, row], (plan.width,), at, ragged=True), total.to(dtable.dtype), pred=inside)
+        if found > 0:
+            add_up(totals, rooms_of(totals, dout.dtype, plan.ahead), dout, found, lambda i: order[i], plan)
+            join_slots(totals, plan)
+    write(dtable[:, row], totals, plan)
 
 
 # --- many ids --------------------------------------------------------------------------------------------------------
-
-
-@mo.jit
-def digit_of(ids, order, i, rows, shift):
-    """(place, digit) of what is i-th by the digits before: ids that are no row come behind all rows."""
-    place = mo.int32(i) if shift == 0 else order[i]
-    row = ids[place]
-    known = (row >= 0) & (row < rows)
-    assert known, "an id that is no row of the table"
-    return place, (mo.where(known, mo.int32(row), rows) >> shift) & (_DIGITS - 1)
-
-
-@mo.kernel
-def digits_kernel(counts, ids, order, rows, shift: mo.Constexpr):
-    """counts (256, tiles): how many ids of each tile have each digit."""
-    tid, tile, found = mo.thread_idx().x, mo.block_idx().x, mo.shared_array(mo.int32, _DIGITS)
-    mo.griddepcontrol_launch_dependents()
-    mo.griddepcontrol_wait()
-    found[tid] = 0
-    mo.sync_threads()
-    for j in mo.static_range(_EACH):
-        i = tile * TILE + j * THREADS + tid
-        if i < mo.size(ids):
-            _, digit = digit_of(ids, order, i, rows, shift)
-            mo.atomic_add(found, digit, 1)
-    mo.sync_threads()
-    counts[tid, tile] = found[tid]
-
-
-@mo.kernel
-def starts_kernel(counts):
-    """counts become where a tile's ids of a digit begin: behind all lower digits, and its own of earlier tiles."""
-    digit, tiles, scratch = mo.thread_idx().x, mo.size(counts, 1), mo.shared_array(mo.int32, _WARPS)
-    mo.griddepcontrol_launch_dependents()
-    mo.griddepcontrol_wait()
-    total = mo.int32(0)
-    for tile in mo.range(tiles, unroll=8):
-        total += counts[digit, tile]
-    at = mo.block_scan(total, scratch, inclusive=False)
-    for tile in mo.range(tiles, unroll=8):
-        mine = counts[digit, tile]
-        counts[digit, tile] = at
-        at += mine
-
-
-@mo.kernel
-def place_kernel(after, starts, ids, order, rows, shift: mo.Constexpr):
-    """after: the places of ids by this digit, equals in the order that they had.  A warp has neighbours in a tile."""
-    tid, tile, lane, warp = mo.thread_idx().x, mo.block_idx().x, mo.lane_idx(), mo.warp_idx()
-    found, mine = mo.shared_array(mo.int32, (_DIGITS, _WARPS)), []
-    mo.griddepcontrol_launch_dependents()
-    mo.griddepcontrol_wait()
-    for other in mo.static_range(_WARPS):
-        found[tid, other] = 0
-    mo.sync_threads()
-    for j in mo.static_range(_EACH):
-        i = tile * TILE + (warp * _EACH + j) * 32 + lane
-        place, digit = mo.int32(0), mo.int32(_DIGITS)                   # no digit: behind the last id
-        if i < mo.size(ids):
-            place, digit = digit_of(ids, order, i, rows, shift)
-        same, rank = mo.match_any(digit), mo.int32(0)
-        lower = mo.popcount(same & ((mo.uint32(1) << lane) - 1))
-        if digit < _DIGITS:
-            rank = found[digit, warp] + lower
-        mo.sync_warp()
-        if digit < _DIGITS and lower == 0:
-            found[digit, warp] = rank + mo.popcount(same)
-        mo.sync_warp()
-        mine.append((place, digit, rank))
-    mo.sync_threads()
-    at = starts[tid, tile]
-    for other in mo.static_range(_WARPS):
-        count = found[tid, other]
-        found[tid, other] = at
-        at += count
-    mo.sync_threads()
-    for place, digit, rank in mine:
-        if digit < _DIGITS:
-            after[found[digit, warp] + rank] = place
-
-
-@mo.kernel
-def bounds_kernel(first, end, ids, order):
-    """first[r], end[r]: where the places of row r are in order, which is sorted; rows without ids keep an end of 0."""
-    i, rows = mo.block_idx().x * THREADS + mo.thread_idx().x, mo.size(first)
-    mo.griddepcontrol_launch_dependents()
-    mo.griddepcontrol_wait()
-    if i < mo.size(ids):
-        row = ids[order[i]]
-        if (row >= 0) & (row < rows):
-            if i == 0 or ids[order[mo.max(i - 1, 0)]] != row:
-                first[row] = i
-            if i == mo.size(ids) - 1 or ids[order[mo.min(i + 1, mo.size(ids) - 1)]] != row:
-                end[row] = i + 1
 
 
 @mo.kernel
@@ -312,11 +244,11 @@ def pieces_kernel(sums, dout, ids, order, rows, compute, plan: mo.Constexpr):
     if plan.skipped is not None:
         wanted &= row != plan.skipped
     if wanted:
-        totals = [(at, inside, total) for at, inside, total, _ in shares(sums, dout, compute, plan)]
-        add_up(totals, rooms_of(totals, dout.dtype, plan), dout, order, (piece * plan.piece, (piece + 1) * plan.piece),
-               plan)
-        for at, inside, total in totals:
-            mo.copyto(mo.tile(sums[:, piece], (plan.width,), at, ragged=True), total, pred=inside)
+        totals = shares(sums, compute, plan)
+        add_up(totals, rooms_of(totals, dout.dtype, plan.ahead), dout, plan.piece,
+               lambda i: order[piece * plan.piece + i], plan)
+        join_slots(totals, plan)
+        write(sums[:, piece], totals, plan)
 
 
 @mo.kernel
@@ -327,19 +259,17 @@ def sorted_gradient_kernel(dtable, dout, sums, order, first, end, compute, plan:
     """
     row = mo.block_idx().x
     mo.griddepcontrol_wait()
-    begin, upto = first[row], end[row]
-    totals = [(at, inside, total) for at, inside, total, _ in shares(dtable, dout, compute, plan)]
-    rooms = rooms_of(totals, dout.dtype, plan)
+    begin, upto, totals = first[row], end[row], shares(dtable, compute, plan)
     if plan.skipped is not None and row == plan.skipped:
         upto = begin
-    least, most = mo.ceil_div(begin, plan.piece), upto // plan.piece
-    if least < most:
-        add_up(totals, rooms, dout, order, (begin, least * plan.piece), plan)
-        add_up(totals, rooms_of(totals, compute, plan), sums, None, (least, most), plan)
-        begin = most * plan.piece
-    add_up(totals, rooms, dout, order, (begin, upto), plan)
-    for at, inside, total in totals:
-        mo.copyto(mo.tile(dtable[:, row], (plan.width,), at, ragged=True), total.to(dtable.dtype), pred=inside)
+    if begin < upto:
+        least = mo.ceil_div(begin, plan.piece)          # of the pieces that are this row's
+        pieces, alone = mo.max(upto // plan.piece - least, 0), least * plan.piece - begin
+        add_up(totals, rooms_of(totals, dout.dtype, plan.ahead), dout, upto - begin - pieces * plan.piece,
+               lambda i: order[begin + i + mo.where(i >= alone, pieces * plan.piece, 0)], plan)
+        add_up(totals, rooms_of(totals, compute, max(1, plan.ahead // 2)), sums, pieces, lambda i: least + i, plan)
+        join_slots(totals, plan)
+    write(dtable[:, row], totals, plan)
 
 
 # --- host ------------------------------------------------------------------------------------------------------------
@@ -392,20 +322,20 @@ def embedding_backward(dtable: Any, dout: Any, ids: Any, *, padding_idx: int | N
                                f"which are no plain lists of rows", hint="pass contiguous arrays")
     rows = rows or [views.Mode(math.prod(i.shape), (0, 0))]
     line, column = views.Mode(t.shape[1], (t.strides[1], o.strides[-1])), views.Mode(t.shape[0], (t.strides[0], 0))
-    plan = make_plan([line, column, views.Mode(rows[0].extent, (0, rows[0].strides[0]))], (t, o), padding_idx,
-                     rows[0].extent)
+    plan = gradient_plan([line, column, views.Mode(rows[0].extent, (0, rows[0].strides[0]))], (t, o), padding_idx,
+                         rows[0].extent)
     gI = views.view(ids, rows, 1)
     gT = views.strided(dtable, (line.extent, t.shape[0]), (line.strides[0], t.strides[0]))
     gO = views.strided(dout, (line.extent, rows[0].extent), (line.strides[1], rows[0].strides[0]))
     compute = mo.float64 if mo.float64 in (t.dtype, o.dtype) else mo.float32
-    grid = t.shape[0], -(-line.extent // (plan.width * plan.threads * plan.rounds))
+    grid = t.shape[0], -(-line.extent // (plan.width * plan.lanes * plan.rounds))
     if rows[0].extent > SEARCHED:
         _sum_sorted(gT, gO, gI, compute, grid, plan)
         return
     count = None
     if grid[0] * grid[1] * rows[0].extent * i.dtype.bytes > _READ:
         count = empty(dtable, mo.int32, (t.shape[0],))
-        clear_kernel[-(-t.shape[0] // THREADS), THREADS](None, count, gI)
+        clear_kernel[-(-t.shape[0] // THREADS), THREADS](None, count)
         count_kernel.launch(count, gI, grid=-(-rows[0].extent // THREADS), block=THREADS, dependent=True)
     gradient_kernel.launch(gT, gO, gI, count, compute, plan, grid=grid, block=plan.threads, dependent=count is not None)
 
@@ -413,30 +343,14 @@ def embedding_backward(dtable: Any, dout: Any, ids: Any, *, padding_idx: int | N
 def _sum_sorted(gT: Any, gO: Any, gI: Any, compute: Any, grid: tuple[int, int], plan: Plan) -> None:
     """The gradient gT (columns, rows) of gO (columns, n) by ids (n) that are sorted first."""
     rows, ids, columns = grid[0], mo.describe(gI).shape[0], mo.describe(gT).shape[0]        # type: ignore[union-attr]
-    first, count = (empty(gT, mo.int32, (rows,)) for _ in range(2))
-    clear_kernel[-(-rows // THREADS), THREADS](first, count, gI)
-    order = sorted_places(gT, gI, ids, rows)
-    bounds_kernel.launch(first, count, gI, order, grid=-(-ids // THREADS), block=THREADS, dependent=True)
+    order, first, end = sorted_ids(gT, gI, ids, rows)
     pieces = ids // plan.piece
     sums = empty(gT, compute, (-(-columns // plan.width) * plan.width, max(1, pieces)))
     if pieces:
         pieces_kernel.launch(sums, gO, gI, order, rows, compute, plan, grid=(pieces, grid[1]), block=plan.threads,
                              dependent=True)
-    sorted_gradient_kernel.launch(gT, gO, sums, order, first, count, compute, plan, grid=grid, block=plan.threads,
+    sorted_gradient_kernel.launch(gT, gO, sums, order, first, end, compute, plan, grid=grid, block=plan.threads,
                                   dependent=True)
-
-
-def sorted_places(like: Any, ids: Any, count: int, rows: int) -> Any:
-    """The places of ids in the order of their rows, equals in their own."""
-    tiles = -(-count // TILE)
-    order, after = (empty(like, mo.int32, (count,)) for _ in range(2))
-    counts = empty(like, mo.int32, (_DIGITS, tiles))
-    for shift in range(0, rows.bit_length(), 8):                        # rows itself stands for what is no row
-        digits_kernel.launch(counts, ids, order, rows, shift, grid=tiles, block=THREADS, dependent=True)
-        starts_kernel.launch(counts, grid=1, block=_DIGITS, dependent=True)
-        place_kernel.launch(after, counts, ids, order, rows, shift, grid=tiles, block=THREADS, dependent=True)
-        order, after = after, order
-    return order
 
 
 def _checked(who: str, one: str, table: Any, other: str, rows: Any, ids: Any, dtypes: Any) -> tuple[Any, Any, Any]:

@@ -5,9 +5,9 @@ In: an array.  Out: another one of its shape, in which each element is the sum o
     cumsum(out, x, axis=-1)                     # out[..., j] = x[..., 0] + ... + x[..., j]
 
 Along a contiguous axis a block has a row and reads it once: warps scan parts of it, and a block carries its sum from
-part to part.  Where rows are few and long, or the axis is not contiguous, blocks share it: a first pass sums their
-shares, and a second one begins with the sums of the shares before.  Long rows that no L2 holds are read once all the
-same: blocks look back at what those before them have (``chained_kernel``).  Each run gives the same bits.
+part to part.  Where rows are few and long, blocks share them: a first pass sums their shares, and a second one begins
+with the sums of the shares before.  Long rows that no L2 holds are read once all the same: blocks look back at what
+those before them have (``chained_kernel``).  Other axes: scans_columns.py.  Each run gives the same bits.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import Any
 import moye as mo
 from moye.kernels import views
 from moye.kernels.maps import coordinate
+from moye.kernels.scans_columns import scan_columns
 from moye.kernels.workspace import empty
 
 _FILL = 1024
@@ -37,7 +38,7 @@ _SUM, _PREFIX = 1, 2
 @dataclass(frozen=True, slots=True)
 class Plan:
     """``width``: elements of a vector; ``whole``: whether vectors divide the lines; ``each``: vectors that a thread has
-    on their way; ``splits``: blocks that share a row or column; ``sums``: the first pass, that writes sums alone;
+    on their way; ``splits``: blocks that share a row; ``sums``: the first pass, that writes sums alone;
     ``shifted``: rows begin anywhere, and vectors count from the multiple of 16 bytes in front of them; ``chained``:
     one pass, a block for each part of a row."""
 
@@ -52,32 +53,27 @@ class Plan:
     chained: bool = False
 
 
-def make_plan(n: int, modes: Sequence[views.Mode], infos: tuple[Any, Any], rows: bool) -> Plan:
-    """The rule.  Vectors of 16 bytes, four a thread along rows, and as many warps as have them up to 8; along rows that
-    begin anywhere two vectors, which take more registers there, and up to 16 warps.
+def make_plan(n: int, modes: Sequence[views.Mode], infos: tuple[Any, Any]) -> Plan:
+    """The rule.  Vectors of 16 bytes, four a thread, and as many warps as have them up to 8; along rows that begin
+    anywhere two vectors, which take more registers there, and up to 16 warps.
 
-    Down columns a thread has a vector of columns and eight elements of each on their way.  Where this makes fewer
-    threads than half of what fills the device, up to 1024 blocks share a row and 256 a column, with four parts or 32
-    elements each at least.
+    Where this makes fewer threads than half of what fills the device, up to 1024 blocks share a row, with four parts
+    each at least.
 
     Where blocks would share rows of more than 32 MB in all, and sums are float32, there is one pass instead (chained):
     a part is what 512 threads have.
     """
     width, lines = views.width_of(modes, *infos), math.prod(m.extent for m in modes[1:])
     full = 16 // max(info.dtype.bytes for info in infos)
-    shifted = rows and width < full <= n // 4 and infos[0].dtype == infos[1].dtype and modes[0].strides == (1, 1)
+    shifted = width < full <= n // 4 and infos[0].dtype == infos[1].dtype and modes[0].strides == (1, 1)
     width = full if shifted else width
     whole, wide = modes[0].extent % width == 0 and not shifted, any(info.dtype is mo.float64 for info in infos)
-    if rows:
-        each, vectors = (2, -(-(n + width - 1) // width)) if shifted else (4, -(-n // width))
-        threads = min(1024 // each, 32 * -(-vectors // (32 * each)))
-        running, most = lines * threads, min(1024, -(-vectors // (threads * each)) // 4)
-    else:
-        each, threads = 8, 128
-        running, most = lines // n * -(-modes[0].extent // width), min(256, n // 32)
+    each, vectors = (2, -(-(n + width - 1) // width)) if shifted else (4, -(-n // width))
+    threads = min(1024 // each, 32 * -(-vectors // (32 * each)))
+    running, most = lines * threads, min(1024, -(-vectors // (threads * each)) // 4)
     room = _FILL * mo.multiprocessors(infos[0])
     splits = max(1, min(most, -(-room // max(running, 1)))) if running < room // 2 else 1
-    if rows and splits > 1 and not wide and lines * n * infos[1].dtype.bytes > ONCE:
+    if splits > 1 and not wide and lines * n * infos[1].dtype.bytes > ONCE:
         return Plan(width, whole, each, 512, -(-vectors // (512 * each)), False, mo.float32, shifted, True)
     return Plan(width, whole, each, threads, splits, False, mo.float64 if wide else mo.float32, shifted)
 
@@ -268,40 +264,6 @@ def chained_kernel(out, x, words, ticket, plan: mo.Constexpr):
         mo.copyto(mo.tile(gO, (w,), (i,), ragged=True), vector.to(out.dtype), pred=inside)
 
 
-@mo.kernel
-def columns_kernel(out, x, sums, plan: mo.Constexpr):
-    """out = x summed along the last mode, (columns, *others, n) both; sums (columns, *others, splits)."""
-    split, w, n = mo.block_idx().y, plan.width, mo.shape(x)[-1]
-    parts = (mo.ceil_div(mo.size(x, 0), w), *mo.shape(x)[1:-1])
-    at = coordinate(mo.block_idx().x * plan.threads + mo.thread_idx().x, parts)
-    i, others, alive = at[0], at[1:], at[-1] < parts[-1]
-    share = mo.ceil_div(n, mo.grid_dim().y if plan.splits > 1 else 1)
-    carry = mo.fragment((w,), plan.compute)                                                 # (width)
-    carry.fill(0)
-    if plan.sums:
-        mo.griddepcontrol_launch_dependents()
-    if plan.splits > 1 and not plan.sums:
-        mo.griddepcontrol_wait()
-        for s in mo.range(split):
-            part, inside = load(plan, sums[:, *others, s], i, alive, 0)
-            carry += part
-    end = mo.min(share * (split + 1), n)
-    for start in mo.range(split * share, end, plan.each):
-        held = []
-        for k in mo.static_range(plan.each):
-            held.append(load(plan, x[:, *others, start + k], i, alive & (start + k < end), 0))
-        for k in mo.static_range(plan.each):
-            part, inside = held[k]
-            carry += part
-            if not plan.sums:
-                line = mo.tile(out[:, *others, start + k], (w,), (i,), ragged=True)
-                mo.copyto(line, carry.to(out.dtype), pred=inside)
-    if plan.sums:
-        room = sums[:, *others, split]
-        inside = mo.elem_less(mo.tile(mo.identity_tensor((mo.size(x, 0),)), (w,), (i,), ragged=True), (mo.size(x, 0),))
-        mo.copyto(mo.tile(room, (w,), (i,), ragged=True), carry, pred=inside & alive)
-
-
 # --- host ------------------------------------------------------------------------------------------------------------
 
 
@@ -323,23 +285,25 @@ def cumsum(out: Any, x: Any, *, axis: int = -1) -> None:
     along = views.Mode(a.shape[axis], pairs[axis]) if a.shape else views.Mode(1, (1, 1))
     kept = views.merged([views.Mode(n, steps) for i, (n, steps) in enumerate(zip(a.shape, pairs, strict=True))
                          if i != axis and n != 1]) or [views.Mode(1, (0, 0))]
-    rows = along.strides[0] == 1 or all(m.extent == 1 or m.strides[0] > along.strides[0] for m in kept)
-    modes = [along, *kept] if rows else [*kept, along]
-    plan = make_plan(along.extent, modes, (o, a), rows)
-    extents, sums = tuple(m.extent for m in kept), None
-    blocks = math.prod(extents) if rows else -(-(-(-extents[0] // plan.width) * math.prod(extents[1:])) // plan.threads)
+    if along.strides[0] != 1 and any(m.extent != 1 and m.strides[0] <= along.strides[0] for m in kept):
+        scan_columns(out, x, [*kept, along], (o, a))
+    else:
+        _scan_rows(out, x, [along, *kept], (o, a))
+
+
+def _scan_rows(out: Any, x: Any, modes: list[views.Mode], infos: tuple[Any, Any]) -> None:
+    """out = x summed along the first of the modes."""
+    plan, sums = make_plan(modes[0].extent, modes, infos), None
+    lines = math.prod(m.extent for m in modes[1:])
     if plan.chained:
-        words, ticket = empty(out, mo.int64, (plan.splits, blocks)), empty(out, mo.int32, (1,))
-        clear_kernel[-(-plan.splits * blocks // 256), 256](words, ticket)
+        words, ticket = empty(out, mo.int64, (plan.splits, lines)), empty(out, mo.int32, (1,))
+        clear_kernel[-(-plan.splits * lines // 256), 256](words, ticket)
         chained_kernel.launch(views.view(out, modes, 0), views.view(x, modes, 1), words, ticket, compiled(plan),
-                              grid=plan.splits * blocks, block=plan.threads, dependent=True)
+                              grid=plan.splits * lines, block=plan.threads, dependent=True)
         return
+    passes = [compiled(plan)]
     if plan.splits > 1:
-        room = (plan.splits, blocks) if rows else (*extents, plan.splits)
-        sums = empty(out, plan.compute, room)
-    kernel, passes = rows_kernel if rows else columns_kernel, [compiled(plan)]
-    if plan.splits > 1:
-        passes = [replace(passes[0], sums=True), passes[0]]
+        sums, passes = empty(out, plan.compute, (plan.splits, lines)), [replace(passes[0], sums=True), passes[0]]
     for each in passes:
-        kernel.launch(views.view(out, modes, 0), views.view(x, modes, 1), sums, each, grid=(blocks, plan.splits),
-                      block=plan.threads, dependent=plan.splits > 1 and not each.sums)
+        rows_kernel.launch(views.view(out, modes, 0), views.view(x, modes, 1), sums, each, grid=(lines, plan.splits),
+                           block=plan.threads, dependent=plan.splits > 1 and not each.sums)

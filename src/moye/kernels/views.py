@@ -82,6 +82,12 @@ def _place(info: Any) -> str:
     return "the host" if info.device is None else f"device {info.device}"
 
 
+def has_clusters(x: Any) -> bool:
+    """Whether blocks of a kernel on this array may be clusters: on sm_90 and later, and in the simulator."""
+    arch = mo.arch_of(x)
+    return arch is None or int(arch.removeprefix("sm_").rstrip("a")) >= 90
+
+
 def same(who: str, what: str, name: str, a: Any, other: str, b: Any) -> None:
     """ArgumentError unless two described arrays have one shape or one dtype."""
     x, y = getattr(a, what), getattr(b, what)

@@ -18,7 +18,7 @@ from typing import Any
 import moye as mo
 from moye.kernels.options import shown
 from moye.kernels.rows.plan import AHEAD, RowPlan, Shape, row_plan, stages_of, widest
-from moye.kernels.views import FLOATS, described, info_of, outputs
+from moye.kernels.views import FLOATS, described, has_clusters, info_of, outputs
 
 VIEWED = ("numpy", "torch", "cupy", "spec")
 """The kinds of arrays whose modes are merged here; of others the kernel groups them."""
@@ -166,11 +166,9 @@ class Rows:
         masked = block is not None and (shifted or self.columns % width != 0 or 32 * width < block)
         if masked:
             width, shifted = max(128 // bits, (block or 0) // 32), False
-        arch = mo.arch_of(self.x)
-        clusters = arch is None or int(arch.removeprefix("sm_").rstrip("a")) >= 90
         return row_plan(Shape(self.rows, self.columns, bits, width, shifted, masked, held, sums, passed, ahead,
                               brought),
-                        multiprocessors=self.multiprocessors, clusters=clusters)
+                        multiprocessors=self.multiprocessors, clusters=has_clusters(self.x))
 
     def bulky(self, *arrays: Any) -> bool:
         """Whether whole vectors of ``x`` are whole vectors of these arrays, too, so that bulk copies may bring all."""

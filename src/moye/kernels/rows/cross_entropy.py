@@ -26,12 +26,14 @@ from moye.kernels.rows.entropy import (
 from moye.kernels.rows.plan import RowPlan
 from moye.kernels.rows.softmax import wider
 from moye.kernels.rows.views import dtype_of, launched, plan_of, repeated, shape_of, viewed
-from moye.kernels.views import FLOATS, described
+from moye.kernels.views import FLOATS, described, has_clusters
 from moye.kernels.workspace import empty
 
 IGNORED = -100
 REDUCTIONS = ("none", "mean", "sum")
 LABELS = (mo.int32, mo.int64)
+_ALONE, _TOGETHER = 8, 8
+"""Numbers of a thread that one block adds up at most, and the blocks of a cluster that adds up more."""
 _SINGLES = 4
 """Elements of float32 in 16 bytes."""
 
@@ -122,8 +124,9 @@ def launch_rows(losses: Any, lse: Any, dlogits: Any, dloss: Any, logits: Any, la
     gD, gL, gS = given.alike("dlogits", dlogits), given.of_rows("loss", losses, FLOATS), given.of_rows("lse", lse)
     gI, gE = given.of_rows("labels", labels, LABELS), given.of_rows("dloss", dloss, FLOATS)
     smoothed = options.smoothing != 0
-    ahead = dlogits is not None and not smoothed and wider(given.info.dtype) != mo.float64       # which would spill
-    plan = plan or _roomy(plan_of(given, passed=dlogits is None and not smoothed, ahead=2 * ahead), dlogits is not None,
+    ahead = not smoothed and wider(given.info.dtype) != mo.float64      # which would spill
+    plan = plan or _roomy(plan_of(given, passed=dlogits is None and not smoothed, ahead=2 * ahead,
+                                  several=dlogits is None), dlogits is not None,
                           smoothed, wider(given.info.dtype))
     if plan.stages and ahead:
         cross_entropy_staged_kernel.launch(gL, gS, gD, gE, given.matrix, gI, weight, count, options.ignored, options.z,
@@ -148,9 +151,9 @@ def _roomy(plan: RowPlan, gradient: bool, smoothed: bool, wide: Any) -> RowPlan:
 def total_of(loss: Any, losses: Any, labels: Any, weight: Any, columns: int, options: Options) -> Any:
     """Add up the losses of rows, unless they are what is wanted; returns loss."""
     if options.reduction != "none":
-        averaged = options.reduction == "mean"
-        total_kernel.launch(one(loss), losses, labels, weight, options.ignored, columns, averaged, grid=1,
-                            block=THREADS, dependent=True)
+        blocks = _adding(losses)
+        total_kernel.launch(one(loss), losses, labels, weight, options.ignored, columns, options.reduction == "mean",
+                            blocks, grid=blocks, block=THREADS, cluster=blocks, dependent=True)
     return loss
 
 
@@ -159,8 +162,16 @@ def count_of(like: Any, labels: Any, weight: Any, columns: int, options: Options
     if options.reduction != "mean":
         return None
     count = one(empty(like, wider(dtype_of(like)), (1,)))
-    total_kernel[1, THREADS](count, None, labels, weight, options.ignored, columns, True)
+    blocks = _adding(labels)
+    total_kernel.launch(count, None, labels, weight, options.ignored, columns, True, blocks, grid=blocks,
+                        block=THREADS, cluster=blocks)
     return count
+
+
+def _adding(rows: Any) -> int:
+    """Blocks that add up a number of each row: a cluster where they are many, if the device has any."""
+    many = math.prod(shape_of(rows)) > _ALONE * THREADS
+    return _TOGETHER if many and has_clusters(rows) else 1
 
 
 def for_rows(like: Any, dtype: Any, rows: tuple[int, ...]) -> Any:

@@ -40,7 +40,7 @@ from moye.kernels.rows.softmax import (
 )
 
 THREADS = 1024
-"""Of the one block that adds up losses, always in the same order."""
+"""Of a block that adds up losses, always in the same order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,24 +165,28 @@ def cross_entropy_kernel(loss, lse, dlogits, dloss, logits, labels, weight, coun
     room, where = scratch(plan, wide, 2), place(plan, gX)
     of = Loss(weight, dloss, count, ignored, wide(smoothing), wide(z))
     meet_neighbours(count)
-    for first in mo.range(where.first, where.rows, where.step):
-        number, rX = first + where.slot, row(plan, where, gX, first)
-        rD = None if dlogits is None else row(plan, where, gD, first)
-        value, whole, tells = entropy_row(plan, where, rX, rD, (gI, number, ignored), of, room, smoothed)
-        if rX.there & tells:
-            gL[number], gS[number] = gL.dtype(value), gS.dtype(whole)
+    for first in mo.range(where.first, where.rows, where.step * plan.at_once):
+        brought = []                                    # on its way before the label says which logit is wanted
+        for k in mo.static_range(plan.at_once):
+            rX, number = row(plan, where, gX, first + k * where.step), first + k * where.step + where.slot
+            held = [read(p, rX, LOWEST) for p in where.pieces]
+            brought.append((rX, number, held, label_of(gI, number, rX.there)))
+        for k in mo.static_range(plan.at_once):
+            rX, number, held, label = brought[k]
+            rD = None if dlogits is None else row(plan, where, gD, first + k * where.step)
+            value, whole, tells = entropy_row(plan, where, (rX, rD, number), held, (label, ignored), of, room, smoothed)
+            if rX.there & tells:
+                gL[number], gS[number] = gL.dtype(value), gS.dtype(whole)
 
 
 @mo.jit
-def entropy_row(plan, where, rX, rD, label, of, room, smoothed):
+def entropy_row(plan, where, rows, held, label, of, room, smoothed):
     """One row: (loss, logarithm of the sum, whether this is the thread that knows the former); the gradient written."""
-    factor, (labels, number, ignored) = of.z.dtype(LOG2E), label
+    factor, (label, ignored), (rX, rD, number) = of.z.dtype(LOG2E), label, rows
 
     def fetch(p):
         return read(p, rX, LOWEST)
 
-    held = [fetch(p) for p in where.pieces]             # on its way before the label says which logit is wanted
-    label = label_of(labels, number, rX.there)
     target = target_of(of.z.dtype, label, of.weight, rX.there, ignored, where.columns)
     upper, (own, tells) = gradient_of(of, target, number, rX.there), label_logit(plan, where, rX, target)
     top, total = exponentials(plan, where, held, fetch, factor, room)
@@ -204,16 +208,16 @@ def entropy_row(plan, where, rX, rD, label, of, room, smoothed):
 def cross_entropy_staged_kernel(loss, lse, dlogits, dloss, logits, labels, weight, count,
                                 ignored: mo.int64, z: mo.float64,      # type: ignore[valid-type]
                                 plan: mo.Constexpr):
-    """The same with a gradient and no smoothing, where rows come to shared memory by bulk copies."""
-    wide, gX, gD, gI, gL, gS = wider(logits.dtype), as_rows(logits), as_rows(dlogits), *map(as_column,
-                                                                                             (labels, loss, lse))
+    """The same without smoothing, where rows come to shared memory by bulk copies."""
+    wide, gX, gI, gL, gS = wider(logits.dtype), as_rows(logits), *map(as_column, (labels, loss, lse))
+    gD = None if dlogits is None else as_rows(dlogits)                  # (rows, n)
     mo.min_blocks(plan.resident)
     room, where = scratch(plan, wide, 2), place(plan, gX)
     meet_neighbours(count)                                              # who may have made the logits, too
     of, ring = Loss(weight, dloss, count, ignored, wide(0), wide(z)), rings.ring(plan, where, (gX,))
     spot, label = rings.begin(plan, where, ring, LOWEST), label_of(gI, where.first, True)
     for number in mo.range(where.first, where.rows, where.step):
-        rD, following = row(plan, where, gD, number), number + where.step
+        following = number + where.step
         next_label = label_of(gI, following, following < where.rows)    # on its way while this row is folded
         edges = rings.edges_of(plan, where, ring, following, LOWEST)
         target = target_of(wide, label, weight, True, ignored, where.columns)
@@ -222,20 +226,27 @@ def cross_entropy_staged_kernel(loss, lse, dlogits, dloss, logits, labels, weigh
         top, total, kept, fit = kept_exponentials(plan, held, wide(LOG2E), room)
         rings.ask(plan, where, ring, spot, number)                      # all have read the row by now
         rest = mo.log(total)
-        part = upper * (1 + 2 * of.z * (top + rest)) / total
-        if target.counts:
-            for piece, e in zip(where.pieces, kept, strict=True):
-                share = e * (fit * part)
-                take_at_label(piece, share, target, upper)
-                write(piece, rD, share)
-        else:
-            for piece, e in zip(where.pieces, kept, strict=True):
-                e.fill(0)
-                write(piece, rD, e)
+        if gD is not None:
+            part = upper * (1 + 2 * of.z * (top + rest)) / total
+            put_shares(where, row(plan, where, gD, number), kept, fit * part, target, upper)
         if tells:
             gL[number] = gL.dtype(row_loss(target, top, own, rest, None, of.smooth, of.z))
             gS[number] = gS.dtype(top + rest)
         label, spot = next_label, rings.follow(plan, spot, edges)
+
+
+@mo.jit
+def put_shares(where, rD, kept, part, target, own):
+    """The gradient of a row of which exponentials are kept."""
+    if target.counts:
+        for piece, e in zip(where.pieces, kept, strict=True):
+            share = e * part
+            take_at_label(piece, share, target, own)
+            write(piece, rD, share)
+    else:
+        for piece, e in zip(where.pieces, kept, strict=True):
+            e.fill(0)
+            write(piece, rD, e)
 
 
 @mo.jit
@@ -321,24 +332,44 @@ def backward_row(plan, where, rX, rD, target, of, upper, whole):
 
 @mo.kernel
 def total_kernel(out, losses, labels, weight, ignored: mo.int64, n,     # type: ignore[valid-type]
-                 averaged: mo.Constexpr):
-    """out = the sum of losses; ``averaged``: divided by the sum of the weights of the labels that count.
+                 averaged: mo.Constexpr, blocks: mo.Constexpr):
+    """out = the sum of losses, by a cluster; ``averaged``: divided by the sum of the weights of the labels that count.
 
     Without losses it is that sum of weights itself.  Labels are counted while the launch before makes losses.
     """
-    wide, threads, labels = wider(out.dtype), mo.block_dim().x, as_column(labels)
+    wide, threads, labels = wider(out.dtype), blocks * mo.block_dim().x, as_column(labels)
     total, count, room = wide(0), wide(0), mo.shared_array(wide, (THREADS // 32, 2))
+    first = mo.block_idx().x * mo.block_dim().x + mo.thread_idx().x
     mo.griddepcontrol_launch_dependents()
     if averaged:
-        for number in mo.range(mo.thread_idx().x, mo.size(labels, 0), threads, unroll=4):
+        for number in mo.range(first, mo.size(labels, 0), threads, unroll=4):
             target = target_of(wide, labels[number], weight, True, ignored, n)
             count += mo.where(target.known, target.weight, wide(0))
     if losses is not None:
         mo.griddepcontrol_wait()
-        for number in mo.range(mo.thread_idx().x, mo.size(labels, 0), threads, unroll=8):
+        for number in mo.range(first, mo.size(labels, 0), threads, unroll=8):
             total += wide(as_column(losses)[number])
     total = mo.block_reduce(total, room[None, 0], "add")
     count = mo.block_reduce(count, room[None, 1], "add")
-    if mo.thread_idx().x == 0:
+    if blocks > 1:
+        total, count = of_cluster((total, count), blocks)
+    if first == 0:
         result = count if losses is None else total / count if averaged else total
         out[()] = out.dtype(result)
+
+
+@mo.jit
+def of_cluster(values, blocks):
+    """Sums that all threads of a block have, added up over the blocks of a cluster, from the first one on."""
+    room = mo.shared_array(values[0].dtype, len(values))
+    if mo.thread_idx().x == 0:
+        for i, value in enumerate(values):
+            room[i] = value
+    mo.cluster_sync()
+    found = [value.dtype(0) for value in values]
+    for block in mo.static_range(blocks):
+        theirs = mo.map_shared_rank(room, block)
+        for i in mo.static_range(len(found)):
+            found[i] += theirs[i]
+    mo.cluster_sync()                                   # a block whose sums are read is there
+    return found

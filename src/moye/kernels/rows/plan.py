@@ -36,6 +36,8 @@ _PASSED = 1 << 12
 """Bytes of the longest row that is held though it could pass."""
 _STREAMS = 2048
 """Threads on a multiprocessor through which rows pass: with 32 registers each."""
+_BLOCKS = 6
+"""Blocks on a multiprocessor through which rows pass, where rows are few: as many share them."""
 _KEPT = 16
 """Registers of a thread for weights."""
 _ON_THE_WAY = 64
@@ -209,8 +211,9 @@ def row_plan(shape: Shape, *, multiprocessors: int = 132, clusters: bool = True)
     more than 262144 elements (131072 of float64; without clusters an eighth), is streamed.
     """
     long = 3 * _PASSED if shape.shifted else _PASSED    # the edges of rows that begin anywhere are work for all
-    if shape.passed and shape.rows >= 2 * multiprocessors and shape.columns * shape.bits > 8 * long:
-        return _passing(shape)
+    several = clusters or shape.rows >= 2 * multiprocessors
+    if shape.passed and several and shape.columns * shape.bits > 8 * long * _passed_by(shape, multiprocessors):
+        return _passing(shape, _passed_by(shape, multiprocessors), multiprocessors)
     width = shape.width or max(1, 128 // shape.bits)
     edges = 0 if shape.masked else 2 * (width - 1) if shape.shifted else min(width - 1, shape.columns % width)
     inner = shape.columns if shape.masked else shape.columns - (width - 1) * shape.shifted
@@ -297,23 +300,29 @@ def stages_of(plan: RowPlan, room: int) -> int:
     return most if most < 2 * plan.rounds else most // plan.rounds * plan.rounds
 
 
-def _passing(shape: Shape) -> RowPlan:
-    """Many long rows that pass through: small blocks, of which a multiprocessor has many, in a loop over each row.
+def _passed_by(shape: Shape, multiprocessors: int) -> int:
+    """Blocks that share a row which passes through: more where rows are few, until as many as run together have some."""
+    return next((n for n in (1, 2, 4) if shape.rows * n >= _BLOCKS * multiprocessors), 8)
+
+
+def _passing(shape: Shape, cluster: int, multiprocessors: int) -> RowPlan:
+    """Long rows that pass through: small blocks, of which a multiprocessor has many, in a loop over each row or part.
 
     Of so many threads that a turn of the loop, ``TURN`` vectors each, leaves few without any, which compute all the
     same.
     """
     plan = row_plan(replace(shape, passed=False), clusters=False)
-    vectors = max(1, -(-shape.columns // plan.width))
+    vectors = max(1, -(-shape.columns // (plan.width * cluster)))
 
     def computed(lanes: int) -> int:
         rounds = -(-vectors // lanes)
         return lanes * (rounds if rounds < TURN else -(-rounds // TURN) * TURN)
 
-    usual = 128 if vectors <= 32 * 128 else 512
+    many = shape.rows * cluster >= _BLOCKS * multiprocessors
+    usual = 128 if many and vectors <= 32 * 128 else 512
     choices = range(usual * 3 // 4, usual * 3 // 2 + 1, _WARP)
     lanes = min(choices, key=lambda n: (computed(n) * 32 // vectors, abs(n - usual)))       # the nearest of as good
-    return replace(plan, lanes=lanes, rounds=-(-vectors // lanes), full=0, at_once=1, streamed=True,
+    return replace(plan, lanes=lanes, rounds=-(-vectors // lanes), cluster=cluster, full=0, at_once=1, streamed=True,
                    resident=_STREAMS // lanes)
 
 

@@ -19,16 +19,19 @@ from moye.kernels.rows.plan import RowPlan
 from moye.kernels.views import info_of, outputs
 
 
-def plan_of(given: Rows, held: int = 1, *, passed: bool = False, ahead: int = 0) -> RowPlan:
-    """The plan of a kernel that keeps nothing between rows: blocks have one turn, with one row at a time."""
-    return replace(given.plan(held=held, passed=passed, ahead=ahead), at_once=1)
+def plan_of(given: Rows, held: int = 1, *, passed: bool = False, ahead: int = 0, several: bool = False) -> RowPlan:
+    """The plan of a kernel that keeps nothing between rows: blocks have one turn, with one row at a time, or
+    ``several`` where the rule brings short ones together."""
+    plan = given.plan(held=held, passed=passed, ahead=ahead)
+    return plan if several and plan.warps == 1 else replace(plan, at_once=1)
 
 
 def launched(given: Rows, plan: RowPlan) -> dict[str, Any]:
     """The launch of such a plan: as many blocks as there are rows, or groups of rows; a persistent grid of clusters,
     and of blocks to which rows come ahead.
     """
-    grid = given.grid(plan) if plan.cluster > 1 or plan.stages else plan.blocks(given.rows, 1, most=given.rows)
+    alone = plan.cluster == 1 and not plan.stages
+    grid = plan.blocks(given.rows, 1, most=-(-given.rows // (plan.rows * plan.at_once))) if alone else given.grid(plan)
     return {"grid": grid, "block": plan.threads, "cluster": plan.cluster}
 
 
