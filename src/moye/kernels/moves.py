@@ -7,7 +7,9 @@ In: an array.  Out: another one of its dtype, with its axes in another order.
 
 Axes that memory runs through alike are one (``views.merged``).  If one mode is then contiguous on both sides, it goes
 in vectors.  If each side has its own, tiles go through swizzled shared memory, 16 bytes at a time and without a bank
-conflict: a thread reads a square of v x v elements as v vectors and transposes it in registers.
+conflict: a thread reads a square of v x v elements as v vectors and transposes it in registers.  Lines that begin
+anywhere go 16 bytes at a time, too: vectors count from the multiple of 16 bytes in front of a line, and two of them
+make one that lies as the other side has it.
 """
 
 from __future__ import annotations
@@ -21,11 +23,12 @@ import moye as mo
 from moye.kernels import views
 from moye.kernels.maps import as_bits, coordinate, launch
 from moye.kernels.options import shown
-from moye.kernels.pack import in_registers, staged, transposed
+from moye.kernels.pack import four_of_eight, in_registers, staged, transposed
 
-_FEW, _FEW_ODD = 1 << 16, 1 << 20
-"""Elements up to which vectors along out gather those of x sooner than tiles are through; of lines that begin anywhere,
-of 16 bits (8 bits follow, unmeasured)."""
+_FEW = 1 << 16
+"""Elements up to which vectors along out gather those of x sooner than tiles are through."""
+_APART = 8
+"""Bytes at whose multiples lines begin that are read and written without a shift."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,37 +36,38 @@ class TilePlan:
     """``tiles``: squares of 8 x 8 vectors of a block's tile along x's contiguous mode and along out's.
 
     ``unit``: elements that a thread stores at once.  ``whole``: whether vectors of 16 bytes divide x's contiguous mode,
-    and units out's; else their elements are judged one by one.
+    and units out's; else their elements are judged one by one.  ``shifted``: whether x's lines begin anywhere, and
+    out's.
     """
 
     tiles: tuple[int, int]
     unit: int
     whole: tuple[bool, bool]
-
-    @property
-    def odd(self) -> bool:
-        """Whether a thread moves its square element by element, to or from memory."""
-        return not self.whole[0] or self.unit == 1
+    shifted: tuple[bool, bool] = (False, False)
 
     @property
     def threads(self) -> int:
         return 64 * self.tiles[0] * self.tiles[1]
 
 
-def make_plan(size: int, extents: tuple[int, int], width: int) -> TilePlan | None:
+def make_plan(size: int, extents: tuple[int, int], widths: tuple[int, int]) -> TilePlan | None:
     """The rule: tiles of 16 x 16 vectors (8-byte elements: 16 x 16 of 2, 1-byte elements: 8 x 16 of 16).
 
     A block of 256 threads then has 128 bytes of 16-bit elements on their way in each, and a multiprocessor has room for
     two or more blocks: 64 KB.  None where a mode is shorter than two vectors: most of a tile would be empty, and the
     vectors along out gather x's elements one by one from lines that stay in L1.
 
-    ``width`` elements divide the start of every line of out.  If these are less than 16 bytes, neighbouring threads
-    store as many each: a store writes whole sectors only where its threads lie side by side.
+    ``widths`` elements divide the start of every line of x, and of out.  If these are 4 bytes or less, the lines are
+    read or written in vectors that are shifted; of out's that begin at 8 bytes, neighbouring threads store as many
+    each: a store writes whole sectors only where its threads lie side by side.
     """
     v = 16 // size
     if min(extents) < 2 * v:
         return None
-    return TilePlan((1, 2) if size == 1 else (2, 2), width, (extents[0] % v == 0, extents[1] % width == 0))
+    shifted = widths[0] * size < _APART and size < _APART, widths[1] * size < _APART and size < _APART
+    unit = v if shifted[1] else widths[1]
+    return TilePlan((1, 2) if size == 1 else (2, 2), unit,
+                    (extents[0] % v == 0 and not shifted[0], extents[1] % unit == 0 and not shifted[1]), shifted)
 
 
 @mo.jit
@@ -74,38 +78,141 @@ def masked(whole, columns, vector, at, first, extent):
     return mo.elem_less(mo.tile(columns, vector, at, ragged=True), mo.shape(columns))
 
 
+@mo.jit
+def read_lines(plan, gX, places, batch):
+    """The vectors of a thread's square, v lines of x, as words; ``places`` are those of the vector and of the lines."""
+    A, B, *rest = mo.shape(gX)
+    v, ones, columns = 16 // gX.dtype.bytes, (1,) * len(rest), mo.identity_tensor(mo.shape(gX))
+    a, below, held = *places, []
+    for i in mo.static_range(v):
+        b = below * v + i
+        inside = masked(plan.whole[0], columns, (v, 1, *ones), (a, b, *batch), a * v, A) & (b < B)
+        line = mo.fragment((v, 1, *ones), gX.dtype)                     # (v, 1, ...)
+        mo.copyto(line, mo.tile(gX, (v, 1, *ones), (a, b, *batch), ragged=True), pred=inside, zero_fill=True)
+        held.append(mo.recast(line, mo.uint32))                         # (4, 1, ...)
+    return [[line[j] for j in range(4)] for line in held]
+
+
+@mo.jit
+def line_of(tensor, mode, number, batch):
+    """Elements of memory before a line, of which ``mode`` counts."""
+    first = mo.int64(number) * mo.stride(tensor, mode)
+    for k in mo.static_range(len(batch)):
+        first += mo.int64(batch[k]) * mo.stride(tensor, 2 + k)
+    return first
+
+
+@mo.jit
+def memory_of(tensor):
+    """All memory from a tensor's first element to its last, whose vectors begin at multiples of 16 bytes."""
+    return tensor.with_layout(mo.make_layout(mo.cosize(tensor.layout)))
+
+
+@mo.jit
+def read_shifted(plan, gX, places, batch):
+    """(the same of lines that begin anywhere, each vector of two of memory; whether all lie in x's memory).
+
+    What they have of other lines, nobody stores.
+    """
+    v, (a, below), held, there, flat = 16 // gX.dtype.bytes, places, [], True, memory_of(gX)
+    for i in mo.static_range(v):
+        wanted = (a * v < mo.size(gX, 0)) & (below * v + i < mo.size(gX, 1))
+        first, words = line_of(gX, 1, below * v + i, batch), []
+        vector = first // v + a
+        reached = (vector + 2) * v <= mo.size(flat)
+        for k in mo.static_range(2):
+            part = mo.fragment((v,), gX.dtype)
+            mo.copyto(part, mo.tile(flat, (v,), (vector + k,), ragged=True), pred=wanted & reached, zero_fill=True)
+            words.append(mo.recast(part, mo.uint32))
+        held.append((*words, mo.int32(first % v) * gX.dtype.bytes))
+        there = there & (reached | ~wanted)
+    return [four_of_eight(gX.dtype.bytes, *each) for each in held], there
+
+
+@mo.jit
+def stage(plan, gX, sX, places, batch):
+    """A thread's square to the tile (across * v, along * v)."""
+    v, (mine, other), there = 16 // gX.dtype.bytes, places[2:], True
+    if plan.shifted[0]:
+        lines, there = read_shifted(plan, gX, places[:2], batch)
+    else:
+        lines = read_lines(plan, gX, places[:2], batch)
+    if there:
+        sV = mo.tile(mo.recast(sX, mo.uint32), (1, 4), (None, None))    # (1, 4, a, vector along B)
+        square = transposed(lines, gX.dtype.bytes)
+        for i in mo.static_range(v):
+            mo.copyto(sV[0, :, mine * v + i, other], in_registers(square[i]))
+    else:
+        for k in mo.range(v * v, unroll=1):                             # the last lines of x
+            a, b, element = places[0] * v + k % v, places[1] * v + k // v, gX.dtype(0)
+            if (a < mo.size(gX, 0)) & (b < mo.size(gX, 1)):
+                element = gX[a, b, *batch]
+            sX[mine * v + k % v, other * v + k // v] = element
+
+
+@mo.jit
+def write_units(plan, gO, sX, corner, batch):
+    """The tile to lines of out, ``plan.unit`` elements a thread, neighbours beside each other."""
+    A, B, *rest = mo.shape(gO)
+    u, ones, columns, tid = plan.unit, (1,) * len(rest), mo.identity_tensor(mo.shape(gO)), mo.thread_idx().x
+    units = mo.size(sX, 1) // u                                         # of a row of the tile
+    rounds = mo.size(sX, 0) * units // plan.threads
+    for i in mo.range(rounds, unroll=mo.min(16, rounds)):
+        row, unit = (i * plan.threads + tid) // units, (i * plan.threads + tid) % units
+        a, b = corner[0] + row, corner[1] // u + unit
+        inside = masked(plan.whole[1], columns, (1, u, *ones), (a, b, *batch), b * u, B) & (a < A)
+        held = mo.fragment((1, u, *ones), gO.dtype)                     # (1, u, ...)
+        mo.copyto(held[(0, None, *[0] * len(rest))], mo.tile(sX, (1, u), (row, unit))[0, :])
+        mo.copyto(mo.tile(gO, (1, u, *ones), (a, b, *batch), ragged=True), held, pred=inside)
+
+
+@mo.jit
+def write_shifted(plan, gO, sX, corner, batch):
+    """The same to lines that begin anywhere: what lies there between multiples of 16 bytes goes as one vector, of two of
+    the tile; the elements in front of the first of these, and behind the last, which are other tiles' too, one by one.
+    """
+    A, flat = mo.size(gO, 0), memory_of(gO)
+    v, tid, columns = 16 // gO.dtype.bytes, mo.thread_idx().x, mo.min(mo.size(gO, 1) - corner[1], mo.size(sX, 1))
+    units, sV = mo.size(sX, 1) // v, mo.tile(mo.recast(sX, mo.uint32), (1, 4), (None, None))        # (1, 4, row, unit)
+    rounds = mo.size(sX, 0) * units // plan.threads
+    for i in mo.range(rounds, unroll=mo.min(8, rounds)):
+        row, unit = (i * plan.threads + tid) // units, (i * plan.threads + tid) % units
+        line = line_of(gO, 0, corner[0] + row, batch)
+        lead = mo.int32(line % v)
+        low, high = mo.fragment((4,), mo.uint32), mo.fragment((4,), mo.uint32)
+        mo.copyto(low, sV[0, :, row, mo.max(unit - mo.where(lead > 0, 1, 0), 0)])
+        mo.copyto(high, sV[0, :, row, unit])
+        words = in_registers(four_of_eight(gO.dtype.bytes, low, high, (v - lead) % v * gO.dtype.bytes))
+        first = unit * v - lead
+        mo.copyto(mo.tile(flat, (v,), (line // v + corner[1] // v + unit,), ragged=True), mo.recast(words, gO.dtype),
+                  pred=(corner[0] + row < A) & (first >= 0) & (first + v <= columns))
+    each = mo.where(columns == mo.size(sX, 1), v, 2 * v)                # places of a row
+    for i in mo.range(tid, mo.size(sX, 0) * each, plan.threads, unroll=1):
+        row, place = i // each, i % each
+        lead = mo.int32(line_of(gO, 0, corner[0] + row, batch) % v)
+        head = mo.min((v - lead) % v, columns)
+        column = mo.where(place < head, place, columns - (columns - head) % v + place - head)
+        if (column < columns) & (corner[0] + row < A):
+            gO[corner[0] + row, corner[1] + column, *batch] = sX[row, column]
+
+
 @mo.kernel
 def tile_kernel(out, x, plan: mo.Constexpr):
     """out = x, both (A, B, ...) with x contiguous along A and out along B; a tile a block, a square a thread."""
     gX, gO, v = as_bits(x), as_bits(out), 16 // x.dtype.bytes
     across, along = 8 * plan.tiles[0], 8 * plan.tiles[1]                # vectors of a tile along A and along B
     A, B, *rest = mo.shape(x)
-    ones, columns, tid = (1,) * len(rest), mo.identity_tensor(mo.shape(x)), mo.thread_idx().x
-    extents = (mo.ceil_div(A, across * v), mo.ceil_div(B, along * v), *rest)
-    bA, bB, *batch = coordinate(mo.block_idx().x, extents)
+    tiles = mo.ceil_div(A, across * v), mo.ceil_div(B, along * v)
+    if plan.shifted[1]:                                 # neighbours write what is left of each other's lines
+        bB, bA, *batch = coordinate(mo.block_idx().x, (*tiles[::-1], *rest))
+    else:
+        bA, bB, *batch = coordinate(mo.block_idx().x, (*tiles, *rest))
     sX = mo.shared_array(gX.dtype, staged(v, across, along))            # (across * v, along * v)
-    sV = mo.tile(mo.recast(sX, mo.uint32), (1, 4), (None, None))        # (1, 4, a, vector along B)
-    mine, other, lines = tid % across, tid // across, []
-    for i in mo.static_range(v):
-        a, b = bA * across + mine, (bB * along + other) * v + i
-        inside = masked(plan.whole[0], columns, (v, 1, *ones), (a, b, *batch), a * v, A) & (b < B)
-        line = mo.fragment((v, 1, *ones), gX.dtype)                     # (v, 1, ...)
-        mo.copyto(line, mo.tile(gX, (v, 1, *ones), (a, b, *batch), ragged=True), pred=inside, zero_fill=True)
-        lines.append(mo.recast(line, mo.uint32))                        # (4, 1, ...)
-    square = transposed([[line[j] for j in range(4)] for line in lines], x.dtype.bytes)
-    for i in mo.static_range(v):
-        mo.copyto(sV[0, :, mine * v + i, other], in_registers(square[i]))
+    mine, other = mo.thread_idx().x % across, mo.thread_idx().x // across
+    stage(plan, gX, sX, (bA * across + mine, bB * along + other, mine, other), batch)
     mo.sync_threads()
-    u = plan.unit
-    units = along * v // u                                              # of a row of the tile
-    rounds = across * v * units // plan.threads
-    for i in mo.range(rounds, unroll=mo.min(16, rounds)):
-        row, unit = (i * plan.threads + tid) // units, (i * plan.threads + tid) % units
-        a, b = bA * across * v + row, bB * units + unit
-        inside = masked(plan.whole[1], columns, (1, u, *ones), (a, b, *batch), b * u, B) & (a < A)
-        held = mo.fragment((1, u, *ones), gX.dtype)                     # (1, u, ...)
-        mo.copyto(held[(0, None, *[0] * len(rest))], mo.tile(sX, (1, u), (row, unit))[0, :])
-        mo.copyto(mo.tile(gO, (1, u, *ones), (a, b, *batch), ragged=True), held, pred=inside)
+    put = write_shifted if plan.shifted[1] else write_units
+    put(plan, gO, sX, (bA * across * v, bB * along * v), batch)
 
 
 # --- host ------------------------------------------------------------------------------------------------------------
@@ -166,10 +273,10 @@ def move(out: Any, x: Any, modes: Sequence[views.Mode]) -> None:
     plan = None
     if across and along and across is not along:
         lines = [along, *(m for m in modes if m is not along)]
-        width = views.width_of([views.Mode(m.extent, m.strides[:1]) for m in lines], target)
-        plan = make_plan(info.dtype.bytes, (across.extent, along.extent), width)
-    if plan is None or across is None or along is None or \
-            math.prod(m.extent for m in modes) <= (_FEW_ODD if plan.odd and info.dtype.bytes <= 2 else _FEW):
+        widths = [views.width_of([views.Mode(m.extent, m.strides[i:i + 1]) for m in order], one)
+                  for i, order, one in ((1, [across, *(m for m in modes if m is not across)], info), (0, lines, target))]
+        plan = make_plan(info.dtype.bytes, (across.extent, along.extent), (widths[0], widths[1]))
+    if plan is None or across is None or along is None or math.prod(m.extent for m in modes) <= _FEW:
         launch((out,), (x,), modes, _copy, exact=True)
         return
     modes = [across, along, *(m for m in modes if m is not across and m is not along)]

@@ -90,14 +90,19 @@ def reaches(plan, memory, part):
 
 def shifted(plan: Plan, low: Any, high: Any, shift: Any) -> list[Any]:
     """The four words that begin ``shift`` bytes behind the first of eight."""
+    return four_of_eight(plan.grain, low, high, shift)
+
+
+def four_of_eight(grain: int, low: Any, high: Any, shift: Any) -> list[Any]:
+    """The same of a shift that ``grain`` bytes divide, 1 to 8; without ``high`` there is none."""
     if high is None:
         return [low[i] for i in range(4)]
     eight = [half[i] for half in (low, high) for i in range(4)]
     six = [mo.where((shift & 8) != 0, eight[i + 2], eight[i]) for i in range(6)]
-    if plan.grain == 8:
+    if grain == 8:
         return six[:4]
     five = [mo.where((shift & 4) != 0, six[i + 1], six[i]) for i in range(5)]
-    if plan.grain == 4:
+    if grain == 4:
         return five[:4]
     bits = (shift & 3) * 8
     return [mo.uint32(((mo.uint64(five[i + 1]) << 32) | mo.uint64(five[i])) >> bits) for i in range(4)]

@@ -234,17 +234,27 @@ def columns_kernel(outs, x, weights, count, plan: mo.Constexpr):
 
 @mo.kernel
 def join_kernel(outs, states, count, plan: mo.Constexpr):
-    """outs (*kept, 1) = what the blocks left in states (*kept, splits); a warp an output."""
-    lane, kept = mo.lane_idx(), mo.shape(states[0])[:-1]
-    row = coordinate(mo.block_idx().x * (THREADS // 32) + mo.warp_idx(), kept)
+    """outs (*kept, 1) = what the blocks left in states (*kept, splits); ``lanes`` outputs a block, 1 or 32."""
+    tid, kept, warps, splits = mo.thread_idx().x, mo.shape(states[0])[:-1], THREADS // 32, mo.shape(states[0])[-1]
+    i, slot, slots = tid % plan.lanes, tid // plan.lanes, THREADS // plan.lanes
+    row = coordinate(mo.block_idx().x * plan.lanes + i, kept)
+    mine = tuple(part[0] for part in begun(plan, 1))
+    rooms = [mo.shared_array(part.dtype, mo.make_layout((plan.lanes, warps))) for part in states]
     mo.griddepcontrol_wait()
     if row[-1] < kept[-1]:
-        mine = tuple(part[0] for part in begun(plan, 1))
-        for t in mo.range(lane, mo.size(states[0], len(kept)), 32):
+        for t in mo.range(slot, splits, slots, unroll=4):
             mine = plan.fold.join(mine, tuple(part[(*row, t)] for part in states))
+    if plan.lanes == 1:
         mine = join_lanes(plan, mine, 32)
-        if lane == 0:
-            write(plan, outs, (*row, 0), mine, count)
+    if plan.lanes > 1 or tid % 32 == 0:
+        for room, part in zip(rooms, mine, strict=True):
+            room[i, tid // 32] = part
+    mo.sync_threads()
+    if tid < plan.lanes and row[-1] < kept[-1]:
+        mine = tuple(room[i, 0] for room in rooms)
+        for warp in mo.static_range(1, warps):
+            mine = plan.fold.join(mine, tuple(room[i, warp] for room in rooms))
+        write(plan, outs, (*row, 0), mine, count)
 
 
 # --- host ------------------------------------------------------------------------------------------------------------
@@ -332,6 +342,7 @@ def _launch(fold: Fold, out: Any, x: Any, reduced: list[views.Mode], kept: list[
     # Kernels are compiled for one split or several; how many, the grid tells.
     kernel[(blocks, plan.splits), THREADS](rooms, seen, weights, count, replace(plan, splits=min(plan.splits, 2)))
     if plan.splits > 1:
-        last = Plan(fold, 1, 1, True, 32, 1, plan.modes, plan.compute)
-        join_kernel.launch((result,), rooms, count, last, grid=-(-math.prod(extents) // (THREADS // 32)), block=THREADS,
+        lanes = 32 if plan.splits <= THREADS // 4 else 1        # eight threads an output, or a block
+        last = Plan(fold, 1, 1, True, lanes, 1, plan.modes, plan.compute)
+        join_kernel.launch((result,), rooms, count, last, grid=-(-math.prod(extents) // lanes), block=THREADS,
                            dependent=True)

@@ -31,7 +31,7 @@ _FORMATS = {"bool": "?", "int8": "b", "uint8": "B", "int16": "h", "uint16": "H",
             "int64": "q", "uint64": "Q", "float16": "e", "bfloat16": "H", "float32": "f", "tfloat32": "f",
             "float64": "d", "float8_e4m3fn": "B", "float8_e5m2": "B"}
 _WIDTH = 116
-_WIDE = 512
+_WIDE = 256
 """Threads beyond which ptxas may keep registers few enough for two blocks, and spill, unless it is told of one."""
 
 

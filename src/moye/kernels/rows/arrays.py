@@ -153,21 +153,21 @@ class Rows:
         return info
 
     def plan(self, *, held: int = 1, sums: int = 0, block: int | None = None, passed: bool = False,
-             ahead: int = 0, brought: int = 0) -> RowPlan:
+             alone: bool = False, ahead: int = 0, brought: int = 0) -> RowPlan:
         """The plan for these rows: as wide as all arrays of their shape allow.
 
         ``held``: so many arrays of rows at a time; ``sums``: and so many sums over rows for each column.  ``block``:
         so many columns belong together, by whole vectors that the lanes of a warp share.  ``passed``: nobody holds a
-        row.  ``ahead``: long rows may come by bulk copies, to so many blocks of a multiprocessor; ``brought``: so many
-        arrays, if not those that are held.
+        row; ``alone``: or keeps anything between rows.  ``ahead``: long rows may come by bulk copies, to so many blocks
+        of a multiprocessor; ``brought``: so many arrays, if not those that are held.
         """
         bits = self.info.dtype.bits
         width, shifted = self._width()
         masked = block is not None and (shifted or self.columns % width != 0 or 32 * width < block)
         if masked:
             width, shifted = max(128 // bits, (block or 0) // 32), False
-        return row_plan(Shape(self.rows, self.columns, bits, width, shifted, masked, held, sums, passed, ahead,
-                              brought),
+        return row_plan(Shape(self.rows, self.columns, bits, width, shifted, masked, held, sums, passed, alone,
+                              ahead, brought),
                         multiprocessors=self.multiprocessors, clusters=has_clusters(self.x))
 
     def bulky(self, *arrays: Any) -> bool:

@@ -30,13 +30,15 @@ _SPLIT = 1 << 14
 """Bytes that each block has at least if a row is split because there are few rows."""
 _WORDS, _MOST_WORDS = 16, 32
 """Registers of a thread for what it holds of rows: 64 bytes, and up to 128 where a block has no more threads."""
+_FEWEST, _SEVERAL = 8, 20
+"""Lanes of a row that begins anywhere at least, and registers of a lane for it at most, where such rows are many."""
 _MOST_ELEMENTS = 32
 """Elements of a row that a thread holds: computing takes 32 bits or more of each."""
 _PASSED = 1 << 12
 """Bytes of the longest row that is held though it could pass."""
 _STREAMS = 2048
 """Threads on a multiprocessor through which rows pass: with 32 registers each."""
-_BLOCKS = 6
+_BLOCKS = 2
 """Blocks on a multiprocessor through which rows pass, where rows are few: as many share them."""
 _KEPT = 16
 """Registers of a thread for weights."""
@@ -69,7 +71,7 @@ class Shape:
     element, all arrays' rows alike.  ``masked``: every vector has a predicate for each element; no edges apart.
     ``sums``: a thread keeps so many sums over rows for each of its columns, and the next row beside the one that it
     works on.
-    ``passed``: one read of a row says all, so that nobody holds it.  ``ahead``: long rows may come by bulk copies, one
+    ``passed``: one read of a row says all, so that nobody holds it.  ``alone``: nothing is kept between rows.  ``ahead``: long rows may come by bulk copies, one
     after the other, to so many blocks of a multiprocessor, 1 or 2; 0 if not.  ``brought``: so many arrays come so, if
     they are not the ones that are held.
     """
@@ -83,6 +85,7 @@ class Shape:
     held: int = 1
     sums: int = 0
     passed: bool = False
+    alone: bool = False
     ahead: int = 0
     brought: int = 0
 
@@ -220,7 +223,7 @@ def row_plan(shape: Shape, *, multiprocessors: int = 132, clusters: bool = True)
     vectors = max(1, -(-shape.columns // width) if shape.masked else shape.columns // width)
     words = max(1, width * shape.bits // 32) * shape.held
     if vectors <= (_SHORT if shape.held == 1 else _WARP * max(1, _WORDS // words)):
-        lanes, cluster, most = min(_WARP, power(vectors)), 1, _MOST_WORDS
+        lanes, cluster, most = _lanes(shape, vectors, words, multiprocessors), 1, _MOST_WORDS
     else:
         few = shape.rows <= multiprocessors and not shape.sums
         cluster = _cluster(shape, vectors * words * 4, multiprocessors) if clusters else 1
@@ -241,6 +244,19 @@ def row_plan(shape: Shape, *, multiprocessors: int = 132, clusters: bool = True)
     if not (clusters and shape.ahead) or plan.lanes <= _WARP or plan.masked or plan.width * shape.bits % 128:
         return plan
     return _summed(shape, plan, multiprocessors) if shape.sums else _ahead(shape, plan, multiprocessors)
+
+
+def _lanes(shape: Shape, vectors: int, words: int, multiprocessors: int) -> int:
+    """Lanes of a warp that have a short row: one for each vector, as far as they go.
+
+    Many rows that begin anywhere have fewer, of some vectors each, where a kernel keeps nothing between them: what is
+    done for a row beside its vectors, its edges and its folds, is done by a warp for several together.
+    """
+    lanes = min(_WARP, power(vectors))
+    while shape.shifted and shape.alone and lanes > _FEWEST and -(-2 * vectors // lanes) * words <= _SEVERAL and \
+            shape.rows * lanes >= 2 * _THREADS * multiprocessors:
+        lanes //= 2
+    return lanes
 
 
 def _ahead(shape: Shape, plan: RowPlan, multiprocessors: int) -> RowPlan:

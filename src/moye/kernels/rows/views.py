@@ -22,7 +22,7 @@ from moye.kernels.views import info_of, outputs
 def plan_of(given: Rows, held: int = 1, *, passed: bool = False, ahead: int = 0, several: bool = False) -> RowPlan:
     """The plan of a kernel that keeps nothing between rows: blocks have one turn, with one row at a time, or
     ``several`` where the rule brings short ones together."""
-    plan = given.plan(held=held, passed=passed, ahead=ahead)
+    plan = given.plan(held=held, passed=passed, alone=True, ahead=ahead)
     return plan if several and plan.warps == 1 else replace(plan, at_once=1)
 
 
