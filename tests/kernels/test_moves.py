@@ -38,11 +38,12 @@ def check(out, x, axes=None):
 def tiles(monkeypatch):
     """Small arrays go through tiles, too."""
     monkeypatch.setattr(module, "_FEW", 0)
+    monkeypatch.setattr(module, "_FEW_ODD", dict.fromkeys((1, 2, 4), 0))
 
 
 @pytest.mark.parametrize(("shape", "dtype", "kernel"), [
-    ((228, 264), np.int16, "map_kernel"), ((512, 512), np.int16, "tile_kernel"), ((512, 511), np.int16, "tile_kernel"),
-    ((512, 511), np.float32, "tile_kernel"), ((60, 65), np.float32, "map_kernel"),
+    ((228, 264), np.int16, "map_kernel"), ((512, 512), np.int16, "tile_kernel"), ((512, 511), np.int16, "map_kernel"),
+    ((600, 511), np.float32, "tile_kernel"), ((511, 511), np.float32, "map_kernel"), ((60, 65), np.float32, "map_kernel"),
     ((33, 1901), np.uint8, "map_kernel")])
 def test_few_elements_go_without_tiles(shape, dtype, kernel):
     report, = check(np.zeros(shape[::-1], dtype), random_bits(np.random.default_rng(0), shape, dtype))
@@ -142,7 +143,7 @@ def test_what_is_refused():
 def test_every_access_is_16_bytes(size):
     """Global and shared memory, in whole tiles; no local memory, and registers for 1024 threads (1-byte: 768)."""
     plan = make_plan(size, (8192, 16384), (16 // size, 16 // size))
-    assert plan == TilePlan((1, 2) if size == 1 else (2, 2), 16 // size, (True, True))
+    assert plan == TilePlan(size, (1, 2) if size == 1 else (2, 2), 16 // size, (True, True))
     x, out = (mo.TensorLike(BY_SIZE[size], (8192, 16384), strides) for strides in ((1, 8192), (16384, 1)))
     program = tile_kernel.compile(out, x, plan, block=plan.threads, arch="sm_90a")
     moves = [line for line in program.sass.splitlines() if any(op in line for op in (" LDG", " STG", " LDS", " STS"))]

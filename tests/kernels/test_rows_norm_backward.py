@@ -223,3 +223,11 @@ def test_refused():
         rms_norm_backward(x, x, x, None, rstd, dweight=rstd)
     with pytest.raises(mo.ArgumentError, match="layer_norm_backward: mean is a NoneType, and no array"):
         layer_norm_backward(x, x, x, None, rstd, None)
+
+
+@pytest.mark.parametrize("slots", [1, 8, 32])
+def test_sums_of_blocks_are_folded(slots, monkeypatch):
+    """By a thread for each column, or several below each other, of which some have nothing."""
+    monkeypatch.setattr("moye.kernels.rows.norm_backward._SLOTS", ((1 << 30, slots),))
+    for rows, columns in ((5, 300), (40, 33)):
+        backward(np.random.default_rng(slots), Layouts((rows, columns)), np.float32, centred=True)

@@ -7,8 +7,10 @@ import pytest
 
 import moye as mo
 from drawn_arrays import CLOSE, FLOATS, clean, drawn, poisoned, shape_of, wide
-from moye.kernels import cumsum, scans
+from moye.kernels import cumsum, scans, scans_columns
 from moye.kernels.scans import chained_kernel, make_plan, rows_kernel
+from moye.kernels.scans_columns import columns_kernel
+from moye.kernels.scans_columns import make_plan as plan_of_columns
 from moye.kernels.views import Mode
 
 
@@ -34,8 +36,35 @@ def test_long_rows(columns, passes):
     """More than a block takes at once, and shared by blocks."""
     x = np.random.default_rng(columns).standard_normal((3, columns)).astype(np.float32)
     assert len(check(np.zeros_like(x), x, 1, "f32")) == passes
-    x = np.asfortranarray(x)
-    assert len(check(np.zeros_like(x), x, 1, "f32")) == 2
+
+
+@pytest.mark.parametrize(("shape", "name", "shared"), [
+    ((5, 3000), "f32", False), ((260, 40), "bf16", True), ((257, 33), "f32", True), ((260, 16), "f64", True),
+    ((90, 3), "f16", False), ((33, 700), "bf16", False)])
+def test_down_columns(shape, name, shared):
+    """In one pass: blocks have their columns alone, or share them; in place, too."""
+    x = np.random.default_rng(shape).standard_normal(shape).astype(FLOATS[name])
+    reports = check(x, x, 0, name)
+    assert [report.kernel for report in reports] == ["clear_kernel"] * shared + ["columns_kernel"]
+
+
+@pytest.mark.parametrize("threads", [256, 512])
+def test_parts_of_columns(threads, monkeypatch):
+    """A small device: a block takes several parts of its columns in turn, alone or with another one."""
+    monkeypatch.setattr(mo, "multiprocessors", lambda array: 1)
+    monkeypatch.setattr(scans_columns, "RUNNING", threads)
+    x = np.random.default_rng(3).standard_normal((600, 32)).astype(np.float32)
+    check(np.zeros_like(x), x, 0, "f32")
+
+
+@pytest.mark.parametrize("bits", [0xFFFFFFFF, 0xFF800000])
+def test_whatever_a_part_sums_to_is_told(bits):
+    """NaN of all bits is no sum that is missing; infinities go down their own column alone."""
+    x = np.ones((257, 32), np.float32)
+    x.view(np.uint32)[3, 5], out = bits, np.zeros_like(x)
+    with np.errstate(invalid="ignore"), clean() as reports:
+        cumsum(out, x, axis=0)
+    assert len(reports) == 2 and np.array_equal(out, x.cumsum(0), equal_nan=True)
 
 
 @pytest.mark.parametrize("name", ["bf16", "f32"])
@@ -141,6 +170,18 @@ def test_accesses_are_16_bytes():
     program = chained_kernel.compile(x, x, words, mo.TensorLike(mo.int32, (1,)), plan, block=512, arch="sm_90a")
     moves = [line for line in program.sass.splitlines() if " LDG" in line or " STG" in line]
     assert sum(".128" in line for line in moves) == 8 and program.spills == 0 and program.registers <= 64
+
+
+@pytest.mark.parametrize("dtype", [mo.bfloat16, mo.float32, mo.float64])
+@pytest.mark.parametrize(("n", "columns"), [(49497, 204), (17897, 2688), (143, 9856), (2239, 1441), (20, 100000)])
+def test_columns_do_not_spill(dtype, n, columns):
+    x = mo.TensorLike(dtype, (columns, n))
+    plan, grid = plan_of_columns([Mode(columns, (1, 1)), Mode(n, (columns, columns))], (x.info(), x.info()))
+    words = mo.TensorLike(plan.bits, (plan.columns, -(-n // plan.rows), grid[0])) if plan.shared else None
+    program = columns_kernel.compile(x, x, words, plan, block=plan.threads, arch="sm_90a")
+    assert program.spills == 0 and program.registers * plan.threads * (768 // plan.threads) <= 1 << 16
+    wide_ones = [line for line in program.sass.splitlines() if (" LDG" in line or " STG" in line) and ".128" in line]
+    assert len(wide_ones) >= 16 or plan.width * dtype.bytes < 16
 
 
 def test_splits_follow_the_device(monkeypatch):

@@ -25,25 +25,32 @@ from moye.kernels.maps import as_bits, coordinate, launch
 from moye.kernels.options import shown
 from moye.kernels.pack import four_of_eight, in_registers, staged, transposed
 
-_FEW = 1 << 16
-"""Elements up to which vectors along out gather those of x sooner than tiles are through."""
+_FEW, _FEW_ODD = 1 << 16, {1: 1 << 20, 2: 1 << 20, 4: 1 << 18}
+"""Elements up to which vectors along out gather those of x sooner than tiles are through; of lines that begin anywhere,
+by the bytes of an element."""
 _APART = 8
 """Bytes at whose multiples lines begin that are read and written without a shift."""
 
 
 @dataclass(frozen=True, slots=True)
 class TilePlan:
-    """``tiles``: squares of 8 x 8 vectors of a block's tile along x's contiguous mode and along out's.
+    """``size``: bytes of an element.  ``tiles``: squares of 8 x 8 vectors of a block's tile along x's contiguous mode
+    and along out's.  ``unit``: elements that a thread stores at once.
 
-    ``unit``: elements that a thread stores at once.  ``whole``: whether vectors of 16 bytes divide x's contiguous mode,
-    and units out's; else their elements are judged one by one.  ``shifted``: whether x's lines begin anywhere, and
-    out's.
+    ``whole``: whether vectors of 16 bytes divide x's contiguous mode, and units out's; else their elements are judged
+    one by one.  ``shifted``: whether x's lines begin anywhere, and out's.
     """
 
+    size: int
     tiles: tuple[int, int]
     unit: int
     whole: tuple[bool, bool]
     shifted: tuple[bool, bool] = (False, False)
+
+    @property
+    def few(self) -> int:
+        """Elements of an array up to which no tiles are worth it."""
+        return _FEW_ODD[self.size] if any(self.shifted) else _FEW
 
     @property
     def threads(self) -> int:
@@ -66,7 +73,7 @@ def make_plan(size: int, extents: tuple[int, int], widths: tuple[int, int]) -> T
         return None
     shifted = widths[0] * size < _APART and size < _APART, widths[1] * size < _APART and size < _APART
     unit = v if shifted[1] else widths[1]
-    return TilePlan((1, 2) if size == 1 else (2, 2), unit,
+    return TilePlan(size, (1, 2) if size == 1 else (2, 2), unit,
                     (extents[0] % v == 0 and not shifted[0], extents[1] % unit == 0 and not shifted[1]), shifted)
 
 
@@ -126,6 +133,7 @@ def read_shifted(plan, gX, places, batch):
             words.append(mo.recast(part, mo.uint32))
         held.append((*words, mo.int32(first % v) * gX.dtype.bytes))
         there = there & (reached | ~wanted)
+    mo.pin(*[part for *parts, _ in held for part in parts])             # all are on their way together
     return [four_of_eight(gX.dtype.bytes, *each) for each in held], there
 
 
@@ -276,7 +284,7 @@ def move(out: Any, x: Any, modes: Sequence[views.Mode]) -> None:
         widths = [views.width_of([views.Mode(m.extent, m.strides[i:i + 1]) for m in order], one)
                   for i, order, one in ((1, [across, *(m for m in modes if m is not across)], info), (0, lines, target))]
         plan = make_plan(info.dtype.bytes, (across.extent, along.extent), (widths[0], widths[1]))
-    if plan is None or across is None or along is None or math.prod(m.extent for m in modes) <= _FEW:
+    if plan is None or across is None or along is None or math.prod(m.extent for m in modes) <= plan.few:
         launch((out,), (x,), modes, _copy, exact=True)
         return
     modes = [across, along, *(m for m in modes if m is not across and m is not along)]

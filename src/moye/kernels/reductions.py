@@ -25,6 +25,8 @@ from moye.kernels.options import shown
 from moye.kernels.workspace import empty
 
 THREADS = 256
+_FEW = 64
+"""Blocks that share an output, up to which eight threads join what they leave."""
 _BLOCKS = 8
 """Blocks of 256 threads that fill a multiprocessor."""
 
@@ -342,7 +344,7 @@ def _launch(fold: Fold, out: Any, x: Any, reduced: list[views.Mode], kept: list[
     # Kernels are compiled for one split or several; how many, the grid tells.
     kernel[(blocks, plan.splits), THREADS](rooms, seen, weights, count, replace(plan, splits=min(plan.splits, 2)))
     if plan.splits > 1:
-        lanes = 32 if plan.splits <= THREADS // 4 else 1        # eight threads an output, or a block
+        lanes = 32 if plan.splits <= _FEW else 1        # eight threads an output, or a block
         last = Plan(fold, 1, 1, True, lanes, 1, plan.modes, plan.compute)
         join_kernel.launch((result,), rooms, count, last, grid=-(-math.prod(extents) // lanes), block=THREADS,
                            dependent=True)

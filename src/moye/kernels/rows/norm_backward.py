@@ -34,6 +34,8 @@ from moye.kernels.workspace import empty
 
 _MOST = 16
 """Elements of a row that a thread holds of x, and of dout, where it keeps no sums over rows."""
+_SLOTS = (8, 1), (64, 8)
+"""Blocks that left sums of columns at most, and threads below each other that fold them; 32 of more."""
 _COLUMNS, _BLOCKS = 256, 8
 """Where rows are streamed: threads of a block that sums columns, and such blocks of a multiprocessor."""
 
@@ -353,25 +355,34 @@ def columns_kernel(dout, x, rstd, mean, partial, width: mo.Constexpr, wanted: mo
 
 
 @mo.kernel
-def fold_partial_kernel(partial, first, second):
-    """first and second (columns) = the sums of partial (columns, blocks, sums) over blocks; 32 columns a block here."""
-    lane, warp, kind = mo.lane_idx(), mo.warp_idx(), mo.block_idx().y
-    column, warps = mo.block_idx().x * 32 + lane, mo.block_dim().x // 32
+def fold_partial_kernel(partial, first, second, slots: mo.Constexpr):
+    """first and second (columns) = the sums of partial (columns, blocks, sums) over blocks; ``slots`` threads a column."""
+    tid, threads, kind, total = mo.thread_idx().x, threads_of(slots), mo.block_idx().y, partial.dtype(0)
+    columns = threads // slots                                              # of a block here
+    mine, slot = tid % columns, tid // columns
+    column = mo.block_idx().x * columns + mine
     mo.griddepcontrol_wait()                                                # for partial
-    sT = mo.shared_array(partial.dtype, (32, 32))                           # (columns, warps)
-    total = partial.dtype(0)
     if column < mo.size(partial, 0):
-        for block in mo.range(warp, mo.size(partial, 1), warps, unroll=4):
+        for block in mo.range(slot, mo.size(partial, 1), slots, unroll=4):
             total += partial[column, block, kind]
-    sT[lane, warp] = total
-    mo.sync_threads()
-    if warp == 0 and column < mo.size(partial, 0):
-        for w in mo.range(1, warps):
-            total += sT[lane, w]
+    if slots > 1:
+        sT = mo.shared_array(partial.dtype, mo.make_layout((columns, slots)))
+        sT[mine, slot] = total
+        mo.sync_threads()
+        if slot == 0:
+            for other in mo.range(1, slots):
+                total += sT[mine, other]
+    if slot == 0 and column < mo.size(partial, 0):
         if kind == 0:
             first[column] = total
         elif second is not None:
             second[column] = total
+
+
+def threads_of(slots: int) -> int:
+    """Threads of a block that folds what so many below each other have summed: a warp's columns beside each other, or
+    eight of them."""
+    return 256 if slots == 1 else 32 * slots
 
 
 def norm_backward(what: str, dx: Any, dout: Any, x: Any, weight: Any, rstd: Any, mean: Any, dweight: Any, dbias: Any,
@@ -432,9 +443,11 @@ def apart(given: Rows, plan: RowPlan, dx: Any, dout: Any, weight: Any, rstd: Any
 def fold_partial(partial: Any, dweight: Any, dbias: Any, columns: int) -> None:
     """The sums of all blocks, folded, unless none are wanted."""
     if partial is not None:
+        blocks = mo.describe(partial).shape[1]                              # type: ignore[union-attr]
+        slots = next((slots for most, slots in _SLOTS if blocks <= most), 32)
         first, second = [*(t for t in (dweight, dbias) if t is not None), None][:2]
-        fold_partial_kernel.launch(partial, first, second, grid=(-(-columns // 32), 1 if second is None else 2),
-                                   block=1024, dependent=True)
+        grid = -(-columns * slots // threads_of(slots)), 1 if second is None else 2
+        fold_partial_kernel.launch(partial, first, second, slots, grid=grid, block=threads_of(slots), dependent=True)
 
 
 @mo.replayed
