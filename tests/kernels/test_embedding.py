@@ -96,7 +96,8 @@ def test_gradients_are_the_same_bits_in_each_run(columns, slots):
 
 @pytest.mark.parametrize("cleared", [0, 1000])
 def test_many_ids_are_sorted(cleared, monkeypatch):
-    """By two digits, in two tiles or by a cluster; float32 sums are those of loops over ids, bit by bit, in pieces of 64."""
+    """By two digits, in two tiles or by a cluster; float32 sums are those of loops over ids, bit by bit, in pieces of
+    64."""
     monkeypatch.setattr(sys.modules["moye.kernels.embedding"], "SEARCHED", 4000)
     monkeypatch.setattr(sys.modules["moye.kernels.embedding_sort"], "CLEARED", cleared)
     rng = np.random.default_rng(4)
@@ -110,7 +111,8 @@ def test_many_ids_are_sorted(cleared, monkeypatch):
     assert np.array_equal(dtable, expected) and len(reports) == (3 if cleared else 1 + 2 * 3 + 3)
 
 
-@pytest.mark.parametrize(("count", "rows", "cleared"), [(1500, 70000, 0), (1000, 255, 0), (700, 1, 0), (8193, 70000, 1 << 18),
+@pytest.mark.parametrize(("count", "rows", "cleared"), [(1500, 70000, 0), (1000, 255, 0), (700, 1, 0),
+                                                        (8193, 70000, 1 << 18),
                                                         (8192, 255, 1 << 18), (1, 1, 1)])
 def test_sorts_are_stable(count, rows, cleared, monkeypatch):
     """By three digits, and by one; by one block, by a cluster, and a launch a step."""
@@ -202,4 +204,6 @@ def test_sorts_do_not_spill():
     ids, starts = mo.TensorLike(mo.int32, (16384,)), mo.TensorLike(mo.int32, (256, 16384 // TILE))
     assert place_kernel.compile(ids, starts, ids, ids, 128256, 8, block=256, arch="sm_90a").spills == 0
     rows = mo.TensorLike(mo.int32, (128256,))
-    assert sort_kernel.compile((ids, ids), (ids, ids), rows, rows, ids, 2, 4, block=512, cluster=8, arch="sm_90a").spills == 0
+    for each in (1, 4, 16):
+        arrays = (ids, ids), (ids, ids), rows, rows, ids
+        assert sort_kernel.compile(*arrays, 2, each, block=512, cluster=8, arch="sm_90a").spills == 0

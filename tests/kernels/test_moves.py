@@ -43,8 +43,8 @@ def tiles(monkeypatch):
 
 @pytest.mark.parametrize(("shape", "dtype", "kernel"), [
     ((228, 264), np.int16, "map_kernel"), ((512, 512), np.int16, "tile_kernel"), ((512, 511), np.int16, "map_kernel"),
-    ((600, 511), np.float32, "tile_kernel"), ((511, 511), np.float32, "map_kernel"), ((60, 65), np.float32, "map_kernel"),
-    ((33, 1901), np.uint8, "map_kernel")])
+    ((600, 511), np.float32, "tile_kernel"), ((511, 511), np.float32, "map_kernel"),
+    ((60, 65), np.float32, "map_kernel"), ((33, 1901), np.uint8, "map_kernel")])
 def test_few_elements_go_without_tiles(shape, dtype, kernel):
     report, = check(np.zeros(shape[::-1], dtype), random_bits(np.random.default_rng(0), shape, dtype))
     assert report.kernel == kernel

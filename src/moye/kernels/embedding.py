@@ -71,9 +71,10 @@ def make_plan(modes: list[views.Mode], infos: tuple[Any, ...]) -> Plan:
 def gradient_plan(modes: list[views.Mode], infos: tuple[Any, Any], skipped: int | None, ids: int) -> Plan:
     """The rule: a block of 128 threads for a row of the table, with as many side by side as cover its columns.
 
-    The others below them have shares of the row's ids; there are few or none where ids are sorted and rows many.  Longer rows are taken in pieces by several blocks, of a vector
-    a thread or, where that makes too many blocks, four.  What a thread has on its way takes 32 registers.  Pieces of
-    sorted ids grow as the root of the number of ids: so do the most ids that a block sums alone, and the most pieces.
+    The others below them have shares of the row's ids; there are few or none where ids are sorted and rows many.
+    Longer rows are taken in pieces by several blocks, of a vector a thread or, where that makes too many blocks, four.
+    What a thread has on its way takes 32 registers.  Pieces of sorted ids grow as the root of the number of ids: so do
+    the most ids that a block sums alone, and the most pieces.
     """
     width, columns = views.width_of(modes, *infos), modes[0].extent
     vectors = -(-columns // width)

@@ -2,7 +2,7 @@
 
 In: ids (n), integers; how many rows there are.  Out: order (n), first (rows) and end (rows), int32.
 
-    order, first, end = sorted_ids(like, ids, n, rows)      # row r has order[first[r]:end[r]]; 0 and 0 where it has none
+    order, first, end = sorted_ids(like, ids, n, rows)      # row r has order[first[r]:end[r]]; without ids [0:0]
 
 Ids are sorted by some bits of their rows at a time (radix sort).  Up to 65536 ids a cluster of blocks does it in one
 launch: each has its tile's counts in shared memory and reads those of the others.  More have a launch for each step.
@@ -56,8 +56,7 @@ def equals(digit, bits):
     same = mo.uint32(0xFFFFFFFF)
     for bit in mo.static_range(bits + 1):
         mine = (digit >> bit) & 1
-        having = mo.ballot(mine != 0)
-        same &= mo.where(mine != 0, having, ~having)
+        same &= mo.ballot(mine != 0) ^ mo.where(mine != 0, mo.uint32(0), mo.uint32(0xFFFFFFFF))
     return same
 
 

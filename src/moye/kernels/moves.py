@@ -90,7 +90,8 @@ def read_lines(plan, gX, places, batch):
     """The vectors of a thread's square, v lines of x, as words; ``places`` are those of the vector and of the lines."""
     A, B, *rest = mo.shape(gX)
     v, ones, columns = 16 // gX.dtype.bytes, (1,) * len(rest), mo.identity_tensor(mo.shape(gX))
-    a, below, held = *places, []
+    a, below = places
+    held = []
     for i in mo.static_range(v):
         b = below * v + i
         inside = masked(plan.whole[0], columns, (v, 1, *ones), (a, b, *batch), a * v, A) & (b < B)
@@ -176,8 +177,9 @@ def write_units(plan, gO, sX, corner, batch):
 
 @mo.jit
 def write_shifted(plan, gO, sX, corner, batch):
-    """The same to lines that begin anywhere: what lies there between multiples of 16 bytes goes as one vector, of two of
-    the tile; the elements in front of the first of these, and behind the last, which are other tiles' too, one by one.
+    """The same to lines that begin anywhere: what lies there between multiples of 16 bytes goes as one vector, of two
+    of the tile; the elements in front of the first of these, and behind the last, which share a vector with those of
+    other tiles, one by one.
     """
     A, flat = mo.size(gO, 0), memory_of(gO)
     v, tid, columns = 16 // gO.dtype.bytes, mo.thread_idx().x, mo.min(mo.size(gO, 1) - corner[1], mo.size(sX, 1))
@@ -270,6 +272,12 @@ def _copy(x: Any) -> tuple[Any]:
     return (x,)
 
 
+def _width(modes: Sequence[views.Mode], first: views.Mode, which: int, info: Any) -> int:
+    """Elements that divide the start of every line of an array along a mode."""
+    return views.width_of([views.Mode(m.extent, m.strides[which:which + 1])
+                           for m in (first, *(m for m in modes if m is not first))], info)
+
+
 def move(out: Any, x: Any, modes: Sequence[views.Mode]) -> None:
     """out = x over these modes, whose strides are those of (out, x): bits are moved, and nothing is converted."""
     info: Any = mo.describe(x)
@@ -280,10 +288,8 @@ def move(out: Any, x: Any, modes: Sequence[views.Mode]) -> None:
     across = next((m for m in modes if m.strides[1] == 1), None)
     plan = None
     if across and along and across is not along:
-        lines = [along, *(m for m in modes if m is not along)]
-        widths = [views.width_of([views.Mode(m.extent, m.strides[i:i + 1]) for m in order], one)
-                  for i, order, one in ((1, [across, *(m for m in modes if m is not across)], info), (0, lines, target))]
-        plan = make_plan(info.dtype.bytes, (across.extent, along.extent), (widths[0], widths[1]))
+        widths = _width(modes, across, 1, info), _width(modes, along, 0, target)
+        plan = make_plan(info.dtype.bytes, (across.extent, along.extent), widths)
     if plan is None or across is None or along is None or math.prod(m.extent for m in modes) <= plan.few:
         launch((out,), (x,), modes, _copy, exact=True)
         return

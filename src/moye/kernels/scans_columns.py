@@ -184,8 +184,14 @@ def add_parts(plan, words, first, upto):
             found, place = seen[k], start + k * slots
             while found == MISSING:
                 found = mo.load(words, (c, mo.min(place, upto - 1)), order="relaxed")
-            total += mo.where(place < upto, found.bitcast(plan.compute), 0)
+            total += mo.where(place < upto, value_of(plan, found), 0)
     return total
+
+
+@mo.jit
+def value_of(plan, word):
+    """The sum of a word."""
+    return word.bitcast(plan.compute)
 
 
 @mo.jit
@@ -236,8 +242,8 @@ def columns_kernel(out, x, words, plan: mo.Constexpr):
         for k in mo.static_range(plan.each):
             vector, there = held[k]
             above += vector.to(plan.compute)
-            mo.copyto(mo.tile(out[:, *at[1:], mo.min(first + k, n - 1)], (w,), at[:1], ragged=True), above.to(out.dtype),
-                      pred=there)
+            line = out[:, *at[1:], mo.min(first + k, n - 1)]
+            mo.copyto(mo.tile(line, (w,), at[:1], ragged=True), above.to(out.dtype), pred=there)
         if plan.several:
             mo.sync_threads()                           # sums are used again
 

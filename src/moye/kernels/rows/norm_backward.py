@@ -356,7 +356,7 @@ def columns_kernel(dout, x, rstd, mean, partial, width: mo.Constexpr, wanted: mo
 
 @mo.kernel
 def fold_partial_kernel(partial, first, second, slots: mo.Constexpr):
-    """first and second (columns) = the sums of partial (columns, blocks, sums) over blocks; ``slots`` threads a column."""
+    """first and second (columns) = partial (columns, blocks, sums) summed over blocks, by ``slots`` threads each."""
     tid, threads, kind, total = mo.thread_idx().x, threads_of(slots), mo.block_idx().y, partial.dtype(0)
     columns = threads // slots                                              # of a block here
     mine, slot = tid % columns, tid // columns

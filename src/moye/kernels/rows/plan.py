@@ -71,9 +71,9 @@ class Shape:
     element, all arrays' rows alike.  ``masked``: every vector has a predicate for each element; no edges apart.
     ``sums``: a thread keeps so many sums over rows for each of its columns, and the next row beside the one that it
     works on.
-    ``passed``: one read of a row says all, so that nobody holds it.  ``alone``: nothing is kept between rows.  ``ahead``: long rows may come by bulk copies, one
-    after the other, to so many blocks of a multiprocessor, 1 or 2; 0 if not.  ``brought``: so many arrays come so, if
-    they are not the ones that are held.
+    ``passed``: one read of a row says all, so that nobody holds it.  ``alone``: nothing is kept between rows.
+    ``ahead``: long rows may come by bulk copies, one after the other, to so many blocks of a multiprocessor, 1 or 2; 0
+    if not.  ``brought``: so many arrays come so, if they are not the ones that are held.
     """
 
     rows: int
@@ -317,7 +317,7 @@ def stages_of(plan: RowPlan, room: int) -> int:
 
 
 def _passed_by(shape: Shape, multiprocessors: int) -> int:
-    """Blocks that share a row which passes through: more where rows are few, until as many as run together have some."""
+    """Blocks that share a row which passes through: more where rows are few, until all that run together have some."""
     return next((n for n in (1, 2, 4) if shape.rows * n >= _BLOCKS * multiprocessors), 8)
 
 
