@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import moye as mo
-from moye.lang.signature import StaticSpec, same_value
+from moye.lang.likeness import same_value
+from moye.lang.signature import StaticSpec
 from moye.runtime.fast_launch import _key_function
 from moye.runtime.leaves import kind_of
 

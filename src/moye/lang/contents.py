@@ -18,8 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from moye.lang.remade import held_by, is_record
-from moye.lang.signature import is_plain_instance
+from moye.lang.remade import held_by, is_plain_instance, is_record
 
 MOST_PARTS = 32
 """Numbers, texts and objects in one object that are compared: some 10 microseconds."""

@@ -22,6 +22,14 @@ from typing import Any, NamedTuple
 _HEAP = 1 << 9                                              # Py_TPFLAGS_HEAPTYPE: made by a class statement
 
 
+def is_plain_instance(value: object) -> bool:
+    """Whether an object is equal to itself alone, and its attributes may be set: it may mean something else later."""
+    cls = type(value)
+    return bool(cls.__flags__ & _HEAP) and cls.__hash__ is object.__hash__ \
+        and (hasattr(value, "__dict__") or has_slots(cls)) \
+        and cls.__setattr__ is object.__setattr__ and not cls.__module__.startswith("moye.")
+
+
 class Attribute(NamedTuple):
     """The key of what a container holds beside its items."""
 

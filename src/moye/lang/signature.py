@@ -10,13 +10,15 @@ Specs are hashable: the tuple of them, with block and cluster, is the specialisa
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from moye.dtypes import DType
 from moye.lang import remade
+from moye.lang.likeness import told_apart
 from moye.tensor.tma_boxes import TmaTiling
 
 
@@ -73,8 +75,17 @@ class StaticSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class Keys:
+    """What a dict has beside its items: its class and its keys, which ``told`` tells from others equal to them."""
+
+    cls: type
+    keys: tuple[object, ...]
+    told: object
+
+
+@dataclass(frozen=True, slots=True)
 class TreeSpec:
-    """A tuple, list, dict or dataclass of specs.  ``kind`` is its class, of a dict its keys."""
+    """A tuple, list, dict or dataclass of specs.  ``kind`` is its class, of a dict its ``Keys``."""
 
     kind: object
     names: tuple[str, ...]
@@ -89,8 +100,8 @@ def map_leaves(spec: Spec, leaf: Callable[[Spec, str], Any], name: str) -> Any:
     if not isinstance(spec, TreeSpec):
         return leaf(spec, name)
     items = [map_leaves(item, leaf, f"{name}_{part}") for part, item in zip(spec.names, spec.items, strict=True)]
-    if isinstance(spec.kind, tuple):
-        return dict(zip(spec.kind, items, strict=True))
+    if isinstance(spec.kind, Keys):
+        return remade.of_class(spec.kind.cls, dict(zip(spec.kind.keys, items, strict=True)))
     return remade.of_class(spec.kind, dict(zip(spec.names, items, strict=True)))
 
 
@@ -104,7 +115,10 @@ def is_tree(value: object) -> bool:
 def parts_of(value: object) -> tuple[object, tuple[str, ...], tuple[object, ...]]:
     """Kind, part names and parts of a container."""
     if isinstance(value, dict):
-        return tuple(value), tuple(str(k) for k in value), tuple(value.values())
+        # Of a class that gives defaults a kernel sees what there is: what the defaults are made by is no argument.
+        made = dict if isinstance(value, defaultdict) else type(value)
+        kind = Keys(made, tuple(value), tuple(map(told_apart, value)))
+        return kind, tuple(str(k) for k in value), tuple(value.values())
     if isinstance(value, (tuple, list)):
         names = getattr(value, "_fields", None) or tuple(str(i) for i in range(len(value)))
         # What torch.Size holds are Python's integers: in a kernel it is the tuple that it was made of.
@@ -114,38 +128,3 @@ def parts_of(value: object) -> tuple[object, tuple[str, ...], tuple[object, ...]
     found = remade.state_of(value)
     names = remade.names_of(cls) or tuple(found)
     return cls, names, tuple(found[n] for n in names)
-
-
-def told_apart(value: object) -> object:
-    """What tells a static value from others that Python takes for equal to it: 1, 1.0 and True, 0.0 and -0.0.
-
-    It is empty for what holds no numbers, and for moye's own values.  NaNs are alike.
-    """
-    if type(value).__module__.startswith("moye."):
-        return ()
-    if isinstance(value, (bool, int, float, complex)) or type(value).__module__ == "numpy":
-        return type(value).__name__, repr(value)
-    if isinstance(value, (tuple, list)):
-        return tuple(map(told_apart, value))
-    if isinstance(value, frozenset):
-        return frozenset(map(told_apart, value))
-    if is_dataclass(value) and not isinstance(value, type):
-        return tuple(told_apart(getattr(value, f.name)) for f in fields(value) if f.compare)
-    return ()
-
-
-_HEAP = 1 << 9                                              # Py_TPFLAGS_HEAPTYPE: made by a class statement
-
-
-def is_plain_instance(value: object) -> bool:
-    """Whether an object is equal to itself alone, and its attributes may be set: it may mean something else later."""
-    cls = type(value)
-    return bool(cls.__flags__ & _HEAP) and cls.__hash__ is object.__hash__ \
-        and (hasattr(value, "__dict__") or remade.has_slots(cls)) \
-        and cls.__setattr__ is object.__setattr__ and not cls.__module__.startswith("moye.")
-
-
-def same_value(a: object, b: object) -> bool:
-    """Whether two static values mean the same to a kernel."""
-    return a is b or (type(a) is type(b) and told_apart(a) == told_apart(b)
-                      and (isinstance(a, (float, complex)) or bool(a == b)))

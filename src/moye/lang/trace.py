@@ -37,7 +37,9 @@ from moye.lang.control import CONTROL
 from moye.lang.failures import where_of
 from moye.lang.foreign_errors import told
 from moye.lang.functions import KernelMarker
+from moye.lang.likeness import same_value
 from moye.lang.pickling import reduced
+from moye.lang.remade import is_plain_instance
 from moye.lang.rewrite import CONTROL as CONTROL_NAME
 from moye.lang.rewrite import attribute_reads, free_names, rewrite
 from moye.lang.scopes import regions
@@ -48,9 +50,7 @@ from moye.lang.signature import (
     TensorSpec,
     TmaSpec,
     TreeSpec,
-    is_plain_instance,
     map_leaves,
-    same_value,
 )
 from moye.lang.source import definition
 from moye.layout import Layout

@@ -20,7 +20,7 @@ import math
 import sys
 import types
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 from moye import dtypes as dt
@@ -29,7 +29,8 @@ from moye.atoms.bulk import BulkOp
 from moye.dtypes import DType
 from moye.errors import ArgumentError, DTypeError, TraceError
 from moye.lang.contents import contents_of
-from moye.lang.remade import held_by
+from moye.lang.likeness import compared, has_own_equality, left_out, told_apart
+from moye.lang.remade import held_by, is_plain_instance
 from moye.lang.signature import (
     Constexpr,
     ScalarSpec,
@@ -39,10 +40,8 @@ from moye.lang.signature import (
     TensorSpec,
     TmaSpec,
     TreeSpec,
-    is_plain_instance,
     is_tree,
     parts_of,
-    told_apart,
 )
 from moye.lang.trace import JitFunction
 from moye.layout import ComposedLayout, Layout, Swizzle
@@ -282,9 +281,9 @@ def static_key(name: str, value: object, inside: tuple[object, ...] = ()) -> obj
         more = (_state_key(name, value, inside),) if hasattr(value, "__dict__") else ()
         return (type(value), *(static_key(name, item, inside) for item in value), *more)
     if isinstance(value, dict):
-        return (dict, *((key, static_key(name, item, inside)) for key, item in value.items()))
+        return (type(value), *((key, told_apart(key), static_key(name, item, inside)) for key, item in value.items()))
     if is_record(value) and not _settled(value):
-        return (type(value), *(static_key(name, item, inside) for item in parts_of_record(value)))
+        return (type(value), *(_key_or_contents(name, item, inside) for item in parts_of_record(value)))
     if is_plain_instance(value) and not any(value is each for each in inside):
         return (type(value), value, _state_key(name, value, (*inside, value)))
     try:
@@ -299,12 +298,14 @@ def static_key(name: str, value: object, inside: tuple[object, ...] = ()) -> obj
 
 def _state_key(name: str, value: object, inside: tuple[object, ...]) -> object:
     """What an object of the user's holds now: an attribute that has no key counts by what is in it."""
-    def key(item: object) -> object:
-        try:
-            return static_key(name, item, inside)
-        except ArgumentError:
-            return contents_of(item).parts
-    return tuple((attribute, key(item)) for attribute, item in held_by(value).items())
+    return tuple((attribute, _key_or_contents(name, item, inside)) for attribute, item in held_by(value).items())
+
+
+def _key_or_contents(name: str, item: object, inside: tuple[object, ...]) -> object:
+    try:
+        return static_key(name, item, inside)
+    except ArgumentError:
+        return contents_of(item).parts
 
 
 def unstable(value: object) -> bool:
@@ -314,7 +315,7 @@ def unstable(value: object) -> bool:
     """
     if not is_record(value):
         return isinstance(value, (types.FunctionType, types.MethodType, JitFunction, tuple, list, dict,
-                                  functools.partial)) or is_plain_instance(value)
+                                  functools.partial)) or _may_change(value)
     if _settled(value):
         return False
     if _holds_instances(value):
@@ -358,9 +359,14 @@ def _functions(value: object) -> Iterator[types.FunctionType]:
 
 def _holds_instances(value: object) -> bool:
     """Whether an object of the user's, which may change, is in a frozen dataclass, also in what is inside that."""
-    if isinstance(value, (tuple, list)) or is_record(value):
-        return any(map(_holds_instances, value if isinstance(value, (tuple, list)) else parts_of_record(value)))
-    return is_plain_instance(value)
+    if isinstance(value, tuple) or is_record(value):
+        return any(map(_holds_instances, value if isinstance(value, tuple) else parts_of_record(value)))
+    return isinstance(value, (list, dict, set)) or _may_change(value)
+
+
+def _may_change(value: object) -> bool:
+    """Whether a value is an object of the user's whose attributes may be set."""
+    return is_plain_instance(value) or has_own_equality(value)
 
 
 def is_record(value: object) -> bool:
@@ -370,8 +376,9 @@ def is_record(value: object) -> bool:
 
 
 def parts_of_record(value: Any) -> list[Any]:
-    """The parts of a dataclass that tell it from another."""
-    return [getattr(value, field.name) for field in fields(value) if field.compare]
+    """The parts of a dataclass that tell it from another, to a kernel: also those that its equality leaves out."""
+    cls: Any = type(value)
+    return [*[getattr(value, name) for name in compared(cls)], *[getattr(value, name, None) for name in left_out(cls)]]
 
 
 def _function_key(name: str, function: types.FunctionType, inside: tuple[object, ...]) -> object:

@@ -28,7 +28,7 @@ from moye.errors import DriverError, MoyeError
 from moye.ir import ops
 from moye.ir.nodes import Func, Literal, ScalarParam, TensorParam, Value
 from moye.lang.contents import Contents
-from moye.lang.signature import told_apart
+from moye.lang.likeness import told_apart
 from moye.lang.trace import Capture, holds_now
 from moye.runtime import autograd
 from moye.runtime.arguments import Call, static_key

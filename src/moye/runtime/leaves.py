@@ -22,7 +22,8 @@ import numpy as np
 
 from moye.dtypes import DType
 from moye.lang import remade
-from moye.lang.signature import ScalarSpec, Spec, StaticSpec, TensorSpec, TmaSpec, TreeSpec, told_apart
+from moye.lang.likeness import told_apart
+from moye.lang.signature import ScalarSpec, Spec, StaticSpec, TensorSpec, TmaSpec, TreeSpec
 from moye.runtime.arguments import LARGEST, STATIC_TYPES, unstable
 from moye.runtime.arrays import never_an_array
 from moye.runtime.tma_arguments import TmaCopy
@@ -148,7 +149,7 @@ def _taken(x: Any, leaves: list[Any]) -> object:
     way = _way(x)
     if way is None:
         return _leaf(x, leaves)
-    names = tuple(x) if way[0] == "values" else tuple(remade.state_of(x)) if way[0] == "state" else None
+    names = (*x, *map(type, x)) if way[0] == "values" else tuple(remade.state_of(x)) if way[0] == "state" else None
     return (type(x), names, *[_taken(part, leaves) for part in _parts(way, x)])
 
 
@@ -194,7 +195,8 @@ class Opened:
         if way[0] == "values":
             if not all(type(key) is str for key in x):  # others may be equal and mean something else
                 raise Closed
-            self.lines.append(f"if (*{name},) != {self.writer.name(tuple(x))}: OTHERWISE")
+            known = self.writer.name((*x, *map(type, x)))   # a member of an enum may be equal to a text
+            self.lines.append(f"if (*{name}, *map({self.writer.name(type)}, {name})) != {known}: OTHERWISE")
             read = f"{name}.values()"
         elif way[0] == "fields":
             read = f"({''.join(f'{name}.{part}, ' for part in way[1:])})"

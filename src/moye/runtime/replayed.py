@@ -24,8 +24,8 @@ import numpy as np
 from moye import env
 from moye.dtypes import DType
 from moye.errors import ArgumentError, MoyeError, TraceError
+from moye.lang.likeness import told_apart
 from moye.lang.pickling import reduced
-from moye.lang.signature import told_apart
 from moye.lang.trace import JitFunction
 from moye.layout import ComposedLayout, Layout
 from moye.runtime import fast_launch, prepare

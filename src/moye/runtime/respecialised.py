@@ -12,7 +12,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from moye.lang.contents import Contents
-from moye.lang.signature import ScalarSpec, Spec, StaticSpec, TensorSpec, TmaSpec, TreeSpec, same_value
+from moye.lang.likeness import same_value
+from moye.lang.signature import ScalarSpec, Spec, StaticSpec, TensorSpec, TmaSpec, TreeSpec
 from moye.lang.trace import Capture, holds
 
 _LONGEST = 60
