@@ -79,6 +79,11 @@ for i in mo.static_range(0, 5, 0): x[i] = 1 | a step that is not 0
 for i in x[0]: pass | cannot iterate over
 mo.cp_async_wait(1.5) | a static integer
 mo.min_blocks(1.5) | a static count
+x[0] = pow(n, 2, 5) | pow(n, 2, 5): a kernel has no powers with a modulus
+x[0] = pow(2, n, mod=5) | a kernel has no powers with a modulus
+x[0] = mo.size(None) | None has no shape: a layout, a tensor
+x[0] = mo.rank("ab") | 'ab' has no shape
+x[0] = mo.size((None, 2)) | a shape has the leaf None
 """
 CASES = [tuple(line.split(" | ")) for line in JUNK.strip().splitlines()]
 

@@ -126,6 +126,16 @@ def _beside(own: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
+def _pow(base: Any, exp: Any, mod: Any = None) -> Any:
+    """``pow(x, n)``: ``x ** n``; with a modulus Python's own, of integers that tracing knows."""
+    if mod is None:
+        return _beside(pow)(base, exp)
+    if any(map(_traced, (base, exp, mod))):
+        raise TraceError(f"pow({base}, {exp}, {mod}): a kernel has no powers with a modulus", locs=(locate(),),
+                         hint="x ** n % m, or a loop that multiplies and takes % m each time, as x ** n may overflow")
+    return pow(base, exp, mod)
+
+
 def _sum(items: Any, /, start: Any = 0) -> Any:
     """As Python's own, from left to right."""
     values = [start, *items]
@@ -164,7 +174,7 @@ TRACED: dict[object, Callable[..., Any]] = {
     builtins.min: _extremum(min, math.minimum),
     builtins.max: _extremum(max, math.maximum),
     builtins.divmod: _beside(divmod),
-    builtins.pow: _beside(pow),
+    builtins.pow: _pow,
     builtins.sum: _sum,
     builtins.int: _int,
     builtins.float: _float,

@@ -20,7 +20,7 @@ from moye.display import Drawable
 from moye.errors import LayoutError
 from moye.layout import tuples
 from moye.layout.basis import ArithmeticTuple, ScaledBasis, as_arithmetic_tuple, has_basis
-from moye.layout.ints import Int, add, is_const, mul, prod
+from moye.layout.ints import DynInt, Int, add, is_const, mul, prod
 from moye.layout.notation import read_layout
 from moye.layout.tuples import Coord, IntTuple, Major, Modes, text
 
@@ -228,7 +228,10 @@ def _form(x: object, attribute: str) -> IntTuple:
         return _form(inner, attribute)
     if attribute == "stride":
         raise LayoutError(f"{x!r} has no stride: a layout or a tensor has one")
-    return tuples.as_int_tuple(getattr(x, "shape", x), "a shape")
+    found = getattr(x, "shape", x)
+    if not isinstance(found, (tuple, list, DynInt)) and not hasattr(found, "__index__"):
+        raise LayoutError(f"{x!r} has no shape: a layout, a tensor, a tiled copy, a tiled MMA and integers have one")
+    return tuples.as_int_tuple(found, "a shape")
 
 
 def _path(mode: int | tuple[int, ...] | None) -> tuple[int, ...]:
