@@ -153,10 +153,10 @@ class StaticLoop(Arms):
     def test(self, cond):
         return 0 if cond else 1
 
-    def break_(self, variables):
+    def break_(self, variables, through=False):
         return 1
 
-    def continue_(self, variables):
+    def continue_(self, variables, through=False):
         return 1
 
 
@@ -179,7 +179,7 @@ class StaticIf(StaticLoop):
 
 
 class StaticFrame:
-    def return_(self, value):
+    def return_(self, value, through=False):
         self.value = value
         return 1
 
@@ -247,12 +247,12 @@ class TracedLoop(Arms):
         self._keep(variables, True)
         self.control.live = self.outer and self.again and not self.returned()
 
-    def break_(self, variables):
+    def break_(self, variables, through=False):
         self._keep(variables, False)
         self.control.live = False
         return 0
 
-    def continue_(self, variables):
+    def continue_(self, variables, through=False):
         self._keep(variables, True)
         self.control.live = False
         return 0
@@ -294,7 +294,7 @@ class TracedFrame:
         self.control, self.value, self.done, self.outer = control, None, False, control.live
         self.stack.append(self)
 
-    def return_(self, value):
+    def return_(self, value, through=False):
         if self.control.live:
             self.value, self.done = value, True
         self.control.live = False

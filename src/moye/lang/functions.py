@@ -24,7 +24,7 @@ from moye.lang.disagreement import RETURNS, changed_structure, check_dtype
 from moye.lang.host_objects import Place, Snapshot
 from moye.lang.loops import Loop
 from moye.lang.reachable import Reached
-from moye.lang.scopes import above, regions
+from moye.lang.scopes import above, regions, require_end
 from moye.lang.unrolled import StaticFor
 from moye.tensor.context import builder, locate
 from moye.tensor.expr import Expr, Scalar, operand_of
@@ -74,7 +74,8 @@ class Returns:
         if not self.kernel:
             builder().push(self.scope.body)
 
-    def return_(self, value: Any) -> int:
+    def return_(self, value: Any, through: bool = False) -> int:
+        """A return; ``through``: it leaves a with statement."""
         unrolled = [r for r in above(self) if isinstance(r, StaticFor)]
         inner = [r for r in above(self) if isinstance(r, DynamicIf) or (isinstance(r, Loop) and r.dynamic)
                  or (r in unrolled and r.left)]
@@ -85,6 +86,7 @@ class Returns:
             self.value = value
             self._close()
             return 1
+        require_end("return", through)
         self._store(value)
         builder().emit(ops.Exit(kind="return") if self.kernel else ops.Exit(kind="leave", target=self.scope))
         self.left = True

@@ -31,7 +31,7 @@ from moye.lang.host_objects import Place, Snapshot
 from moye.lang.merging import still_holds
 from moye.lang.ranges import DynamicRange
 from moye.lang.reachable import Reached
-from moye.lang.scopes import above, leave, regions
+from moye.lang.scopes import above, leave, regions, require_end
 from moye.tensor.context import builder, locate
 from moye.tensor.expr import Expr, Scalar, operand_of, truth
 from moye.tensor.known import Known
@@ -71,10 +71,11 @@ class Loop(ABC):
         return tuple(variables.get(n, Undefined(n)) for n in self.names)
 
     @abstractmethod
-    def break_(self, variables: Locals) -> int: ...
+    def break_(self, variables: Locals, through: bool = False) -> int:
+        """A jump; ``through``: it leaves a with statement inside of the loop."""
 
     @abstractmethod
-    def continue_(self, variables: Locals) -> int: ...
+    def continue_(self, variables: Locals, through: bool = False) -> int: ...
 
 
 @dataclass(slots=True)
@@ -413,16 +414,17 @@ class _Dynamic(Loop):
         reads = [Expr(builder().read(v, f)) for v, f in zip(slot.variables, slot.facts, strict=True)]
         return rebuild(slot.structure, iter(reads))
 
-    def break_(self, variables: Locals) -> int:
-        return self._jump("break", variables)
+    def break_(self, variables: Locals, through: bool = False) -> int:
+        return self._jump("break", variables, through)
 
-    def continue_(self, variables: Locals) -> int:
-        return self._jump("continue", variables)
+    def continue_(self, variables: Locals, through: bool = False) -> int:
+        return self._jump("continue", variables, through)
 
-    def _jump(self, kind: Any, variables: Locals) -> int:
+    def _jump(self, kind: Any, variables: Locals, through: bool) -> int:
         inner = above(self)
         if not self.dynamic:                            # only a while: under a traced condition it starts again
             return self._restart() if inner else 1 if kind == "break" else 2
+        require_end(kind, through)
         self.broken = self.broken or kind == "break"
         self._assign(variables, leaves=kind == "break" or not self.endless, returns=kind != "break")
         builder().emit(ops.Exit(kind=kind, target=self.op))

@@ -386,6 +386,7 @@ class _Rewriter(_Expressions):
         liveness = Liveness(function)
         self._names, self._carried, self._dead = names, liveness.carried, liveness.dead
         self._loops: list[str] = []
+        self._withs: list[int] = []                         # of each with around: how many loops are around it
         self._nested = 0                                    # the statements around that Python counts: for and with
         self._alive: list[tuple[str, ...]] = []             # carried by the statements around
         self._early = any(isinstance(child, ast.Return) for statement in function.body
@@ -454,12 +455,12 @@ class _Rewriter(_Expressions):
 
     def visit_Break(self, node: ast.Break) -> list[ast.stmt]:
         status = self._names.status
-        return _emit(f"{status} = {self._loops[-1]}.break_(locals())\nif {status} == 1: break\n"
+        return _emit(f"{status} = {self._loops[-1]}.break_(locals(){self._through()})\nif {status} == 1: break\n"
                      f"if {status} == 2: continue", _span(node))
 
     def visit_Continue(self, node: ast.Continue) -> list[ast.stmt]:
         status = self._names.status
-        return _emit(f"{status} = {self._loops[-1]}.continue_(locals())\nif {status}: continue", _span(node))
+        return _emit(f"{status} = {self._loops[-1]}.continue_(locals(){self._through()})\nif {status}: continue", _span(node))
 
     def visit_If(self, node: ast.If) -> list[ast.stmt]:
         branch, names, head = self._names.fresh("c"), self._carried[node], _span(node, node.test)
@@ -492,7 +493,8 @@ class _Rewriter(_Expressions):
         frame, status = self._names.frame, self._names.status
         value = ast.copy_location(ast.Constant(None), node) if node.value is None else self.rewritten(node.value)
         skip = f"\nif {status} == 2: continue" if self._loops else ""
-        return _emit(f"{status} = {frame}.return_(V)\nif {status} == 1: return {frame}.value{skip}", _span(node),
+        through = ", True" if self._withs else ""
+        return _emit(f"{status} = {frame}.return_(V{through})\nif {status} == 1: return {frame}.value{skip}", _span(node),
                      V=value)
 
     def visit_Assign(self, node: ast.Assign) -> ast.stmt:
@@ -552,8 +554,15 @@ class _Rewriter(_Expressions):
         return self._inside(node)
 
     def visit_With(self, node: ast.With) -> ast.stmt:
-        node.items, node.body = [self.rewritten(item) for item in node.items], self._suite(node.body)
+        node.items = [self.rewritten(item) for item in node.items]
+        self._withs.append(len(self._loops))
+        node.body = self._suite(node.body)
+        self._withs.pop()
         return node
+
+    def _through(self) -> str:
+        """The argument of a jump in a loop that leaves a with statement inside of it."""
+        return ", True" if self._withs and self._withs[-1] == len(self._loops) else ""
 
     def visit_Match(self, node: ast.Match) -> ast.stmt:
         truths = any(isinstance(part, ast.MatchSingleton) and part.value is not None

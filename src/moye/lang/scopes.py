@@ -13,9 +13,10 @@ from abc import ABC, abstractmethod
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from moye.errors import TraceError
 from moye.ir.builder import Builder
 from moye.ir.nodes import Literal, Value
-from moye.tensor.context import builder
+from moye.tensor.context import builder, locate
 from moye.tensor.expr import Expr
 from moye.tensor.tensor import AUTO, Tensor
 
@@ -38,6 +39,14 @@ def leave(marker: object) -> None:
     stack = regions()
     if marker in stack:
         del stack[stack.index(marker):]
+
+
+def require_end(kind: str, through: bool) -> None:
+    """TraceError for a jump of some threads ``through`` the end of a with statement: they would miss what ends it."""
+    if through:
+        raise TraceError(f"a {kind} that the kernel decides leaves a with statement, and what ends that would not be done "
+                         "for the threads that jump", locs=(locate(),),
+                         hint=f"set a flag in the with statement, and {kind} behind it")
 
 
 def called(role: str, value: Any) -> Any:

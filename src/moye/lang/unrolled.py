@@ -14,7 +14,7 @@ from typing import Any
 
 from moye.lang.jumps import Meeting
 from moye.lang.loops import MOST_TURNS, Locals, Loop, too_many_turns
-from moye.lang.scopes import above, leave, regions
+from moye.lang.scopes import above, leave, regions, require_end
 from moye.tensor.context import builder
 
 
@@ -94,19 +94,21 @@ class StaticFor(Loop):
         """Whether tracing decides about a jump: then it is Python's own."""
         return not above(self) and (self.turn is None or not self.turn.left)
 
-    def break_(self, variables: Locals) -> int:
+    def break_(self, variables: Locals, through: bool = False) -> int:
         if self._decided():
             self._meet(variables)
             self.met = {}
             return 1
+        require_end("break", through)
         assert self.over is not None, "the loop has a break"
         self.over.leave(variables)
         return 0
 
-    def continue_(self, variables: Locals) -> int:
+    def continue_(self, variables: Locals, through: bool = False) -> int:
         if self._decided():
             self._meet(variables)
             return 2
+        require_end("continue", through)
         assert self.turn is not None, "the loop has a continue"
         self.turn.leave(variables)
         return 0
