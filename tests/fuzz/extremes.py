@@ -305,7 +305,7 @@ def answers(kernels: Sequence[Any], arch: str, differ: Callable[[Any, list[Any],
         # Bits of narrow integers that are lost are told where they would matter: here they wrap.
         if found := [f for f in report.findings if "does not fit" not in f.message]:
             told.append(f"{one.seed}: {found[0]}")
-        launches.append(on_emulator.Launch(printed, _fresh(one), THREADS))
+        launches.append(on_emulator.Launch(printed, leaves_of(kernel, _fresh(one)), THREADS))
         simulated.append((one, arguments))
     ran = on_emulator.answers(launches, arch)
     for (one, arguments), launch, failed in zip(simulated, launches, ran, strict=True):
@@ -314,7 +314,22 @@ def answers(kernels: Sequence[Any], arch: str, differ: Callable[[Any, list[Any],
 
 
 def _fresh(one: Any) -> list[Any]:
-    return [x.copy() if isinstance(x, np.ndarray) else x for x in one.arrays]
+    return [_copied(x) for x in one.arrays]
+
+
+def _copied(x: Any) -> Any:
+    if isinstance(x, dict):
+        return {key: _copied(item) for key, item in x.items()}
+    return x.copy(order="K") if isinstance(x, np.ndarray) else x
+
+
+def leaves_of(kernel: Any, arguments: Sequence[Any]) -> list[Any]:
+    """What a launch passes: parts of dicts, and nothing that is static."""
+    found: list[Any] = []
+    for role, x in zip(kernel.signature.roles.values(), arguments, strict=True):
+        if role != "constexpr":
+            found += x.values() if isinstance(x, dict) else [x]
+    return found
 
 
 def kernel_of(one: Any) -> Any:

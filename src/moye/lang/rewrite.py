@@ -460,7 +460,8 @@ class _Rewriter(_Expressions):
 
     def visit_Continue(self, node: ast.Continue) -> list[ast.stmt]:
         status = self._names.status
-        return _emit(f"{status} = {self._loops[-1]}.continue_(locals(){self._through()})\nif {status}: continue", _span(node))
+        return _emit(f"{status} = {self._loops[-1]}.continue_(locals(){self._through()})\nif {status}: continue",
+                     _span(node))
 
     def visit_If(self, node: ast.If) -> list[ast.stmt]:
         branch, names, head = self._names.fresh("c"), self._carried[node], _span(node, node.test)
@@ -494,8 +495,8 @@ class _Rewriter(_Expressions):
         value = ast.copy_location(ast.Constant(None), node) if node.value is None else self.rewritten(node.value)
         skip = f"\nif {status} == 2: continue" if self._loops else ""
         through = ", True" if self._withs else ""
-        return _emit(f"{status} = {frame}.return_(V{through})\nif {status} == 1: return {frame}.value{skip}", _span(node),
-                     V=value)
+        return _emit(f"{status} = {frame}.return_(V{through})\nif {status} == 1: return {frame}.value{skip}",
+                     _span(node), V=value)
 
     def visit_Assign(self, node: ast.Assign) -> ast.stmt:
         self._inside(node)

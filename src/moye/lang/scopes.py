@@ -44,8 +44,8 @@ def leave(marker: object) -> None:
 def require_end(kind: str, through: bool) -> None:
     """TraceError for a jump of some threads ``through`` the end of a with statement: they would miss what ends it."""
     if through:
-        raise TraceError(f"a {kind} that the kernel decides leaves a with statement, and what ends that would not be done "
-                         "for the threads that jump", locs=(locate(),),
+        raise TraceError(f"a {kind} that the kernel decides leaves a with statement, and what ends that would not be "
+                         "done for the threads that jump", locs=(locate(),),
                          hint=f"set a flag in the with statement, and {kind} behind it")
 
 
