@@ -1,6 +1,7 @@
-"""What the objects that a kernel uses do: functions in them, and attributes of their classes that some code asks for.
+"""What the objects that a kernel uses do: functions in them, and attributes that some code asks for.
 
-In: code that may run while tracing, values that it reads.  Out: functions, and attributes of classes, that count.
+In: code that may run while tracing, values that it reads.  Out: functions, and attributes of classes, modules and
+functions, that count.
 
     found = Behaviour(is_users)
     found.reads(code); found.holds(config); found.functions(); found.attributes()
@@ -14,11 +15,14 @@ from __future__ import annotations
 import collections
 import enum
 import functools
+import re
+import sys
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from moye.lang.contents import holds_attributes
+from moye.lang.likeness import has_own_equality
 from moye.lang.remade import held_by
 
 _MOST_PARTS = 32
@@ -27,6 +31,13 @@ _CONTAINERS = (tuple, list, set, frozenset, collections.deque)
 _CONSTRUCTORS = {"__new__", "__init__", "__post_init__"}
 _ASKS_FOR_CLASSES = {"type", "cls", "__class__", "replace"}
 _FIXED = (types.MemberDescriptorType, types.GetSetDescriptorType)
+_ASKS_WHETHER = {"getattr", "hasattr"}
+_SEES_GLOBALS = {"globals", "eval", "exec"}
+_WORD = re.compile(r"[^\W\d]\w*")
+_OF_JIT = {"function", "_rewritten", "_parts", "_inside", "__wrapped__"}
+
+MISSING = object()
+"""In the place of the value of a name that is not there."""
 
 
 class Behaviour:
@@ -35,19 +46,35 @@ class Behaviour:
     def __init__(self, is_users: Callable[[str | None], bool]) -> None:
         self._is_users = is_users
         self._names: set[str] = set()
+        self._asked: set[str] = set()                       # names that may be missing: getattr(x, "name", 0)
         self._functions: dict[int, types.FunctionType] = {}
         self._classes: dict[type, bool] = {}                # whether it may be constructed
-        self._told: set[tuple[type, str]] = set()
-        self._looked = 0, 0
+        self._used: dict[type, None] = {}                   # classes of objects, not those that they are derived from
+        self._spaces: dict[int, dict[str, Any]] = {}        # names of modules, attributes of functions
+        self._told: set[tuple[int, str]] = set()
+        self._looked: tuple[int, ...] = ()
 
-    def reads(self, code: types.CodeType) -> None:
-        """Code may run: attributes of the names in it count, also those that it has as text."""
+    def reads(self, code: types.CodeType, names: dict[str, Any] | None = None) -> None:
+        """Code may run: attributes of the names in it count, also those that it has as text.
+
+        ``names`` are its globals; modules that it imports are held.
+        """
+        names = names or {}
         self._names.update(code.co_names, ("cls",) if "cls" in code.co_varnames else ())
+        texts = [value for value in code.co_consts if isinstance(value, str)]
+        if _SEES_GLOBALS & {*code.co_names}:                # eval("N + 1")
+            self._spaces[id(names)] = names
+            self._names.update(word for text in texts for word in _WORD.findall(text))
+        self._names.update(text for text in texts if text.isidentifier())
+        if _ASKS_WHETHER & {*code.co_names}:
+            self._asked.update(text for text in texts if text.isidentifier())
+        package = names.get("__package__") or ""
+        for name in (*code.co_names, *texts):
+            for whole in (name, f"{package}.{name}") if package else (name,):
+                self.holds(sys.modules.get(whole))
         for value in code.co_consts:
             if isinstance(value, types.CodeType):
-                self.reads(value)
-            elif isinstance(value, str) and value.isidentifier():
-                self._names.add(value)
+                self.reads(value, names)
 
     def holds(self, value: object, named: bool = False) -> None:
         """Code may use a value; ``named`` says that it reads it under a name, and may construct what is a class."""
@@ -57,16 +84,40 @@ class Behaviour:
         """All functions that were found so far."""
         return list(self._functions.values())
 
-    def attributes(self) -> Iterator[tuple[type, str, object]]:
-        """The attributes of classes that count and were not told before."""
-        while self._looked != (now := (len(self._names), sum(1 + may for may in self._classes.values()))):
+    def attributes(self) -> Iterator[tuple[type | dict[str, Any], str, object]]:
+        """The attributes that count and were not told before: where they are, their names, their values."""
+        while self._looked != (now := (len(self._names), len(self._asked), len(self._spaces), len(self._used),
+                                       sum(1 + may for may in self._classes.values()))):
             self._looked = now
             for cls, constructs in list(self._classes.items()):
                 for name, item in list(vars(cls).items()):
-                    if (cls, name) not in self._told and self._counts(cls, name, item, constructs):
-                        self._told.add((cls, name))
+                    if (id(cls), name) not in self._told and self._counts(cls, name, item, constructs):
+                        self._told.add((id(cls), name))
                         self.holds(item)
                         yield cls, name, item
+            for space in list(self._spaces.values()):
+                for name in self._names & space.keys() - (_OF_JIT if "_rewritten" in space else set()):
+                    if (id(space), name) not in self._told:
+                        self._told.add((id(space), name))
+                        self.holds(space[name], named=True)
+                        yield space, name, space[name]
+            yield from self._missing()
+
+    def _missing(self) -> Iterator[tuple[type | dict[str, Any], str, object]]:
+        """Names that are not there, and would count: in a class before the one that has them, and those asked for."""
+        places: list[tuple[type | dict[str, Any], str]] = []
+        for cls in self._used:
+            for i, base in enumerate(cls.__mro__):
+                places += [(before, name) for name in vars(base) if (id(base), name) in self._told
+                           for before in cls.__mro__[:i] if before in self._classes and name not in vars(before)]
+            nowhere = [name for name in self._asked if not any(name in vars(base) for base in cls.__mro__)]
+            places += [(base, name) for base in cls.__mro__ if base in self._classes for name in nowhere]
+        places += [(space, name) for space in self._spaces.values() if "__name__" in space      # a module's
+                   for name in self._asked - space.keys()]
+        for place, name in places:
+            if (id(place), name) not in self._told:
+                self._told.add((id(place), name))
+                yield place, name, MISSING
 
     def _counts(self, cls: type, name: str, item: object, constructs: bool) -> bool:
         function = next(_functions_of(item), None)
@@ -85,6 +136,9 @@ class Behaviour:
             return
         if isinstance(value, type):
             self._class(value, named)
+        elif isinstance(value, types.ModuleType):
+            if self._is_users(value.__name__):
+                self._spaces[id(vars(value))] = vars(value)
         elif isinstance(value, _CONTAINERS):
             for item in value:
                 self._look(item, left)
@@ -96,14 +150,20 @@ class Behaviour:
         elif isinstance(value, types.MethodType):
             self._look((value.__func__, value.__self__), left)
         elif functions := list(_functions_of(value)):
-            self._functions.update((id(f), f) for f in functions if self._is_users(f.__module__))
+            own = [f for f in functions if self._is_users(f.__module__)]
+            self._functions.update((id(f), f) for f in own)
+            for held in (vars(f) for f in (*own, *([value] if own and _is_jit(value) else ()))):
+                if held:
+                    self._spaces[id(held)] = held
         elif self._is_users(type(value).__module__):
             self._class(type(value), False)
-            if holds_attributes(value):
+            if holds_attributes(value) or has_own_equality(value):
                 self._look(list(held_by(value).values()), left)
 
     def _class(self, cls: type, named: bool) -> None:
         meta: Any = type(cls)
+        if self._is_users(cls.__module__) and not issubclass(cls, enum.Enum):
+            self._used[cls] = None
         for base in (*cls.__mro__, *meta.__mro__):
             if self._is_users(base.__module__):
                 self._classes[base] = self._classes.get(base, False) or named

@@ -31,7 +31,7 @@ from moye.errors import Frame, Loc, MoyeError, TraceError
 from moye.ir.builder import Builder
 from moye.ir.nodes import Block, Buffer, Extent, Func, Param, ScalarParam, TensorParam, Value
 from moye.lang import identity
-from moye.lang.behaviour import Behaviour
+from moye.lang.behaviour import MISSING, Behaviour
 from moye.lang.contents import Contents, contents_of, holds_attributes
 from moye.lang.control import CONTROL
 from moye.lang.failures import where_of
@@ -44,6 +44,7 @@ from moye.lang.rewrite import CONTROL as CONTROL_NAME
 from moye.lang.rewrite import attribute_reads, free_names, rewrite
 from moye.lang.scopes import regions
 from moye.lang.signature import (
+    Keys,
     ScalarSpec,
     Spec,
     StaticSpec,
@@ -313,7 +314,8 @@ def captures_of(functions: Sequence[types.FunctionType], given: Sequence[object]
     for value in given:
         behaviour.holds(value)
     for position, function in enumerate(todo):          # it grows
-        behaviour.reads(function.__code__)
+        behaviour.reads(function.__code__, function.__globals__)
+        behaviour.holds(_parts_of(function)[1:])
         for namespace, name, shown in _reads(function, functions):
             if (id(namespace), name) in seen:
                 continue
@@ -323,10 +325,10 @@ def captures_of(functions: Sequence[types.FunctionType], given: Sequence[object]
             if is_mutable(value) and position < len(functions) and not _is_called_object(value):
                 raise _mutable(value, shown, function)
             captures.append(_captured(namespace, name, value))
-        for cls, name, value in behaviour.attributes():
-            if (id(cls), name) not in seen:
-                seen.add((id(cls), name))
-                captures.append(_captured(cls, name, value))
+        for namespace, name, value in behaviour.attributes():
+            if (id(namespace), name) not in seen:
+                seen.add((id(namespace), name))
+                captures.append(_captured(namespace, name, value))
         more = [found for found in behaviour.functions() if id(found) not in known]
         known.update(map(id, more))
         todo += more
@@ -366,7 +368,8 @@ def _is_called_object(value: object) -> bool:
 def _given(spec: Spec) -> list[object]:
     """Static arguments, and the classes of what is taken apart."""
     if isinstance(spec, TreeSpec):
-        return [spec.kind, *(value for item in spec.items for value in _given(item))]
+        kind = (spec.kind.cls, spec.kind.keys) if isinstance(spec.kind, Keys) else spec.kind
+        return [kind, *(value for item in spec.items for value in _given(item))]
     return [spec.value] if isinstance(spec, StaticSpec) else []
 
 
@@ -486,7 +489,6 @@ def holds(capture: Capture, now: object) -> bool:
     return same_value(now, capture.value)
 
 
-_MISSING = object()
 _PARTS = ("__code__", "__defaults__", "__kwdefaults__")
 """What a notebook's autoreload replaces in a function that stays the same object."""
 
@@ -496,10 +498,10 @@ def _held(namespace: Namespace, name: str) -> object:
     if isinstance(namespace, types.FunctionType):
         return getattr(namespace, name)
     if isinstance(namespace, type):
-        return vars(namespace).get(name, _MISSING)
+        return vars(namespace).get(name, MISSING)
     if not isinstance(namespace, types.CellType):
-        return namespace.get(name, _MISSING)
+        return namespace.get(name, MISSING)
     try:
         return namespace.cell_contents
     except ValueError:  # not assigned yet
-        return _MISSING
+        return MISSING

@@ -27,6 +27,7 @@ from moye.dtypes import bits_of
 from moye.errors import DriverError, MoyeError
 from moye.ir import ops
 from moye.ir.nodes import Func, Literal, ScalarParam, TensorParam, Value
+from moye.lang.behaviour import MISSING
 from moye.lang.contents import Contents
 from moye.lang.likeness import told_apart
 from moye.lang.trace import Capture, holds_now
@@ -382,7 +383,10 @@ def captured(writer: Writer, captures: Sequence[Capture], watch: Watch | None) -
         found.append(f"({writer.name(edits)}[0] == {writer.name(watch.seen)}[0] or {writer.name(watch.holds)}())")
     for capture in captures:
         space = writer.name(capture.namespace)
-        if isinstance(capture.value, Contents):
+        if capture.value is MISSING:
+            held = f"{space}.__dict__" if isinstance(capture.namespace, type) else space
+            found.append(f"{capture.name!r} not in {held}")
+        elif isinstance(capture.value, Contents):
             found.append(f"{writer.name(holds_now)}({writer.name(capture)})")
         elif isinstance(capture.namespace, types.CellType):
             found.append(f"{space}.cell_contents is {writer.name(capture.namespace.cell_contents)}")

@@ -11,6 +11,7 @@ import types
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from moye.lang.behaviour import MISSING
 from moye.lang.contents import Contents
 from moye.lang.likeness import same_value
 from moye.lang.signature import ScalarSpec, Spec, StaticSpec, TensorSpec, TmaSpec, TreeSpec
@@ -63,8 +64,12 @@ def changes(captures: Sequence[Capture]) -> list[str]:
         where = "closure variable" if isinstance(space, types.CellType) else \
             f"{space.__name__}'s attribute" if isinstance(space, type) else "global"
         now = space.cell_contents if isinstance(space, types.CellType) else \
-            vars(space).get(capture.name) if isinstance(space, type) else space.get(capture.name)
-        if isinstance(capture.value, Contents):
+            (vars(space) if isinstance(space, type) else space).get(capture.name, MISSING)
+        if capture.value is MISSING:
+            found += [] if now is MISSING else [f"{where} {capture.name} is there now, and was not"]
+        elif now is MISSING:
+            found.append(f"{where} {capture.name} is no longer there")
+        elif isinstance(capture.value, Contents):
             found += [] if holds(capture, now) else [f"what is in {where} {capture.name} changed"]
         elif not same_value(now, capture.value):
             found.append(f"{where} {capture.name} changed from {_short(capture.value)} to {_short(now)}")

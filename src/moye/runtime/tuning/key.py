@@ -15,7 +15,7 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from moye.lang.signature import is_tree, parts_of
+from moye.lang.signature import Keys, is_tree, parts_of
 from moye.runtime import arrays
 from moye.runtime.arguments import tensor_spec
 from moye.runtime.arrays import ArrayInfo
@@ -56,7 +56,8 @@ class Described:
     def text(self) -> str:
         """The text that a choice is kept under on disk: strides by their kind, as kernels are specialised on that."""
         if self.parts:
-            return f"{text_of(self.static)}({', '.join(f'{name}: {part.text()}' for name, part in self.parts)})"
+            kind = self.static.keys if isinstance(self.static, Keys) else self.static
+            return f"{text_of(kind)}({', '.join(f'{name}: {part.text()}' for name, part in self.parts)})"
         if self.info is None:
             return text_of(self.static)
         of_tma = "" if self.static is None else f"tma{text_of(self.static)} of "
