@@ -173,3 +173,27 @@ def test_a_kernel_that_cannot_have_64_bits_is_refused_by_name():
     assert width(carried, 2048) == 32
     with pytest.raises(mo.TraceError, match="'first' is int32 before this loop and int64 at the end of its body"):
         width(carried, 2049)
+
+
+@pytest.mark.parametrize("strides", [(0, 1), (1, 0), (1, 2)], ids=str)
+def test_the_size_of_an_array_whose_elements_lie_on_each_other(strides):
+    """It has more than 2^31 elements in few places, so that its indices have 32 bits and its size has not."""
+    @mo.kernel
+    def counted(out, x):
+        out[0] = mo.size(x) // 3
+        out[1] = x[1, 2]
+
+    @mo.kernel
+    def not_counted(out, x):
+        out[0] = mo.size(x, 0) // 3
+
+    shape = tuple(1 << 30 if stride == 0 else 5 for stride in strides) if 0 in strides else (1 << 16, 1 << 16)
+    places = np.arange(1 << 18, dtype=np.int8)
+    x = np.lib.stride_tricks.as_strided(places, shape, strides, writeable=False)
+    out = np.zeros(2, np.int64)
+    assert mo.check(counted)[1, 1](out, x).ok
+    assert out.tolist() == [shape[0] * shape[1] // 3, int(x[1, 2])]
+    assert mo.check(not_counted)[1, 1](out, x).ok and out[0] == shape[0] // 3
+    bits = {kernel: {spec.func.index_bits for spec in kernel._specialised.values()} for kernel in (counted, not_counted)}
+    assert 64 in bits[counted] and bits[not_counted] == {32}
+    assert "long long" in counted.compile(out, x, block=1, arch="sm_90a").source

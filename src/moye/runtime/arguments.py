@@ -70,6 +70,8 @@ class Call:
     arrays: list[tuple[str, ArrayInfo, Any]] = field(default_factory=list)
     leaves: list[ArrayInfo | int | float | bool] = field(default_factory=list)
     index_bits: int = 32
+    many: bool = False
+    """Whether an array has more elements than 32 bits count, in fewer places: some are the same."""
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -241,6 +243,8 @@ def _tensor(call: Call, name: str, info: ArrayInfo, value: Any, role: Role) -> T
         reach += (extent - 1) * stride
     if max(reach, *info.shape, 0) >= 1 << 31:
         call.index_bits = 64
+    elif math.prod(info.shape) >= 1 << 31:                  # of fewer places: strides of 0, windows
+        call.many = True
     return tensor_spec(info, static_shape=role == "static")
 
 

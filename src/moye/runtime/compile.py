@@ -57,7 +57,7 @@ from moye.passes.wgmma_registers import settle
 from moye.passes.wraps import wrap
 from moye.runtime.arguments import Call
 from moye.runtime.arrays import ArrayInfo, describe
-from moye.runtime.guards import Check, block_arithmetic, compile_guards, leaves_32_bits
+from moye.runtime.guards import Check, block_arithmetic, compile_guards, counts_elements, leaves_32_bits
 from moye.runtime.shown import program_html
 from moye.runtime.watched import Watch, apart
 
@@ -82,6 +82,7 @@ class Specialised:
     simulation: Any = None
     _of_blocks: list[Op] | None = None
     _watched: tuple[list[Capture], Watch | None] | None = None
+    _counts: bool | None = None
 
     def wraps(self, grid: Dim3) -> bool:
         """Whether its indices may leave 32 bits in a launch of this grid, which then needs those of 64."""
@@ -90,6 +91,14 @@ class Specialised:
         if self._of_blocks is None:                     # to look for them in the whole kernel takes a millisecond
             self._of_blocks = block_arithmetic(self.func)
         return leaves_32_bits(self._of_blocks, grid)
+
+    def counts_elements(self) -> bool:
+        """Whether it may compute with 32 bits how many elements an argument has."""
+        if self.func.index_bits == 64:
+            return False
+        if self._counts is None:
+            self._counts = counts_elements(self.func)
+        return self._counts
 
     def watched(self) -> tuple[list[Capture], Watch | None]:
         """The names that it read: those to be looked at in each launch, and the watch of the others."""

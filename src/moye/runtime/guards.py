@@ -75,6 +75,17 @@ def block_arithmetic(func: Func) -> list[Op]:
     return found
 
 
+def counts_elements(func: Func) -> bool:
+    """Whether a kernel multiplies extents of its arguments with each other, as ``mo.size(x)`` does."""
+    extents = {entry.id for param in func.params if isinstance(param, TensorParam) for entry in param.shape
+               if isinstance(entry, Value)}
+    for op in func.body.walk():
+        if isinstance(op, ops.Binary) and op.kind == "mul" and all(isinstance(x, Value) and x.id in extents
+                                                                   for x in (op.a, op.b)):
+            return True
+    return False
+
+
 def leaves_32_bits(arithmetic: Sequence[Op], grid: tuple[int, int, int]) -> bool:
     """Whether arithmetic on block indices and constants may leave 32 bits in a launch of this grid.
 

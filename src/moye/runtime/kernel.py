@@ -226,8 +226,15 @@ class Kernel:
         """The specialisation for a call; it is traced on first use, and again if a name that it read has changed."""
         key = (call.key, block, cluster)
         found = self._specialised.get(key)
-        if found is not None and not found.stale():
-            return found
+        if found is None or found.stale():
+            found = self._traced(key, call, block, cluster)
+        if call.many and found.counts_elements():
+            call.index_bits = 64
+            return self.specialised(call, block, cluster)
+        return found
+
+    def _traced(self, key: tuple[Any, ...], call: Call, block: Dim3, cluster: Dim3) -> Specialised:
+        """The specialisation, traced unless another thread has just done so."""
         with _tracing:
             found = self._specialised.get(key)
             if found is None or found.stale():
