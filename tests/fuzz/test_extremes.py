@@ -1,7 +1,7 @@
 """Operations on extreme numbers, threads together and Python's control flow, a few seconds of each: all answers agree.
 
 By hand, more: ``python tests/fuzz/extremes.py SEED COUNT``, and so ``lanes.py``, ``pythonic.py``, ``kept.py``,
-``approximate.py``.
+``approximate.py``, ``whole.py``, ``read_again.py``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from emulator import build
-from fuzz import aliases, approximate, extremes, kept, lanes, pythonic, unset
+from fuzz import aliases, approximate, extremes, kept, lanes, pythonic, read_again, unset, whole, whole_model
 
 needs_emulator = pytest.mark.skipif(build.compiler() is None, reason="the emulator needs g++ on x86-64")
 FIRST, COUNT = 0, 8
@@ -20,7 +20,7 @@ FIRST, COUNT = 0, 8
 
 @pytest.mark.slow
 @needs_emulator
-@pytest.mark.parametrize("of", [extremes, lanes, pythonic, kept], ids=lambda of: of.__name__.rpartition(".")[2])
+@pytest.mark.parametrize("of", [extremes, lanes, pythonic, kept, whole], ids=lambda of: of.__name__.rpartition(".")[2])
 def test_all_answers_agree(of):
     assert not of.judged([of.draw(seed) for seed in range(FIRST, FIRST + COUNT)])
 
@@ -42,6 +42,48 @@ def test_objects_that_several_names_mean():
     found = [aliases.verdict(aliases.draw(seed)) for seed in range(60)]
     assert not [told for _, told in found if told]
     assert {kind for kind, _ in found} == {"same", "refused"}
+
+
+def test_what_a_kernel_reads_is_read_again():
+    programs = [read_again.draw(seed) for seed in range(40)]
+    assert not read_again.judged(programs)
+    assert sum(len(one.changes) for one in programs) > 40
+
+
+def test_old_code_would_be_seen(monkeypatch):
+    """A launch that looks at nothing runs it."""
+    monkeypatch.setattr("moye.runtime.compile.Specialised.stale", lambda self: False)
+    found = read_again.judged([read_again.draw(seed) for seed in range(8)])
+    assert len(found) > 4 and "and not" in found[0]
+
+
+def test_whole_kernels_have_all_parts():
+    text = " ".join(whole.draw(seed).source for seed in range(80))
+    for part in (r"partition_D\(", r"mo\.parallelize\(", r"mo\.tile\(", r"flat_divide\(", r"zipped_divide\(",
+                 r"swizzled\(mo", r"composition\(", r"with_layout\(", r"recast\(", r"block_reduce\(", r"warp_scan\(", r"ballot\(",
+                 r"first_above\(", r"Window\(", r"row\d+, row\d+ = row", r"\.reduce\('", r"g0: mo\.Static"):
+        assert re.search(part, text), part
+
+
+def test_the_model_of_whole_kernels():
+    """A kernel that every part of the model has a say in, and that NumPy computes in two lines."""
+    source = """import moye as mo
+
+
+@mo.kernel
+def k(out, x):
+    tid = mo.thread_idx().x
+    s = mo.shared_array(mo.int32, mo.make_layout((8, 8), (8, 1)))
+    mo.copyto(mo.parallelize(s, mo.make_layout((8, 8)), tid), mo.parallelize(x, mo.make_layout((8, 8)), tid))
+    mo.sync_threads()
+    t = mo.tile(s, (2, 4), (tid // 16, None))
+    out[tid] = t[tid % 2, 1, 1] + mo.warp_reduce(s[tid % 8, :][tid // 8], "add")
+"""
+    x, out = np.arange(64, dtype=np.int32).reshape(8, 8) ** 2, np.zeros(64, np.int32)
+    whole_model.run(source, "k", [out, x], 64)
+    tid = np.arange(64)
+    sums = x.T.reshape(-1)[:32].sum(), x.T.reshape(-1)[32:].sum()
+    assert (out == x[2 * (tid // 16) + tid % 2, 5] + np.repeat(sums, 32)).all()
 
 
 def test_a_difference_of_kept_numbers_is_seen():

@@ -194,6 +194,6 @@ def test_the_size_of_an_array_whose_elements_lie_on_each_other(strides):
     assert mo.check(counted)[1, 1](out, x).ok
     assert out.tolist() == [shape[0] * shape[1] // 3, int(x[1, 2])]
     assert mo.check(not_counted)[1, 1](out, x).ok and out[0] == shape[0] // 3
-    bits = {kernel: {spec.func.index_bits for spec in kernel._specialised.values()} for kernel in (counted, not_counted)}
+    bits = {k: {spec.func.index_bits for spec in k._specialised.values()} for k in (counted, not_counted)}
     assert 64 in bits[counted] and bits[not_counted] == {32}
     assert "long long" in counted.compile(out, x, block=1, arch="sm_90a").source

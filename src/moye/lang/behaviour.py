@@ -22,7 +22,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from moye.lang.contents import holds_attributes
-from moye.lang.likeness import has_own_equality
 from moye.lang.remade import held_by
 
 _MOST_PARTS = 32
@@ -157,7 +156,7 @@ class Behaviour:
                     self._spaces[id(held)] = held
         elif self._is_users(type(value).__module__):
             self._class(type(value), False)
-            if holds_attributes(value) or has_own_equality(value):
+            if holds_attributes(value):
                 self._look(list(held_by(value).values()), left)
 
     def _class(self, cls: type, named: bool) -> None:
@@ -166,6 +165,9 @@ class Behaviour:
             self._used[cls] = None
         for base in (*cls.__mro__, *meta.__mro__):
             if self._is_users(base.__module__):
+                if base not in self._classes:
+                    for each in vars(base).get("__dataclass_fields__", {}).values():    # no code of the user's has them
+                        self.holds((each.default, each.default_factory))
                 self._classes[base] = self._classes.get(base, False) or named
 
 
@@ -176,7 +178,8 @@ def _functions_of(value: Any) -> Iterator[types.FunctionType]:
     elif isinstance(value, (staticmethod, classmethod)):
         yield from _functions_of(value.__func__)
     elif isinstance(value, property):
-        yield from _functions_of(value.fget)
+        for accessor in (value.fget, value.fset, value.fdel):
+            yield from _functions_of(accessor)
     elif isinstance(value, (functools.cached_property, functools.partialmethod)):
         yield from _functions_of(value.func)
     elif isinstance(value, functools._lru_cache_wrapper) or _is_jit(value):

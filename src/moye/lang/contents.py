@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from moye.lang.remade import held_by, is_plain_instance, is_record
+from moye.lang.remade import has_own_equality, held_by, is_plain_instance, is_record
 
 MOST_PARTS = 32
 """Numbers, texts and objects in one object that are compared: some 10 microseconds."""
@@ -103,6 +103,6 @@ def _attributes(value: Any, left: list[int]) -> tuple[tuple[str, object], ...]:
 
 def holds_attributes(value: object) -> bool:
     """Whether an object is what its attributes are: one of a plain class or dataclass of the user's."""
-    if is_plain_instance(value) or type(value) is types.SimpleNamespace:
+    if is_plain_instance(value) or has_own_equality(value) or type(value) is types.SimpleNamespace:
         return True
     return is_record(value) and not type(value).__module__.startswith("moye.")

@@ -18,9 +18,8 @@ from enum import Enum
 from typing import Any
 
 from moye.lang.contents import contents_of
-from moye.lang.remade import has_slots, held_by
+from moye.lang.remade import has_own_equality, held_by
 
-_HEAP = 1 << 9                                              # Py_TPFLAGS_HEAPTYPE: made by a class statement
 _BY_EQUALITY = frozenset({str, bytes, type(None), type, types.FunctionType, types.BuiltinFunctionType,
                           types.ModuleType})
 
@@ -62,16 +61,6 @@ def compared(cls: type[Any]) -> tuple[str, ...]:
 def left_out(cls: type[Any]) -> tuple[str, ...]:
     """The fields of a dataclass that its equality leaves out: a kernel may read them as well."""
     return tuple(field.name for field in fields(cls) if not field.compare)
-
-
-def has_own_equality(value: object) -> bool:
-    """Whether an object of a user's class says itself what it is equal to: perhaps not by all that it holds."""
-    cls: Any = type(value)
-    return bool(cls.__flags__ & _HEAP) and cls.__hash__ not in (None, object.__hash__) \
-        and not isinstance(value, (type, int, float, complex, str, bytes, tuple, frozenset, Enum)) \
-        and not is_dataclass(value) and (hasattr(value, "__dict__") or has_slots(cls)) \
-        and cls.__module__.partition(".")[0] not in sys.stdlib_module_names \
-        and not cls.__module__.startswith("moye.")
 
 
 def _attributes(value: Any, inside: tuple[object, ...]) -> tuple[object, ...]:

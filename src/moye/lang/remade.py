@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import sys
 import types
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Mapping, Sequence
@@ -28,6 +29,16 @@ def is_plain_instance(value: object) -> bool:
     return bool(cls.__flags__ & _HEAP) and cls.__hash__ is object.__hash__ \
         and (hasattr(value, "__dict__") or has_slots(cls)) \
         and cls.__setattr__ is object.__setattr__ and not cls.__module__.startswith("moye.")
+
+
+def has_own_equality(value: object) -> bool:
+    """Whether an object of a user's class says itself what it is equal to: perhaps not by all that it holds."""
+    cls: Any = type(value)
+    return bool(cls.__flags__ & _HEAP) and cls.__hash__ not in (None, object.__hash__) \
+        and not isinstance(value, (type, int, float, complex, str, bytes, tuple, frozenset, enum.Enum)) \
+        and not is_dataclass(value) and (hasattr(value, "__dict__") or has_slots(cls)) \
+        and cls.__module__.partition(".")[0] not in sys.stdlib_module_names \
+        and not cls.__module__.startswith("moye.")
 
 
 class Attribute(NamedTuple):

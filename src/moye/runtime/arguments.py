@@ -29,8 +29,8 @@ from moye.atoms.bulk import BulkOp
 from moye.dtypes import DType
 from moye.errors import ArgumentError, DTypeError, TraceError
 from moye.lang.contents import contents_of
-from moye.lang.likeness import compared, has_own_equality, left_out, told_apart
-from moye.lang.remade import held_by, is_plain_instance
+from moye.lang.likeness import compared, left_out, told_apart
+from moye.lang.remade import has_own_equality, held_by, is_plain_instance
 from moye.lang.signature import (
     Constexpr,
     ScalarSpec,
