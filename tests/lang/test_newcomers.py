@@ -38,6 +38,34 @@ def test_extrema_by_keys(text):
     assert np.allclose(launched(written(text, "t, x, n")), [eval(text, {"t": t, "x": x, "n": 3}) for t in range(8)])
 
 
+def test_constexpr_of_a_class_as_in_cutlass():
+    @mo.kernel
+    def k(out, n: mo.Constexpr[int], quoted: mo.Constexpr[int]):
+        for i in mo.static_range(n):
+            out[i] = i + quoted if mo.is_static(n) and mo.is_static(quoted) else -1
+
+    out = np.zeros(4, np.int32)
+    k[1, 1](out, 4, 10)
+    assert out.tolist() == [10, 11, 12, 13]
+
+
+def test_parameters_by_place_alone_and_a_parameter_called_self():
+    @mo.kernel
+    def k(out, x, /, y, *, z=4):
+        out[0] = x + y * z
+
+    @mo.kernel
+    def of_self(out, self):
+        out[0] = self
+
+    out = np.zeros(1, np.int32)
+    k[1, 1](out, 3, y=5)
+    assert out[0] == 23
+    of_self[1, 1](out, self=7)
+    of_self.launch(out, self=8, grid=1, block=1)
+    assert out[0] == 8 and mo.check(of_self)[1, 1](out, self=9).ok and out[0] == 9
+
+
 def test_objects_by_keys():
     assert launched(written("max((t, 1), (2, 3), key=lambda p: p[1])[0]", "t, x, n")).tolist() == [2] * 8
     with pytest.raises(TraceError, match="max chooses one of several objects by a key") as error:

@@ -23,7 +23,13 @@ from moye.tensor.tma_boxes import TmaTiling
 
 
 class Constexpr:
-    """Annotation of a kernel parameter: its value is static and part of the specialisation."""
+    """Annotation of a kernel parameter: its value is static and part of the specialisation.
+
+    ``Constexpr[int]`` is the same: it says of which class, to people.
+    """
+
+    def __class_getitem__(cls, of: object) -> type[Constexpr]:
+        return cls
 
 
 class Static:

@@ -103,7 +103,7 @@ class JitFunction:
         """The number of its calls that are being traced."""
         update_wrapper(self, function)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         if not tracing():
             return self.function(*args, **kwargs)
         parts = _parts_of(self.function)
@@ -189,10 +189,10 @@ def _trace(function: types.FunctionType, specs: dict[str, Spec], block: tuple[in
 
 def _trace_entry(function: types.FunctionType, arguments: dict[str, Any]) -> None:
     try:
-        if function.__code__.co_flags & inspect.CO_VARARGS:             # a wrapper, which may take no names
-            result = function(*arguments.values())
-        else:
-            result = function(**arguments)
+        # A wrapper may take no names, and some parameters have none for who calls.
+        many = function.__code__.co_flags & inspect.CO_VARARGS
+        count = len(arguments) if many else function.__code__.co_posonlyargcount
+        result = function(*[*arguments.values()][:count], **dict([*arguments.items()][count:]))
     except MoyeError as error:
         raise error.at(where_of(error)) from None
     except Exception as error:

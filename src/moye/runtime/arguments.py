@@ -138,7 +138,7 @@ class Signature:
 
 def _role(annotation: object) -> Role:
     """What an annotation asks for; it may be quoted."""
-    name = annotation.strip("'\" ").rpartition(".")[2] if isinstance(annotation, str) else ""
+    name = annotation.strip("'\" ").partition("[")[0].rpartition(".")[2] if isinstance(annotation, str) else ""
     if isinstance(annotation, DType) or name in dt.BY_NAME:
         return annotation if isinstance(annotation, DType) else dt.BY_NAME[name]
     if annotation is Constexpr or name == "Constexpr":
@@ -431,8 +431,9 @@ def annotated(name: str, value: Any, dtype: DType) -> int | float | bool:
     """The value as a number of this dtype; ArgumentError if it does not fit."""
     number: Any = value.item() if not isinstance(value, (int, float)) and _is_scalar(value) else value
     if not isinstance(number, (bool, int, float)) or not (dtype.is_float or dtype.bits <= 64):
-        raise ArgumentError(f"argument {name!r} is annotated mo.{dtype}, and a {type(value).__name__} is no such "
-                            "number", hint="annotate scalars alone; an array brings its dtype")
+        raise ArgumentError(f"argument {name!r} is annotated mo.{dtype}, and {'an' if type(value) is int else 'a'} "
+                            f"{type(value).__name__} is no such number",
+                            hint="annotate scalars alone; an array brings its dtype")
     if dtype is dt.bool_:
         fits = isinstance(number, bool) or number in (0, 1)
         number = bool(number)

@@ -150,14 +150,14 @@ class Kernel:
             found = self._plans[key] = Plans(smem, dependent, annotated)
         return found
 
-    def __call__(self, *args: Any, **kwargs: Any) -> None:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> None:
         if tracing():
             raise in_a_kernel(f"the kernel {self.__name__} is called in another kernel")
         raise LaunchError(f"the kernel {self.__name__} needs a launch configuration",
                           hint=f"{self.__name__}[grid, block](...)")
 
     @boundary
-    def launch(self, *args: Any, grid: Extents | None = None,
+    def launch(self, /, *args: Any, grid: Extents | None = None,
                block: Extents | None = None, cluster: Extents = (1, 1, 1), stream: Any = None,
                smem: int | None = None, dependent: bool = False, **kwargs: Any) -> None:
         """Launch with every option: ``grid`` and ``block`` extents, ``cluster`` shape, a CUDA ``stream`` (a handle or
@@ -252,8 +252,8 @@ class Kernel:
         return list(self._reasons)
 
     @boundary
-    def compile(self, *args: Any, block: Extents | None = None, cluster: Extents = (1, 1, 1), arch: str | None = None,
-                **kwargs: Any) -> Compiled:
+    def compile(self, /, *args: Any, block: Extents | None = None, cluster: Extents = (1, 1, 1),
+                arch: str | None = None, **kwargs: Any) -> Compiled:
         """Compile for arguments (or ``mo.TensorLike`` specs, which overlap nothing) without launching; needs no GPU.
 
         The result has .source .ptx .cubin .sass .registers .spills .smem, and .prepare(*args, grid=).  ``arch``
@@ -267,7 +267,7 @@ class Kernel:
                         shape=shape)
 
     @boundary
-    def prepare(self, *args: Any, grid: Extents | None = None,
+    def prepare(self, /, *args: Any, grid: Extents | None = None,
                block: Extents | None = None, cluster: Extents = (1, 1, 1), stream: Any = None,
                 smem: int | None = None, dependent: bool = False, **kwargs: Any) -> Prepared:
         """Check and compile a launch and keep it; calling the result launches it again with the same arguments.
@@ -290,7 +290,7 @@ class Kernel:
         return export(path, Export(self, specialisations, name, grid, arch))
 
     @boundary
-    def trace(self, *args: Any, block: Extents | None = None, cluster: Extents = (1, 1, 1), **kwargs: Any) -> Func:
+    def trace(self, /, *args: Any, block: Extents | None = None, cluster: Extents = (1, 1, 1), **kwargs: Any) -> Func:
         """The IR for arguments or specs."""
         call = classify(self.signature, args, kwargs)
         return self.specialised(call, dim3(block, "block"), dim3(cluster, "cluster")).func
@@ -304,7 +304,7 @@ class Compiled(Program):
     shape: Shape | None = None
 
     @boundary
-    def prepare(self, *args: Any, grid: Extents | None = None, stream: Any = None, smem: int | None = None,
+    def prepare(self, /, *args: Any, grid: Extents | None = None, stream: Any = None, smem: int | None = None,
                 dependent: bool = False, **kwargs: Any) -> Prepared:
         """A prepared launch of exactly this specialisation; ArgumentError if the arguments need another."""
         assert self.shape is not None, "made by Kernel.compile"
@@ -337,10 +337,10 @@ class Launcher:
                           self.stream)
 
     @boundary
-    def __call__(self, *args: Any, **kwargs: Any) -> None:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> None:
         self.launch(*args, **kwargs)
 
-    def _first(self, *args: Any, **kwargs: Any) -> None:
+    def _first(self, /, *args: Any, **kwargs: Any) -> None:
         self._long_way(args, (), kwargs)
 
     @boundary

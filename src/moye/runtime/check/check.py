@@ -45,13 +45,13 @@ class Checked:
 
         return launcher
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Report:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Report:
         name = self.kernel.__name__
         raise LaunchError(f"a checked launch of {name} needs a launch configuration",
                           hint=f"mo.check({name})[grid, block](...)")
 
     @boundary
-    def launch(self, *args: Any, grid: Extents, block: Extents, cluster: Extents = (1, 1, 1), stream: Any = None,
+    def launch(self, /, *args: Any, grid: Extents, block: Extents, cluster: Extents = (1, 1, 1), stream: Any = None,
                smem: int | None = None, dependent: bool = False, **kwargs: Any) -> Report:
         """Launch as ``Kernel.launch`` does; the simulator ignores ``stream`` and ``smem`` and waits for all streams."""
         more_smem(smem)
