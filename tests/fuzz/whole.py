@@ -162,7 +162,7 @@ class Generator(pythonic.Generator):
 
     def statements(self, most: int) -> None:
         for _ in range(self.rng.randint(1, most)):
-            if self.chance(0.25) and self.budget > 0 and not self.quiet:
+            if self.chance(0.5) and self.budget > 0 and not self.quiet:
                 self.budget -= 1
                 self.rng.choice([self.view, self.view, self.row, self.registers, self.counter, self.another,
                                  self.searched, self.exchanged])()
@@ -457,10 +457,9 @@ class Generator(pythonic.Generator):
             self.rng.choice(kinds)()
 
     def apart(self) -> None:
-        self.budget = max(self.budget, 2)
-        super_budget, self.budget = self.budget, self.rng.randint(1, 4)
-        self.statements(3)
-        self.budget = super_budget - 2
+        left, self.budget = self.budget, self.rng.randint(3, 7)
+        self.statements(5)
+        self.budget = left
 
     def block(self, most: int) -> None:
         """A block of all threads; it leaves each array either written in both ways, or not known."""
