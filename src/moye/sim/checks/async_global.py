@@ -26,8 +26,6 @@ from moye.sim.checks.global_proxies import GlobalFences
 from moye.sim.checks.global_records import UnitTracks
 from moye.sim.checks.global_regions import ATOMIC, READ, WRITE, Packing, Plan
 
-MOST_PAIRS = 4096
-"""Pairs of a write and a bulk copy of one box that are asked about."""
 Lane = tuple[int, int]
 """The number of a block among those that run, and a thread of it."""
 
@@ -111,12 +109,15 @@ class Overlaps:
             clocks = self.shared.clocks
             self.memory.sources.waited(np.where(lanes, np.iinfo(np.int64).max, 0), clocks.now[clocks.group])
 
-    def loading(self, op: ops.AnyBulk, boxes: Loading, units: Ints, inside: Bools, record: Ints) -> Ints:
+    def loading(self, op: ops.AnyBulk, tracks: UnitTracks, boxes: Loading, units: Ints, inside: Bools,
+                record: Ints) -> Ints:
         """A bulk copy reads these units (N, V): the records (N,) of reads that are not complete."""
-        boxes.sources = [self.memory.sources.add((self.first + column, thread), op, units[n][inside[n]], int(record[n]))
-                         if inside[n].any() else None
-                         for n, (thread, column) in enumerate(zip(boxes.thread.tolist(), boxes.block.tolist(),
-                                                                  strict=True))]
+        clocks = self.shared.clocks
+        issued = clocks.now[clocks.group[boxes.thread], boxes.block if clocks.columns > 1 else 0]
+        lanes = zip(boxes.thread.tolist(), boxes.block.tolist(), issued.tolist(), strict=True)
+        boxes.sources = [self.memory.sources.add((self.first + column, thread), op, tracks, units[n][inside[n]],
+                                                 int(record[n]), epoch) if inside[n].any() else None
+                         for n, (thread, column, epoch) in enumerate(lanes)]
         boxes.source = np.arange(len(record))
         return record
 
@@ -219,8 +220,7 @@ class Overlaps:
             old = tracks.tracks[rival].newest.take(unit)
             at = np.flatnonzero((old != 0) & ~bulk[packing.op(old)])
             pairs, inverse = np.unique(np.stack([old[at], record[at]]), axis=1, return_inverse=True)
-            bad = np.array([self._unfenced(packing, *pair) for pair in pairs.T[:MOST_PAIRS].tolist()], np.bool_)
-            lost = at[np.isin(inverse.reshape(-1), np.flatnonzero(bad))]
+            lost = at[self._unfenced(packing, *pairs)[inverse.reshape(-1)]]
             if lost.size:
                 self.memory.conflicts.unfenced(Clash(tracks, tensor, op, kind, rival, unit[lost], record[lost],
                                                      old[lost]), bool(self.memory.proxies.by_block))
@@ -229,14 +229,17 @@ class Overlaps:
         """Whether an op is a bulk copy, by the number of the op."""
         return np.array([False, *(isinstance(op, ops.AnyBulk) for op in self.memory.plan.ops)])
 
-    def _unfenced(self, packing: Packing, old: int, record: int) -> bool:
-        """Whether a bulk copy is ordered after a write, and no proxy fence lies between the two."""
-        (block, thread), (here, actor) = (
-            (value >> packing.block_shift, value >> packing.lane_shift & (1 << packing.threads) - 1)
-            for value in (old, record))
-        eye, epoch = self.flags.eye(here - self.first, actor), old & packing.last
-        fences = self.memory.proxies
-        return fences.knows(eye, (block, thread), epoch) and not fences.between_proxies((block, thread), epoch, eye)
+    def _unfenced(self, packing: Packing, old: Ints, record: Ints) -> Bools:
+        """Whether a bulk copy is ordered after a write, and no proxy fence lies between the two, pair by pair."""
+        bad = np.zeros(len(old), np.bool_)
+        # One question serves all that one thread copies and that threads of one block wrote.
+        asked, inverse = np.unique(np.stack([record >> packing.lane_shift, packing.block(old)]), axis=1,
+                                   return_inverse=True)
+        for number, (lane, block) in enumerate(asked.T.tolist()):
+            at = np.flatnonzero(inverse.reshape(-1) == number)
+            eye = self.flags.eye((lane >> packing.threads) - self.first, lane & ((1 << packing.threads) - 1))
+            bad[at] = self.memory.proxies.unfenced(eye, block, packing.thread(old[at]), packing.epoch(old[at]))
+        return bad
 
 
 # --- stores of bulk copies -------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from moye.sim.checks.global_records import UnitTracks
 Lane = tuple[int, int]
 """The number of a block among those that run, and a thread of it."""
 KEPT = 1024
-"""So many bulk copies of a thread are remembered; what is older counts as complete."""
+"""So many bulk copies of a thread are remembered, or twice as many; older ones become reads by it when they began."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +39,12 @@ class Source:
     """One run or box: its units, the record, and where it arrives."""
 
     op: ops.AnyBulk
+    tracks: UnitTracks
     first: int
     relative: Ints
     record: int
+    issued: int
+    """The epoch of its thread when it was issued."""
     ends: list[End] = field(default_factory=list)
 
     @property
@@ -91,27 +94,26 @@ class Sources:
                 part, packing = copied.pick(over), copied.tracks.packing
                 epoch = now[part.thread, part.column if now.shape[1] > 1 else 0]
                 # The read becomes an ordinary one, at the epoch of the wait: the last epoch stood for "not yet".
-                record = part.record - packing.last + np.minimum(epoch, packing.last - 1)
-                for track in copied.tracks.tracks.values():
-                    for word in track.words:
-                        same = word[part.unit] == part.record
-                        word[part.unit[same]] = record[same]
+                copied.tracks.complete(part.unit, part.record,
+                                       part.record - packing.last + np.minimum(epoch, packing.last - 1))
             if not over.all():
                 left.append(copied.pick(~over))
         self.copied = left
 
     # --- bulk copies -------------------------------------------------------------------------------------------------
 
-    def add(self, lane: Lane, op: ops.AnyBulk, units: Ints, record: int) -> Source:
-        """A run or box is issued; those of one op mostly have one shape."""
+    def add(self, lane: Lane, op: ops.AnyBulk, tracks: UnitTracks, units: Ints, record: int, issued: int) -> Source:
+        """A run or box is issued at an epoch of its thread; those of one op mostly have one shape."""
         relative = units - units[0]
         # The boxes of one op share one array of offsets.
         shape = self._shapes.setdefault(id(op), relative)
         if np.array_equal(shape, relative):
             relative = shape
         kept = self.lanes.setdefault(lane, [])
-        kept.append(Source(op, int(units[0]), relative, record))
-        del kept[:-KEPT]
+        kept.append(Source(op, tracks, int(units[0]), relative, record, issued))
+        if len(kept) > 2 * KEPT:
+            _forget(kept[:-KEPT], kept[-KEPT:])
+            del kept[:-KEPT]
         return kept[-1]
 
     def met(self, lane: Lane, record: int, units: Ints) -> Iterator[tuple[Source, Bools]]:
@@ -122,3 +124,23 @@ class Sources:
             if here.any():
                 left &= ~here
                 yield source, here
+
+
+def _forget(old: list[Source], new: list[Source]) -> None:
+    """Bulk copies of a thread are old: nobody asks any more whether they are complete, but they have begun.
+
+    Who is not even ordered after that is in a race with them.
+    """
+    alike: dict[tuple[int, int], list[Source]] = {}
+    gone = {id(source) for source in old}
+    for source in reversed([*old, *new]):
+        alike.setdefault((id(source.tracks), source.record), []).append(source)
+    for (_, record), sources in alike.items():
+        tracks = sources[0].tracks
+        # Copies with one record are told apart by their units alone: each belongs to the newest that reads it.
+        owner = np.repeat(np.arange(len(sources)), [len(source.relative) for source in sources])
+        units, first = np.unique(np.concatenate([source.units for source in sources]), return_index=True)
+        over = np.array([id(source) in gone for source in sources])[owner[first]]
+        issued = np.array([source.issued for source in sources])[owner[first]]
+        last = tracks.packing.last
+        tracks.complete(units[over], np.full(over.sum(), record), record - last + np.minimum(issued, last - 1)[over])

@@ -25,8 +25,8 @@ from moye.sim.checks.global_races import GlobalMemory
 from moye.sim.checks.global_regions import ATOMIC, WRITE
 from moye.sim.values.memory import Array, Global, TensorArg
 
-KEPT = 8
-"""So many launches may run beside each other."""
+KEPT = 64
+"""So many launches that may run beside each other are remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +68,8 @@ class Prior:
     read: tuple[Spans, ...]
     triggers: bool
     behind: tuple[Prior, ...] = ()
+    more: bool = False
+    """Whether there are others beside it that are not remembered."""
 
     @property
     def lost(self) -> bool:
@@ -105,8 +107,9 @@ class Dependence:
     @property
     def not_judged(self) -> list[str]:
         """What is not known of the launches before this one."""
-        return [f"what the launch of {prior.name} may still be doing to an array that is gone, whose memory others may "
-                "hold" for prior in self.prior if prior.lost]
+        more = [f"what more than {KEPT} launches before may still be doing"] if any(p.more for p in self.prior) else []
+        return more + [f"what the launch of {prior.name} may still be doing to an array that is gone, whose memory "
+                       "others may hold" for prior in self.prior if prior.lost]
 
     @property
     def after(self) -> tuple[Prior, ...]:
@@ -129,7 +132,9 @@ class Dependence:
         # The next one begins when the last block lets it, or ends: if that block has waited first, so has the next one.
         waited = any((done & ~eager).any() for done, eager in self.parts)
         beside = behind if waited else self.prior
-        last = Prior(self.name, tuple(written), tuple(read), self.triggers, behind[:KEPT] if self.dependent else ())
+        more = self.dependent and (len(beside) > KEPT or any(prior.more for prior in beside))
+        last = Prior(self.name, tuple(written), tuple(read), self.triggers, behind[:KEPT] if self.dependent else (),
+                     more)
         return last, *(beside[:KEPT] if self.dependent else ())
 
     def _recorded(self) -> tuple[list[Spans], list[Spans]]:

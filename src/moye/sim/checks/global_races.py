@@ -133,6 +133,9 @@ class GlobalMemory:
                 for tracks in self.tracked.values() if tracks.crowd.full]
         if self.between.exhausted:
             more.append("races between threads that signal through memory: there is too much synchronisation to follow")
+        if self.proxies.doubtful:
+            more.append("whether a proxy fence lies between a write and a bulk copy in global memory: so many fences "
+                        "are not remembered")
         if self.coarse:
             more.append("races within a block: its threads synchronise in more groups than can be told apart")
         return [*self.plan.unsupported, *more]
@@ -228,7 +231,7 @@ class GlobalChecker:
                 self.memory.stores.add((self.first + int(column[n]), int(boxes.thread[n])), op, tracks,
                                        units[n][inside[n]], int(record[n]), int(boxes.group[n]))
         elif packing.detail and region.lasts:
-            self.overlaps.loading(op, boxes, units, inside, record)
+            self.overlaps.loading(op, tracks, boxes, units, inside, record)
         records = np.broadcast_to(record[:, None], units.shape)
         if region.mixed:
             self.overlaps.crossed(op, tracks, tensor, kind, units[inside], records[inside])

@@ -45,12 +45,15 @@ class Crowd:
         self.unit: Ints = np.zeros(0, np.int64)
         self.record: Ints = np.zeros(0, packing.dtype)
         self.full = False
+        self.lasting = False
+        """Whether some of them may be under way: reads of asynchronous copies."""
         self._new: list[tuple[Ints, Ints]] = []
         self._count = 0
 
     def add(self, unit: Ints, record: Ints) -> None:
         self._new.append((unit.astype(np.int64), record))
         self._count += len(unit)
+        self.lasting |= bool(self.packing.pending(record).any())
         if self._count > MOST:
             self._gather()
             self.full |= len(self.unit) > MOST
@@ -61,10 +64,24 @@ class Crowd:
         self._gather()
         if not self.unit.size:
             return self.unit, self.record
+        at, place = self._places(unit)
+        return at, self.record[place]
+
+    def complete(self, unit: Ints, record: Ints, over: Ints) -> None:
+        """Reads that were under way, entry by entry, have another record from here on."""
+        if not self.lasting:
+            return
+        self._gather()
+        at, place = self._places(unit)
+        same = self.record[place] == record[at]
+        self.record[place[same]] = over[at[same]]
+
+    def _places(self, unit: Ints) -> tuple[Ints, Ints]:
+        """The readers of these units: positions in ``unit``, and in the records."""
         low, high = np.searchsorted(self.unit, unit), np.searchsorted(self.unit, unit, "right")
         count = high - low
         at = np.repeat(np.arange(len(unit)), count)
-        return at, self.record[np.arange(len(at)) - np.repeat(np.cumsum(count) - count, count) + np.repeat(low, count)]
+        return at, np.arange(len(at)) - np.repeat(np.cumsum(count) - count, count) + np.repeat(low, count)
 
     def forget(self, unit: Ints) -> None:
         """These units are written: a thread that is ordered after the write is ordered after their readers before
@@ -164,6 +181,14 @@ class UnitTracks:
         self.crowd = Crowd(region.packing)
         self.tracks = {kind: Track(region.units, region.packing, single=kind == WRITE,
                                    crowd=self.crowd if kind == READ else None) for kind in region.tracks}
+
+    def complete(self, unit: Ints, record: Ints, over: Ints) -> None:
+        """Accesses that were under way, entry by entry, have another record from here on."""
+        for track in self.tracks.values():
+            for word in track.words:
+                same = word[unit] == record
+                word[unit[same]] = over[same]
+        self.crowd.complete(unit, record, over)
 
     def clear(self) -> None:
         """All that has been done is ordered before whatever comes."""

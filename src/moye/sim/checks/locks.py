@@ -233,7 +233,8 @@ class Held:
                 self.crossed(wish, cycle[1])
         for held in mine:
             known = self._wishes.setdefault(held, [])
-            if len(known) < KEPT and all((each.event[:2], each.place) != (event[:2], place) for each in known):
+            alike = [each for each in known if each.place == place and each.held == mine]
+            if len(alike) < KEPT and all(each.event[:2] != event[:2] for each in alike):
                 known.append(wish)
 
     def _cycles(self, wishes: list[Wish]) -> Iterator[list[Wish]]:

@@ -25,7 +25,7 @@ from moye.sim.checks.global_proxies import GlobalFences
 from moye.sim.findings.finding import Reporter
 
 KEPT = 256
-"""So many copies by one map, and acquires of it, are remembered; what is older counts as over."""
+"""So many copies by one map are remembered before it is looked which of them are over."""
 
 
 @dataclass(slots=True)
@@ -57,8 +57,11 @@ class _Slot:
     op: ops.TensorMapRelease | None = None
     release: _Deed | None = None
     words: bytes = b""
-    acquires: list[_Deed] = field(default_factory=list)
+    acquires: dict[tuple[int, bytes], _Deed] = field(default_factory=dict)
+    """The first by each group of a block: who comes after a later one comes after that, too."""
     uses: list[Use] = field(default_factory=list)
+    most: int = KEPT
+    """At so many copies it is looked next."""
 
 
 class Maps:
@@ -126,8 +129,8 @@ class MapOrder:
             if slot.release is not None and not self._after(slot.release, self.eye(block, thread)):
                 self._tell("early", (slot.op, op), block, thread, op.map, other=slot.op,
                            rival=int(np.argmax(slot.release.members)), of=self.maps.place(slot.release.block))
-            slot.acquires.append(_Deed(self.first + block, members, self._epoch(group, block)))
-        del slot.acquires[:-KEPT]
+            deed = _Deed(self.first + block, members, self._epoch(group, block))
+            slot.acquires.setdefault((deed.block, members.tobytes()), deed)
 
     def used(self, op: ops.TmaCopy, key: int, block: int, thread: int, group: int, words: bytes) -> Use:
         """A thread of a block of the batch issues a copy by a map, or fetches it."""
@@ -136,12 +139,11 @@ class MapOrder:
         if slot.op is not None and slot.words != words:
             self._tell("stored", (slot.op, op), block, thread, op.map, other=slot.op)
         elif not self._acquired(slot, self.eye(block, thread)):
-            there = any(acquire.block == use.block for acquire in slot.acquires)
+            there = any(acquired == use.block for acquired, _ in slot.acquires)
             case = "apart" if there else "unacquired" if slot.op is not None else "old"
             self._tell(case, (slot.op, op), block, thread, op.map, other=slot.op)
         if not op.kind.startswith("prefetch"):
-            slot.uses.append(use)
-            del slot.uses[:-KEPT]
+            _remember(slot, use)
         return use
 
     def issued(self, issued: Issued, barrier: Buffer, units: Units) -> None:
@@ -167,7 +169,8 @@ class MapOrder:
 
     def _acquired(self, slot: _Slot, actor: Eye) -> bool:
         """Whether a thread of the actor's block has acquired the map, and the actor comes after that."""
-        return any(acquire.block == actor.block and self._after(acquire, actor) for acquire in reversed(slot.acquires))
+        return any(number == actor.block and self._after(acquire, actor)
+                   for (number, _), acquire in slot.acquires.items())
 
     def _after(self, deed: _Deed, actor: Eye) -> bool:
         """Whether the actor is one of those who did it, or comes after them."""
@@ -193,3 +196,16 @@ class MapOrder:
               **facts: Any) -> None:
         self.maps.reporter.tell("D22", case, points, block=self.maps.place(self.first + block), threads=(thread,),
                                 tensor=ref.buffer.name, **facts)
+
+
+def _remember(slot: _Slot, use: Use) -> None:
+    """One copy more by a map; of many those that are the last to be over."""
+    slot.uses.append(use)
+    if len(slot.uses) < slot.most:
+        return
+    # Bulk groups of a thread, and the phases of an mbarrier, are complete in their order.
+    newest: dict[tuple[object, ...], Use] = {}
+    for each in slot.uses[:-1]:                         # the last one has yet to be told where it arrives
+        newest[each.block, each.thread, *((end.block, end.engine) for end in each.ends)] = each
+    slot.uses[:] = *newest.values(), use
+    slot.most = 2 * len(slot.uses) + KEPT
