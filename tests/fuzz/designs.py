@@ -145,10 +145,11 @@ def families() -> dict[str, Callable[[random.Random], Design]]:
         designs_locks,
         designs_signals,
         designs_tiles,
+        designs_warpgroups,
     )
     found: dict[str, Callable[[random.Random], Design]] = {}
     for module in (designs_grid, designs_block, designs_cluster, designs_signals, designs_tiles, designs_locks,
-                   designs_async):
+                   designs_async, designs_warpgroups):
         found |= module.FAMILIES
     return found
 
@@ -175,7 +176,8 @@ def wrong(design: Design, faults: Iterable[str]) -> str:
     """What is wrong with the checker's answer, if something is."""
     faults, found = list(faults), answer(design, faults)
     if not faults:
-        return "" if not found.codes and found.right else f"accused: {found.codes}, result right: {found.right}"
+        return "" if not found.codes and found.right and not found.unsupported else \
+            f"accused: {found.codes}, result right: {found.right}, unsupported: {found.unsupported}"
     if not found.codes:
         return "unsupported" if found.unsupported else "missed"
     rules = [code for code, names in RULES.items() if len(faults) == 1 and faults[0] in names]
