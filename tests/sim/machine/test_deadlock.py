@@ -348,3 +348,39 @@ def test_an_opening_that_nobody_waits_for(told, strangers):
             rf"nobody waits where it opens at line \d+, and no barrier is between {strangers} arriving there and "
             r"warps 2-3 arriving at line \d+", found[0].message)
         assert found[0].hint is not None and found[0].hint.startswith("let somebody wait where it opens")
+
+
+@mo.kernel
+def passes_an_operation_of_its_warp(y, op: mo.Constexpr, behind: mo.Constexpr, where: mo.Constexpr):
+    """Some lanes come to ``op``, or to what is behind it, and the other lanes of their warps go past."""
+    tid, bar, v = mo.thread_idx().x, mo.mbarrier_array(1), mo.int32(0)
+    if tid == 0:
+        mo.mbarrier_init(bar, 0, 64)
+    mo.sync_threads()
+    for _ in range(2):
+        if where != "op" or tid % 32 < 8:
+            if op == "shuffle":
+                v = mo.shuffle_xor(v, 1)
+            elif op == "vote":
+                v += 1 if mo.vote_any(v > 3) else 0
+            else:
+                mo.sync_warp()
+        if where != "behind" or tid % 32 < 8:
+            if behind == "block":
+                mo.sync_threads()
+            elif behind == "named":
+                mo.barrier_sync(1, 64)
+            else:
+                mo.mbarrier_arrive(bar, 0)
+                mo.mbarrier_wait(bar, 0, 0)
+    y[tid] = v
+
+
+@pytest.mark.parametrize("op", ["shuffle", "vote", "sync_warp"])
+@pytest.mark.parametrize(("behind", "code"), [("block", "C4"), ("named", "F4"), ("mbarrier", "D9")])
+def test_lanes_that_go_past_an_operation_of_their_warp(op, behind, code):
+    """C6, whatever they wait for behind it; where they go past a barrier it is the barrier's class."""
+    found = mo.check(passes_an_operation_of_its_warp, lints=False)[1, 64](np.zeros(64, np.int32), op, behind, "op")
+    assert [finding.code for finding in found.findings] == ["C6"]
+    found = mo.check(passes_an_operation_of_its_warp, lints=False)[1, 64](np.zeros(64, np.int32), op, behind, "behind")
+    assert code in {finding.code for finding in found.findings} and "C6" not in str(found), found

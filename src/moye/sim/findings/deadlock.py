@@ -38,6 +38,7 @@ class Waiter:
     theirs before the threads that expect them have come here.
     Of a block barrier: ``role`` is the branch on one side of which it is, and on whose other side ``needs`` are.
     Of a block or named barrier: ``open``: no branch is around it, so that who has not come is only late.
+    Of an operation of a warp: ``passed``: some of ``needs`` have gone past it, and wait somewhere behind.
     Of the barrier of a cluster: ``open``: who waits elsewhere would come to it next; ``others``: blocks of the cluster
     threads of which have not come.
     """
@@ -65,6 +66,7 @@ class Waiter:
     early: bool = False
     role: ops.If | None = None
     open: bool = False
+    passed: bool = False
     others: tuple[tuple[int, ...], ...] = ()
 
     @property
@@ -108,8 +110,8 @@ class Deadlock:
     def code(self) -> str:
         """The class of the deadlock.
 
-        At the barrier of a block or cluster it is C4, or F7 inside one role; at those of warps alone C6; else C5, or F4
-        for a cycle.
+        At the barrier of a block or cluster it is C4, or F7 inside one role; at those of warps alone, or where lanes have
+        gone past one, C6; else C5, or F4 for a cycle.
 
         At an mbarrier it is D7 if only bytes are missing that nobody is late to send, D20 if a multicast left the block
         out, D9 if all have come and are too few, D8 if a phase was passed over, F3 if somebody left early, F5 if those
@@ -119,6 +121,8 @@ class Deadlock:
         kinds = {waiter.kind for waiter in self.waiters}
         if "warpgroup" in kinds:
             return "E6"
+        if any(waiter.passed for waiter in self.waiters):
+            return "C6"
         phases = [waiter for waiter in self.waiters if waiter.kind == "mbarrier"]
         if short := [waiter for waiter in phases if waiter.wrong_bytes]:
             return "D20" if all(waiter.unnamed for waiter in short) else "D7"

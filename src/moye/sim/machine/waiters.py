@@ -17,6 +17,7 @@ from moye.hardware import WARP, WARPGROUP
 from moye.ir import ops
 from moye.sim.checks.stages import KEPT
 from moye.sim.findings.deadlock import Waiter
+from moye.sim.flow.absent import gone_past, path_to
 from moye.sim.flow.mbarrier_phases import name
 from moye.sim.flow.roles import is_open, leads_to, role_of, same_side
 from moye.sim.operations.batch_state import BatchState
@@ -82,7 +83,26 @@ def waiters(barriers: Parked, entry: Entry, block: int) -> Iterator[Waiter]:
         mates = np.isin(group, group[lanes]) & barriers.named_by(entry.op)
         kind = "warpgroup" if isinstance(entry.op, ops.WgmmaFence) else "warp"
         yield Waiter(kind, NAMES[type(entry.op)], numbers(lanes), entry.op,  # type: ignore[arg-type]
-                     numbers(alive & mates & ~lanes))
+                     numbers(alive & mates & ~lanes), passed=_passed(barriers, entry, alive & mates & ~lanes, block))
+
+
+def _passed(barriers: Parked, entry: Entry, missing: Array, block: int) -> bool:
+    """Whether some of these threads have gone past an operation of their warp, and wait somewhere behind it."""
+    body, laps = barriers.batch.launch.func.body, barriers.batch.laps.of
+    here, most = path_to(body, entry.op), entry.lanes[:, block]
+    assert here is not None, "it is an op of the kernel"
+
+    def ahead(loop: ops.Op) -> Array:
+        if id(loop) not in laps:                        # they may be in another pass
+            return np.full_like(entry.lanes, -1, np.int64)
+        return np.asarray(laps[id(loop)] - laps[id(loop)][most, block].max())
+
+    for other in barriers.waiting:
+        late = other.lanes & missing[:, None]
+        if other.op is not entry.op and late[:, block].any() and \
+                gone_past(here, path_to(body, other.op), ahead, late)[:, block].any():
+            return True
+    return False
 
 
 def _cluster(barriers: Parked, entry: Entry, lanes: Array, alive: Array, block: int) -> Waiter:
