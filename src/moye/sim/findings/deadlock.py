@@ -110,8 +110,8 @@ class Deadlock:
     def code(self) -> str:
         """The class of the deadlock.
 
-        At the barrier of a block or cluster it is C4, or F7 inside one role; at those of warps alone, or where lanes have
-        gone past one, C6; else C5, or F4 for a cycle.
+        At operations of warps alone, or where lanes have gone past one, it is C6; at the barrier of a block or cluster
+        C4, or F7 inside one role; else C5, or F4 for a cycle.
 
         At an mbarrier it is D7 if only bytes are missing that nobody is late to send, D20 if a multicast left the block
         out, D9 if all have come and are too few, D8 if a phase was passed over, F3 if somebody left early, F5 if those
