@@ -70,9 +70,10 @@ def given_up(rng: random.Random) -> Design:
     n, once = 32 * warps, rng.random() < 0.4
     tell = rng.choice(["mo.store(flag, 0, 1, order='{o}')", "mo.atomic_add(flag, 0, 1, order='{o}')"])
     look = "mo.load(flag, 0, order='{o}')"
+    most, leaves = rng.choice([3, 50, 300, 900]), rng.random() < 0.4
     wait = ["seen = " + look] if once else [
-        "seen, tries = 0, 0", f"while seen == 0 and tries < {rng.choice([3, 50, 300])}:",
-        f"    seen, tries = {look}, tries + 1"]
+        "seen = 0", f"for _ in range({most}):", "    if seen != 0: break", f"    seen = {look}"] if leaves else [
+        "seen, tries = 0, 0", f"while seen == 0 and tries < {most}:", "    tries += 1", f"    seen = {look}"]
     text = f"""
 @mo.kernel
 def program(y, x, data, flag):

@@ -2,7 +2,8 @@
 
 In: a Func.  Out: ``Patience``: the accesses in loops that wait without end, and the loops that poll and give up.
 
-A loop gives up if it is left by a condition that a counter of its own, or the clock, may make true whatever is read.
+A loop gives up if it is left by a condition that a counter of its own, or the clock, may make true whatever is read;
+so does a ``for`` that is left early.
 A condition that no pass changes says who waits, and gives nothing up.
 """
 
@@ -36,13 +37,15 @@ class Patience:
 def patience(func: Func) -> Patience:
     waits, gives_up = set[int](), set[int]()
     for op in func.body.walk():
-        if isinstance(op, ops.Loop) and polls(op):
+        if isinstance(op, ops.For) and polls(op):
+            gives_up.add(id(op))
+        elif isinstance(op, ops.Loop) and polls(op):
             if _Loop(op).gives_up():
                 gives_up.add(id(op))
             else:
                 waits |= {id(inner) for inner in op.body.walk()}
     for op in func.body.walk():                         # what gives up inside of a loop that does not
-        if id(op) in gives_up or (isinstance(op, ops.For) and polls(op)):
+        if id(op) in gives_up:
             waits -= {id(inner) for inner in next(op.blocks()).walk()}
     return Patience(frozenset(waits), frozenset(gives_up))
 

@@ -45,8 +45,8 @@ _TURNS: Place = ("fence.sc",)
 """Stands for the order of all fence.sc."""
 PATIENCE = 32
 """So many values before the newest are given to loads that poll."""
-HASTE = 512
-"""So often a loop that gives up finds an old value: some loops count to a million."""
+HASTE, ALL_HASTE = 512, 1 << 12
+"""So often a loop that gives up finds an old value, or all threads together: some loops count to a million."""
 LAG = 16
 """So many looks more find a value of the flag that is late."""
 
@@ -528,6 +528,7 @@ class Flags:
         if self.held is not None or prompt or not (polls or (self.traffic.older and isinstance(op, ops.Load))):
             value = latest
         elif self.traffic.older and id(op) in self.traffic.hasty:
+            self.between.vain += len(threads)
             value = max(self._in_vain(location, block, thread) for thread in threads)
         else:
             turn = self._first if not polls else self._late if self.between.newest else self._after_last
@@ -562,8 +563,8 @@ class Flags:
         """A loop that gives up finds the oldest value for so long that it may do so."""
         key = block, thread, location
         self._looks[key] = self._looks.get(key, 0) + 1
-        return self._floor(location, block, thread, self._last.get(key, 0)) if self._looks[key] <= HASTE \
-            else location.latest
+        return self._floor(location, block, thread, self._last.get(key, 0)) \
+            if self._looks[key] <= HASTE or self.between.vain <= ALL_HASTE else location.latest
 
     def _late(self, op: ops.Op, location: Location, block: int, thread: int) -> int:
         """A first look is too early for anything new, and every other one finds the newest value."""
