@@ -63,6 +63,47 @@ def program(data, lock):
                   harmless=frozenset(harmless))
 
 
+def tried_by_lanes(rng: random.Random) -> Design:
+    """The lanes of a block's only warp try for its locks, a few times or until each has had one."""
+    blocks, locks, until = rng.choice([1, 2]), rng.choice([1, 1, 3]), rng.random() < 0.5
+    shared, exchange = rng.random() < 0.5, rng.random() < 0.5
+    scope, at = ("cta", "at") if shared else ("gpu", f"{locks} * mo.block_idx().x + at")
+    make = f"""
+    count, lock = mo.shared_array(mo.int32, {locks}), mo.shared_array(mo.int32, {locks})
+    if tid < {locks}: count[tid] = 0; lock[tid] = 0
+    mo.sync_warp()                                          #- no barrier before
+""" if shared else ""
+    take = f"mo.atomic_{'exch' if exchange else 'cas'}(lock, at, {'1' if exchange else '0, 1'}"
+    # After an exchange by somebody who has lost, the next one is still told of the last holder: no schedule shows it.
+    give = "mo.atomic_exch(lock, at, 0" if not until and rng.random() < 0.5 else "mo.store(lock, at, 0"
+    loop = "while more > 0:" if until else f"for _ in range({rng.choice([1, 2])}):"
+    text = f"""
+@mo.kernel
+def program(y, count, lock):
+    tid, more = mo.thread_idx().x, 1
+    at = tid % {locks}
+{make}
+    at = {at}
+    {loop}
+        if {take}, order="acquire", scope="{scope}") == 0:
+            #= relaxed: if {take}, order="relaxed", scope="{scope}") == 0:
+            count[at] = count[at] + 1
+                #= other count: count[at // {locks} * {locks}] = count[at // {locks} * {locks}] + 1
+            {give}, order="release", scope="{scope}")
+                #= let go relaxed: {give}, order="relaxed", scope="{scope}")
+            more = 0
+            #+ after: count[at] = count[at] + 1
+        #+ without: count[at] = count[at] + 1
+        #+ let go by all: {give}, order="release", scope="{scope}")
+    mo.sync_warp()                                          #- no barrier after
+    if tid < {locks}: y[mo.block_idx().x * {locks} + tid] = count[mo.block_idx().x * {0 if shared else locks} + tid]
+"""
+    harmless = {"other count"} if locks == 1 else set()
+    expected = np.bincount(np.arange(32) % locks, minlength=locks).astype(np.int32)
+    return Design(text, blocks, 32, lambda: [*np.zeros((3, blocks * locks), np.int32)],
+                  lambda _: {0: np.tile(expected, blocks)} if until else {}, harmless=frozenset(harmless))
+
+
 def given_up(rng: random.Random) -> Design:
     """Blocks look at a flag once, or for some time, and use the data behind it if it is set."""
     blocks, cluster, warps = rng.choice([2, 3]), rng.random() < 0.4, rng.choice([1, 2])
@@ -332,4 +373,5 @@ def program(y, x, parts, ticket):
 
 
 FAMILIES: dict[str, Any] = {f.__name__: f for f in (
-    tried_by_warps, given_up, readers_and_writers, nested, locked_in_cluster, bulk_under_lock, counted_again)}
+    tried_by_warps, tried_by_lanes, given_up, readers_and_writers, nested, locked_in_cluster, bulk_under_lock,
+    counted_again)}

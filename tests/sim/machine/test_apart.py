@@ -7,7 +7,7 @@ import pytest
 
 import moye as mo
 from moye.ir.nodes import Block, Func
-from moye.sim.flow.apart import Apart, several_turns
+from moye.sim.flow.apart import Apart, lanes_take_turns, several_turns
 from moye.sim.flow.groups import Group
 
 
@@ -60,3 +60,32 @@ def test_warps_that_try_for_a_lock(way, codes):
     """Together they try, and one gets it: what it does not hand over is seen by nobody."""
     report = mo.check(tried, lints=False)[1, 96](np.zeros(2, np.int32), way)
     assert {finding.code for finding in report.findings} == codes, str(report)
+
+
+def test_lanes_have_turns_in_a_block_of_one_warp():
+    assert lanes_of_turns(Apart(func(40), 40, 1, "lanes")) == [[thread] for thread in range(40)]
+    assert lanes_take_turns(func(32)) and not lanes_take_turns(func(33))
+    assert not lanes_take_turns(func(32, (2, 1, 1)))
+
+
+@mo.kernel
+def tried_by_lanes(data, way: mo.Constexpr):
+    lock, tid = mo.shared_array(mo.int32, 1), mo.thread_idx().x
+    if tid == 0:
+        lock[0] = 0
+    mo.sync_warp()
+    done = 0
+    while done == 0:
+        if mo.atomic_cas(lock, 0, 0, 1, order="acquire", scope="cta") == 0:
+            data[0] = data[0] + 1
+            mo.store(lock, 0, 0, order="relaxed" if way == "relaxed" else "release", scope="cta")
+            if way == "afterwards":
+                data[1] = tid
+            done = 1
+
+
+@pytest.mark.parametrize(("way", "codes"), [("right", set()), ("relaxed", {"C3"}), ("afterwards", {"C3"})])
+def test_lanes_that_try_for_a_lock(way, codes):
+    data = np.zeros(2, np.int32)
+    report = mo.check(tried_by_lanes, lints=False)[1, 8](data, way)
+    assert {finding.code for finding in report.findings} == codes and data[0] == 8, str(report)

@@ -1,4 +1,4 @@
-"""Warps of a block, and blocks of a cluster, that run one after the other, each as far as it gets.
+"""Warps of a block, and blocks of a cluster, that run one after the other, each as far as it gets; or lanes of a warp.
 
 In: groups of lanes that are ready.  Out: ``parts``, those of one warp each; ``first``, those whose turn it is.
 
@@ -20,13 +20,22 @@ from moye.sim.flow.groups import Group
 from moye.sim.values.masks import lanes_of
 from moye.sim.values.memory import Array
 
-Turn = OneOf["first", "last"]
-"""Which warp comes first."""
+Turn = OneOf["first", "last", "lanes"]
+"""Which warp comes first; or each lane has a turn of its own, the first one first."""
 
 
 def several_turns(func: Func) -> bool:
     """Whether a block, or a cluster, has more than one of them."""
     return func.threads > span_of_turns(func) or func.cluster_dim != (1, 1, 1)
+
+
+def lanes_take_turns(func: Func) -> bool:
+    """Whether a block is one warp, whose lanes come to nothing together but to where they wait for each other."""
+    def whole(op: ops.Op) -> bool:
+        return isinstance(op, (ops.Gemm, ops.NamedBarrier, ops.Inline)) or \
+            (isinstance(op, ops.Copy) and bool(op.atom.matrices))
+
+    return func.threads <= WARP and func.cluster_dim == (1, 1, 1) and not any(whole(op) for op in func.body.walk())
 
 
 def span_of_turns(func: Func) -> int:
@@ -41,7 +50,8 @@ class Apart:
 
     def __init__(self, func: Func, threads: int, blocks: int, turn: Turn) -> None:
         self.threads, self.blocks, self.turn = threads, blocks, turn
-        span, rank = span_of_turns(func), np.arange(blocks) % prod(func.cluster_dim)
+        span = 1 if turn == "lanes" else span_of_turns(func)
+        rank = np.arange(blocks) % prod(func.cluster_dim)
         self.number = rank * -(-threads // span) + np.arange(threads)[:, None] // span      # (T, B)
 
     def _turns(self, group: Group) -> tuple[Array, Array]:
@@ -61,5 +71,5 @@ class Apart:
     def first(self, groups: Sequence[Group]) -> list[Group]:
         """The groups of the warp that comes first."""
         turns = [int(self._turns(group)[1][0]) for group in groups]
-        first = min(turns) if self.turn == "first" else max(turns)
+        first = max(turns) if self.turn == "last" else min(turns)
         return [group for group, turn in zip(groups, turns, strict=True) if turn == first]

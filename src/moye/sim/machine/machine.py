@@ -24,7 +24,7 @@ from moye.sim.checks.dependent_launches import Dependence, Prior
 from moye.sim.checks.locks import RACES, Locks, by_luck
 from moye.sim.checks.stale import Again, Stale
 from moye.sim.costs.meter import Meter
-from moye.sim.flow.apart import Turn, several_turns
+from moye.sim.flow.apart import Turn, lanes_take_turns, several_turns
 from moye.sim.generate.program import Program, program_of
 from moye.sim.machine.batch import Batch
 from moye.sim.machine.launch import Argument, Finding, Hooks, Launch, Outcome, Reporter, resident_blocks
@@ -105,9 +105,11 @@ class _Others:
         if self.locks is not None and not fits:
             self.locks = None
             self._left_out()
-        self.apart = launch.globals.traffic.tries(launch.func) and several_turns(launch.func)
-        """Whether warps of one block, or blocks of a cluster, try for something at once: one of them gets it then."""
-        if self.apart and usual > 1 and launch.hooks.schedules is None:
+        tries = launch.globals.traffic.tries(launch.func)
+        self.apart: Turn | None = "first" if tries and several_turns(launch.func) else \
+            "lanes" if tries and lanes_take_turns(launch.func) else None
+        """Warps of one block, blocks of a cluster, or lanes try for something at once: one of them gets it then."""
+        if self.apart is not None and usual > 1 and launch.hooks.schedules is None:
             self.signals, self.wanted = True, self.wanted + 1
         self.inside = several_turns(launch.func)
         """Whether warps, or blocks of a cluster, would always be in step."""
@@ -133,7 +135,7 @@ class _Others:
                 self.rewind.back()
                 last = self.launch.hooks.schedules is None and self.seen == self.wanted - 1
                 seed = self.launch.hooks.seed + self.seen
-                turn: Turn | None = "first" if self.apart and last else None
+                turn: Turn | None = self.apart if last else None
                 if turn is None and self.inside and seed % 2:
                     turn = "last" if seed % 4 == 1 else "first"
                 self._one(program, seed, spent, apart=turn)
@@ -161,7 +163,8 @@ class _Others:
         # Of threads that try for a lock at once one gets it: where blocks, and their warps, come one after the other,
         # all of them do.  And of the accesses of a thread to one place the last is remembered: what it did there
         # without the lock, and then again with it, is compared where it comes after the others.
-        turns: list[Turn | None] = [None, "last"] if self.locks.free else [None]
+        other: Turn = "lanes" if self.apart == "lanes" else "last"
+        turns: list[Turn | None] = [None, other] if self.locks.free else [None]
         self.rewind.keep()
         try:
             for number, turn in enumerate(turns):
