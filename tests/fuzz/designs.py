@@ -143,13 +143,14 @@ def families() -> dict[str, Callable[[random.Random], Design]]:
         designs_cluster,
         designs_grid,
         designs_locks,
+        designs_roles,
         designs_signals,
         designs_tiles,
         designs_warpgroups,
     )
     found: dict[str, Callable[[random.Random], Design]] = {}
     for module in (designs_grid, designs_block, designs_cluster, designs_signals, designs_tiles, designs_locks,
-                   designs_async, designs_warpgroups):
+                   designs_async, designs_warpgroups, designs_roles):
         found |= module.FAMILIES
     return found
 

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from moye.ir import ops
-from moye.ir.nodes import Func
+from moye.ir.nodes import Buffer, Func
 from moye.sim.checks.clocks import Bools, Clocks, Ints
 from moye.sim.checks.global_races import GlobalMemory
 from moye.sim.checks.global_regions import ATOMIC, WRITE
@@ -86,6 +86,22 @@ class Threads(Protocol):
 
     def split(self, active: Bools | None) -> Bools: ...
     def everyone(self, active: Bools | None) -> Bools: ...
+
+
+class Loads(Protocol):
+    """A bulk copy: of each thread that issues it its block, the block that receives, the mbarrier there, its phase."""
+
+    thread: Ints
+    issuer: Ints
+    block: Ints
+    element: Ints
+    phase: Ints
+
+
+class Units(Protocol):
+    """The asynchronous units of the shared checker."""
+
+    def barrier(self, buffer: Buffer, element: int) -> int: ...
 
 
 Tell = Callable[[ops.Op, tuple[int, int], Global, int, bool, str, Prior, int], None]
@@ -155,6 +171,8 @@ class Dependent:
         self.shape = threads, blocks
         self.epoch: Ints = np.zeros(self.shape, np.int64)
         """The epoch at which each thread has waited, 0 for not yet."""
+        self.told: dict[int, Ints] = {}
+        """By engine and block (B,) its first epoch that is not complete before somebody has waited."""
         self.done, self.eager = np.zeros((2, blocks), np.bool_)
         launch.parts.append((self.done, self.eager))
 
@@ -165,6 +183,15 @@ class Dependent:
         who = np.broadcast_to(np.ones((1, 1), np.bool_) if lanes is None else lanes, self.shape)
         self.epoch = np.where(who & (self.epoch == 0), clocks.now[clocks.group], self.epoch)
         self.done |= who.any(axis=0)
+
+    def issued(self, loads: Loads, barrier: Buffer, units: Units) -> None:
+        """It is known where bulk copies arrive."""
+        late = self._behind() if self.launch.prior else None
+        for n in np.flatnonzero(late[loads.thread, loads.issuer]).tolist() if late is not None else ():
+            # The wait is over for the whole grid: whoever sees what comes after it, in time, is behind it.
+            epochs = self.told.setdefault(units.barrier(barrier, int(loads.element[n])),
+                                          np.full(self.shape[1], np.iinfo(np.int64).max))
+            epochs[loads.block[n]] = min(epochs[loads.block[n]], loads.phase[n] + 1)
 
     def trigger(self, lanes: Bools | None) -> None:
         """Threads (T, 1 or B) let the launches behind this one begin."""
@@ -198,7 +225,7 @@ class Dependent:
                 self.access(op, memory, elements[:, None, None], memory.itemsize, lanes, op.kind != "load")
 
     def _behind(self) -> Bools:
-        """The threads (T, B) that have waited, or are ordered after one that has."""
+        """The threads (T, B) that have waited, or are ordered after one that has, or after a copy that it issued."""
         clocks, waited = self.shared.clocks, self.epoch > 0
         if waited.all() or not waited.any():
             return waited
@@ -206,6 +233,8 @@ class Dependent:
         seen = clocks.seen[:, clocks.group][:, :, columns]                              # (G, T, B)
         known: Bools = np.logical_or.reduce((seen >= self.epoch) & waited, axis=1)
         behind: Bools = waited | known[clocks.group]
+        for engine, epochs in self.told.items():
+            behind |= clocks.heard[:, engine][clocks.group][:, columns] >= epochs
         return behind
 
     def _against(self, prior: Prior, op: ops.Op, memory: Global, index: Ints, here: Bools, address: Ints, size: int,

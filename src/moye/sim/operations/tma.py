@@ -389,6 +389,8 @@ class TensorCopies:
             if batch.watch is not None:
                 batch.watch.globals.overlaps.issued(issued, phases.buffer)
                 batch.watch.globals.maps.issued(issued, phases.buffer, batch.watch.checker.engines)
+                if batch.watch.dependent is not None:
+                    batch.watch.dependent.issued(issued, phases.buffer, batch.watch.checker.engines)
         if batch.watch is not None:
             box.tell(batch.watch.checker.engines, issued)
         if batch.tape is not None:
