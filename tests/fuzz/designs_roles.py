@@ -21,7 +21,7 @@ def _numbers(n: int, seed: int = 0) -> np.ndarray:
 def tile_numbers(rng: random.Random) -> Design:
     """A warp draws tiles and puts their numbers into a ring; loaders and computing warps follow it, each at its speed,
     and have a ring of their own."""
-    numbers, stages, tiles = rng.choice([1, 2, 4]), rng.choice([1, 2, 3]), rng.choice([3, 5, 8])
+    numbers, stages, tiles = rng.choice([1, 2, 4]), rng.choice([1, 2, 3]), rng.choice([3, 5])
     blocks, bulk = rng.choice([1, 2]), rng.random() < 0.5
     fill = ("""if lane == 0:
                     mo.mbarrier_arrive_expect_tx(sfull, j, 128)
