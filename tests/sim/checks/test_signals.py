@@ -150,7 +150,7 @@ def test_right_in_every_schedule(name, seed):
 def test_a_report_says_how_many_schedules_it_saw():
     report = check("spin lock", "", schedules=5)
     assert report.schedules == 5 and "5 schedules" in str(report)
-    assert check("spin lock", "").schedules == 3
+    assert check("spin lock", "").schedules == 4, "lanes may try one after the other"
     assert check("lane flags", "").schedules == 4, "threads of a block poll"
     assert check("shared ticket", "").schedules == 5, "who sets it up need not be the first to draw"
     with pytest.raises(mo.ArgumentError, match="schedules is 0, and must be a positive integer, or None"):

@@ -410,6 +410,26 @@ TABLE.right(rounds, lambda: (zeros(1), zeros(1), zeros(1)), grid=2)
 
 
 @mo.kernel
+def counted_rounds(out, flag, data, fault: mo.Constexpr):
+    # the same with a counter: looks that give up miss the flag for a while, and not for ever
+    if mo.thread_idx().x == 0:
+        if mo.block_idx().x == 0:
+            data[0] = 5
+            mo.store(flag, 0, 1)
+        else:
+            seen = mo.load(flag, 0)
+            while seen == 0:
+                tries = 0
+                while seen == 0 and tries < 8:
+                    seen = mo.load(flag, 0)
+                    tries += 1
+            out[0] = data[0]
+
+
+TABLE.right(counted_rounds, lambda: (zeros(1), zeros(1), zeros(1)), grid=2)
+
+
+@mo.kernel
 def gives_up_and_meets(out, flag, data, fault: mo.Constexpr):
     # the outcome of the looks does not matter: a barrier follows
     tid = mo.thread_idx().x

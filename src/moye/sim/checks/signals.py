@@ -530,6 +530,7 @@ class Flags:
         elif self.traffic.older and id(op) in self.traffic.hasty:
             self.between.vain += len(threads)
             value = max(self._in_vain(location, block, thread) for thread in threads)
+            self.between.missed += value < latest
         else:
             turn = self._first if not polls else self._late if self.between.newest else self._after_last
             value = 0

@@ -57,6 +57,8 @@ class Standstill:
         self.scopes: dict[int, tuple[Scope, bool]] | None = None
         self.found: dict[frozenset[int], Ends | None] = {}
         self.cells: dict[int, tuple[Any, _Cells]] = {}
+        self.missed = 0
+        """How often loops that give up had missed something."""
         self.again()
 
     def again(self) -> None:
@@ -75,9 +77,10 @@ class Standstill:
 
     def look(self, batches: Sequence[Polling], *marks: int) -> bool:
         """All of these have had a turn; ``marks`` change where somebody got on.  Whether they go round."""
-        if marks != self.marks:
+        missed = self.launch.globals.between.missed if self.launch.check else 0
+        if marks != self.marks or missed != self.missed:        # they will not miss it for ever
             self.again()
-            self.marks = marks
+            self.marks, self.missed = marks, missed
         self.looks += 1
         if self.looks < self.next:
             return False
