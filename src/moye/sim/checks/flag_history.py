@@ -171,8 +171,8 @@ class Between:
         self.late: int | None = None
         """The flags that look old for longer than others that are set before them, as ``Traffic.key``."""
         self.steps = self.events = self.lag = self.vain = self.missed = 0
-        """Work done, strong writes, by how many values looks have found older ones than the newest, how many looks loops
-        that give up have taken, and how many of these have missed something."""
+        """Work done, strong writes, by how many values looks have found older ones than the newest, how many looks
+        loops that give up have taken, and how many of these have missed something."""
         self.met: Ints | None = None
         """The last epoch of each thread (blocks, T) before all blocks met last, if they have."""
         self.met_heard: Ints = np.zeros((0, 0), np.int64)
