@@ -2,7 +2,7 @@
 # make test      ruff, mypy, and the tests that need no GPU, but for the few that take longest (tests/longest.py); those
 #                that need Chromium, LaTeX or torch are skipped where these are absent, and the last lines say so
 #                (TEST_REQUIRE=browser,latex,torch,pyodide: an error)
-# make test-all  every test that needs no GPU; CI runs a twelfth of those that take long with each commit
+# make test-all  every test that needs no GPU; CI runs a twentieth of those that take long with each commit
 # make check     ruff, mypy, and the tests that take no tenth of a second and are not marked slow: what to run before each
 #                commit
 # make gpu-test  the tests that need a GPU, GPU_JOBS at a time; then, one by one, those that time it

@@ -21,7 +21,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import zlib
 from collections.abc import Generator, Iterable
 from pathlib import Path
 
@@ -68,12 +67,18 @@ def of_other_shares(items: Iterable[pytest.Item]) -> list[pytest.Item]:
     share, count = map(int, asked.split("/"))
     if not 1 <= share <= count:
         raise pytest.UsageError(f"TEST_SHARE={asked} is no share: 1/3, 2/3 and 3/3 are the three of three")
-    return [item for item in items if item.get_closest_marker("long") and share_of(item.nodeid, count) != share]
+    shares = shares_of(listed(), count)
+    return [item for item in items if item.get_closest_marker("long") and shares[item.nodeid] != share]
 
 
-def share_of(test: str, count: int) -> int:
-    """The share, from 1 to ``count``, that a test belongs to."""
-    return zlib.crc32(test.encode()) % count + 1
+def shares_of(times: dict[str, float], count: int) -> dict[str, int]:
+    """The share, from 1 to ``count``, of each test: the longest first, each to the share that has least so far."""
+    shares, seconds = {}, [0.0] * count
+    for test in sorted(times, key=lambda test: (-times[test], test)):
+        least = seconds.index(min(seconds))
+        seconds[least] += times[test]
+        shares[test] = least + 1
+    return shares
 
 
 # --- as a plugin of the run that is measured -------------------------------------------------------------------------

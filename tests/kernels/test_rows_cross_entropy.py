@@ -59,7 +59,7 @@ STAGED = [(1000, ml_dtypes.bfloat16, RowPlan(8, 32, rounds=2, cluster=2, stages=
 
 @pytest.mark.parametrize("columns, dtype, plan", STAGED)
 def test_rows_by_bulk_copies(columns, dtype, plan):
-    """Several rows ahead, losses alone and gradients over the logits; a label that is ignored, weights, NaN."""
+    """Several rows ahead, gradients over the logits; a label that is ignored, one that is none, weights, NaN."""
     x, labels, _ = problem(23, columns, dtype)
     x[4, 7], x[5, :columns // 2] = np.nan, -np.inf
     labels[5], weight = columns - 1, np.random.default_rng(0).random(columns).astype(np.float32)
@@ -67,11 +67,8 @@ def test_rows_by_bulk_copies(columns, dtype, plan):
     loss, lse = (np.full(23, 7, np.float32) for _ in range(2))
     want = exact.cross_entropy(x, labels, dloss=np.ones(23), **options)
     with mo.checking() as reports:
-        cross_entropy(loss, x, labels, lse=lse, plan=plan, **options)
-        alone = loss.copy(), lse.copy()
         cross_entropy(loss, x, labels, lse=lse, dlogits=x, plan=plan, **options)
-    assert len(reports) == 2 and all(report.ok for report in reports), reports
-    assert np.array_equal((loss, lse), alone, equal_nan=True)
+    assert len(reports) == 1 and reports[0].ok, reports
     few = 1e-6 if dtype == np.float32 else 4e-3
     for found, wanted, bound in zip((loss, lse, x), want, (1e-5, 1e-5, few), strict=True):
         assert (np.isnan(found.astype(np.float64)) == np.isnan(wanted)).all()
@@ -79,20 +76,17 @@ def test_rows_by_bulk_copies(columns, dtype, plan):
     assert loss[1] == 0 and (x[1] == 0).all() and np.isnan(loss[4])
 
 
-def test_long_rows_come_by_bulk_copies():
-    """In floats of up to 32 bits, without smoothing: many rows for gradients, few for losses alone; nothing spills."""
-    def programs(dtype, rows, gradient, **options):
-        x, row = mo.TensorLike(dtype, (rows, 128256), (128256, 1)), mo.TensorLike(mo.float32, (rows,))
+def test_many_long_rows_come_by_bulk_copies():
+    """Gradients in floats of up to 32 bits, without smoothing; nothing spills."""
+    def programs(dtype, **options):
+        x, row = mo.TensorLike(dtype, (4096, 128256), (128256, 1)), mo.TensorLike(mo.float32, (4096,))
         with compile_only("sm_90a") as built:
-            cross_entropy(row, x, mo.TensorLike(mo.int64, (rows,)), reduction="none", dlogits=x if gradient else None,
-                          **options)
+            cross_entropy(row, x, mo.TensorLike(mo.int64, (4096,)), reduction="none", dlogits=x, **options)
         return built.programs
     for dtype in (mo.bfloat16, mo.float32):
-        for rows, gradient in ((4096, True), (200, False)):
-            program, = programs(dtype, rows, gradient)
-            assert "cross_entropy_staged" in program.source and program.spills == 0
-            assert not any("cross_entropy_staged" in p.source
-                           for p in programs(dtype, rows, gradient, label_smoothing=0.1))
+        program, = programs(dtype)
+        assert "cross_entropy_staged" in program.source and program.spills == 0
+        assert not any("cross_entropy_staged" in p.source for p in programs(dtype, label_smoothing=0.1))
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum"])

@@ -44,15 +44,26 @@ def test_sums_over_rows_take_128_registers():
 
 
 def test_rows_that_pass():
-    """Many long rows of which one read says all: small blocks in a loop; few rows are spread as others are."""
-    for rows, columns, shifted, lanes in (
-            (16384, 8192, False, 128), (8192, 128256, False, 512), (7507, 4992, False, 160), (16384, 2304, False, 96),
-            (300, 70001, True, 448)):
+    """Long rows of which one read says all: small blocks in a loop; of few rows several blocks have parts."""
+    for rows, columns, shifted, lanes, cluster in (
+            (16384, 8192, False, 128, 1), (8192, 128256, False, 512, 1), (7507, 4992, False, 160, 1),
+            (16384, 2304, False, 96, 1), (300, 70001, True, 448, 1), (143, 208760, False, 480, 2),
+            (92, 235360, False, 480, 4), (64, 128256, False, 128, 8), (3, 262144, False, 512, 8)):
         plan = row_plan(Shape(rows, columns, 16, shifted=shifted, passed=True))
-        assert plan.streamed and (plan.lanes, plan.cluster, plan.resident) == (lanes, 1, 2048 // lanes)
-    for rows, columns, shifted in ((64, 128256, False), (16384, 2000, False), (16384, 4097, True)):
+        assert plan.streamed and (plan.lanes, plan.cluster, plan.resident) == (lanes, cluster, 2048 // lanes)
+    for rows, columns, shifted in ((64, 8192, False), (16384, 2000, False), (16384, 4097, True)):
         shape = Shape(rows, columns, 16, shifted=shifted)
         assert row_plan(replace(shape, passed=True)) == row_plan(shape)
+    shape = Shape(64, 128256, 16)
+    assert row_plan(replace(shape, passed=True), clusters=False) == row_plan(shape, clusters=False)
+
+
+def test_many_short_rows_that_begin_anywhere():
+    """Eight lanes or more, where a kernel keeps nothing between rows; others have a lane for each vector."""
+    for rows, columns, lanes in (
+            (119365, 238, 8), (60000, 301, 8), (30001, 487, 16), (20000, 700, 32), (3000, 238, 32)):
+        shape = Shape(rows, columns, 16, shifted=True)
+        assert (row_plan(replace(shape, alone=True)).lanes, row_plan(shape).lanes) == (lanes, 32)
 
 
 def test_crowded():

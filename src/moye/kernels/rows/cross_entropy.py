@@ -124,7 +124,7 @@ def launch_rows(losses: Any, lse: Any, dlogits: Any, dloss: Any, logits: Any, la
     gD, gL, gS = given.alike("dlogits", dlogits), given.of_rows("loss", losses, FLOATS), given.of_rows("lse", lse)
     gI, gE = given.of_rows("labels", labels, LABELS), given.of_rows("dloss", dloss, FLOATS)
     smoothed = options.smoothing != 0
-    ahead = not smoothed and wider(given.info.dtype) != mo.float64      # which would spill
+    ahead = dlogits is not None and not smoothed and wider(given.info.dtype) != mo.float64       # which would spill
     plan = plan or _roomy(plan_of(given, passed=dlogits is None and not smoothed, ahead=2 * ahead,
                                   several=dlogits is None), dlogits is not None,
                           smoothed, wider(given.info.dtype))

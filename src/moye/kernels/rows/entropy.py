@@ -208,16 +208,16 @@ def entropy_row(plan, where, rows, held, label, of, room, smoothed):
 def cross_entropy_staged_kernel(loss, lse, dlogits, dloss, logits, labels, weight, count,
                                 ignored: mo.int64, z: mo.float64,      # type: ignore[valid-type]
                                 plan: mo.Constexpr):
-    """The same without smoothing, where rows come to shared memory by bulk copies."""
-    wide, gX, gI, gL, gS = wider(logits.dtype), as_rows(logits), *map(as_column, (labels, loss, lse))
-    gD = None if dlogits is None else as_rows(dlogits)                  # (rows, n)
+    """The same with a gradient and no smoothing, where rows come to shared memory by bulk copies."""
+    wide, gX, gD, gI, gL, gS = wider(logits.dtype), as_rows(logits), as_rows(dlogits), *map(as_column,
+                                                                                             (labels, loss, lse))
     mo.min_blocks(plan.resident)
     room, where = scratch(plan, wide, 2), place(plan, gX)
     meet_neighbours(count)                                              # who may have made the logits, too
     of, ring = Loss(weight, dloss, count, ignored, wide(0), wide(z)), rings.ring(plan, where, (gX,))
     spot, label = rings.begin(plan, where, ring, LOWEST), label_of(gI, where.first, True)
     for number in mo.range(where.first, where.rows, where.step):
-        following = number + where.step
+        rD, following = row(plan, where, gD, number), number + where.step
         next_label = label_of(gI, following, following < where.rows)    # on its way while this row is folded
         edges = rings.edges_of(plan, where, ring, following, LOWEST)
         target = target_of(wide, label, weight, True, ignored, where.columns)
@@ -226,27 +226,20 @@ def cross_entropy_staged_kernel(loss, lse, dlogits, dloss, logits, labels, weigh
         top, total, kept, fit = kept_exponentials(plan, held, wide(LOG2E), room)
         rings.ask(plan, where, ring, spot, number)                      # all have read the row by now
         rest = mo.log(total)
-        if gD is not None:
-            part = upper * (1 + 2 * of.z * (top + rest)) / total
-            put_shares(where, row(plan, where, gD, number), kept, fit * part, target, upper)
+        part = upper * (1 + 2 * of.z * (top + rest)) / total
+        if target.counts:
+            for piece, e in zip(where.pieces, kept, strict=True):
+                share = e * (fit * part)
+                take_at_label(piece, share, target, upper)
+                write(piece, rD, share)
+        else:
+            for piece, e in zip(where.pieces, kept, strict=True):
+                e.fill(0)
+                write(piece, rD, e)
         if tells:
             gL[number] = gL.dtype(row_loss(target, top, own, rest, None, of.smooth, of.z))
             gS[number] = gS.dtype(top + rest)
         label, spot = next_label, rings.follow(plan, spot, edges)
-
-
-@mo.jit
-def put_shares(where, rD, kept, part, target, own):
-    """The gradient of a row of which exponentials are kept."""
-    if target.counts:
-        for piece, e in zip(where.pieces, kept, strict=True):
-            share = e * part
-            take_at_label(piece, share, target, own)
-            write(piece, rD, share)
-    else:
-        for piece, e in zip(where.pieces, kept, strict=True):
-            e.fill(0)
-            write(piece, rD, e)
 
 
 @mo.jit
