@@ -93,14 +93,14 @@ def test_shares_of_the_longest_tests_are_all_of_them(monkeypatch):
         def get_closest_marker(self, name):
             return name if self.marked else None
     items = [Item(f"tests/test_{i}.py::test[{i}]", i % 4 > 0) for i in range(200)]
-    times, runs = {item.nodeid: 1 + i % 7 / 10 for i, item in enumerate(items) if item.marked}, []
+    times, runs = {item.nodeid: 1 + i % 7 / 10 for i, item in enumerate(items) if item.marked and i < 190}, []
     monkeypatch.setattr(longest, "listed", lambda: times)
     for share in "123":
         monkeypatch.setenv("TEST_SHARE", f"{share}/3")
         left = longest.of_other_shares(items)
         assert all(item.marked for item in left)
         mine = [item for item in items if item.marked and item not in left]
-        assert abs(sum(times[item.nodeid] for item in mine) - sum(times.values()) / 3) < 2
+        assert abs(sum(times.get(item.nodeid, 0) for item in mine) - sum(times.values()) / 3) < 2
         runs += mine
     assert len(runs) == len(set(runs)) == 150
     monkeypatch.setenv("TEST_SHARE", "4/3")

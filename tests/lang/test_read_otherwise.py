@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import types
 from typing import Any
@@ -203,3 +204,52 @@ def short_way(spec):
         except KeyError:
             return False
     return conditions
+
+
+@functools.lru_cache
+def half():
+    return mo.block_dim().x // 2
+
+
+def third():
+    return mo.block_dim().x // 3
+
+
+@functools.cache
+def thirds(n):
+    return n * third()
+
+
+@functools.cache
+def place():
+    return 2 * mo.thread_idx().x
+
+
+class Cached:
+    @functools.cached_property
+    def threads(self):
+        return mo.block_dim().x
+
+    @functools.cache  # noqa: B019
+    def twice(self):
+        return 2 * self.threads
+
+
+@functools.cache
+def expensive():
+    """What is the same in each launch stays in its cache."""
+    return [None]
+
+
+@mo.kernel
+def cached_kernel(out, cached: mo.Constexpr):
+    out[mo.thread_idx().x] = half() + thirds(3) + place() + cached.twice() + cached.threads + len(expensive())
+
+
+def test_caches_hold_nothing_of_another_launch():
+    kept, cached = expensive(), Cached()
+    for n in (66, 33, 66, 12):
+        out = np.zeros(n, np.int32)
+        cached_kernel[1, n](out, cached)
+        assert np.array_equal(out, n // 2 + n // 3 * 3 + 2 * np.arange(n) + 3 * n + 1)
+    assert expensive() is kept

@@ -35,6 +35,10 @@ _SEES_GLOBALS = {"globals", "eval", "exec"}
 _WORD = re.compile(r"[^\W\d]\w*")
 _OF_JIT = {"function", "_rewritten", "_parts", "_inside", "__wrapped__"}
 
+_OF_A_LAUNCH = {"block_dim", "cluster_dim", "thread_idx", "block_idx", "grid_dim", "linear_thread", "lane_idx",
+                "warp_idx", "cluster_idx", "cluster_rank", "block_in_cluster_idx"}
+"""What a function asks for that has another answer in another launch."""
+
 MISSING = object()
 """In the place of the value of a name that is not there."""
 
@@ -50,6 +54,8 @@ class Behaviour:
         self._classes: dict[type, bool] = {}                # whether it may be constructed
         self._used: dict[type, None] = {}                   # classes of objects, not those that they are derived from
         self._spaces: dict[int, dict[str, Any]] = {}        # names of modules, attributes of functions
+        self._cached: dict[int, Any] = {}                   # functions under functools.cache
+        self._objects: list[Any] = []                       # that may keep what a functools.cached_property gave
         self._told: set[tuple[int, str]] = set()
         self._looked: tuple[int, ...] = ()
 
@@ -82,6 +88,24 @@ class Behaviour:
     def functions(self) -> list[types.FunctionType]:
         """All functions that were found so far."""
         return list(self._functions.values())
+
+    def forget(self) -> None:
+        """Empty the caches of functions that ask for threads or blocks: another trace has other answers.
+
+        By their names: who names a function that asks, asks as well.
+        """
+        if not (self._cached or self._objects):
+            return
+        asks, reads, known = {*_OF_A_LAUNCH}, {f.__name__: _asked_by(f) for f in self._functions.values()}, 0
+        while known != (known := len(asks)):
+            asks.update(name for name, names in reads.items() if names & asks)
+        for cached in self._cached.values():
+            if any(_asked_by(function) & asks for function in _functions_of(cached)):
+                cached.cache_clear()
+        for value in self._objects:
+            items = [item for base in type(value).__mro__ for item in vars(base).items()]
+            for name in {name for name, item in items if isinstance(item, functools.cached_property) and name in asks}:
+                vars(value).pop(name, None)
 
     def attributes(self) -> Iterator[tuple[type | dict[str, Any], str, object]]:
         """The attributes that count and were not told before: where they are, their names, their values."""
@@ -150,12 +174,16 @@ class Behaviour:
             self._look((value.__func__, value.__self__), left)
         elif functions := list(_functions_of(value)):
             own = [f for f in functions if self._is_users(f.__module__)]
+            if own and isinstance(value, functools._lru_cache_wrapper):
+                self._cached[id(value)] = value
             self._functions.update((id(f), f) for f in own)
             for held in (vars(f) for f in (*own, *([value] if own and _is_jit(value) else ()))):
                 if held:
                     self._spaces[id(held)] = held
         elif self._is_users(type(value).__module__):
             self._class(type(value), False)
+            if hasattr(value, "__dict__"):
+                self._objects.append(value)
             if holds_attributes(value):
                 self._look(list(held_by(value).values()), left)
 
@@ -184,6 +212,15 @@ def _functions_of(value: Any) -> Iterator[types.FunctionType]:
         yield from _functions_of(value.func)
     elif isinstance(value, functools._lru_cache_wrapper) or _is_jit(value):
         yield from _functions_of(value.__wrapped__)
+
+
+def _asked_by(function: types.FunctionType) -> set[str]:
+    """The names that a function reads, of variables and attributes."""
+    names, codes = set[str](), [function.__code__]
+    for code in codes:                                      # it grows
+        names.update(code.co_names)
+        codes += [const for const in code.co_consts if isinstance(const, types.CodeType)]
+    return names
 
 
 def _is_jit(value: object) -> bool:

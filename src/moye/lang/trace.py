@@ -333,6 +333,7 @@ def captures_of(functions: Sequence[types.FunctionType], given: Sequence[object]
         known.update(map(id, more))
         todo += more
         captures += [part for found in more for part in _parts(found)]
+    behaviour.forget()
     return captures
 
 
