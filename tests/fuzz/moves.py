@@ -29,8 +29,8 @@ from fuzz import command
 
 FAMILIES: dict[str, Callable[[int], None]] = {
     "permute": test_moves.test_drawn, "rope": test_rope.test_drawn, "reduce": test_reductions.test_drawn,
-    "cumsum": test_scans.test_drawn, "top_k": test_top_k.test_drawn, "embedding": test_embedding.test_drawn_rows,
-    "embedding_backward": test_embedding.test_drawn_gradients,
+    "cumsum": test_scans.test_drawn, "cumsum_columns": test_scans.test_drawn_columns, "top_k": test_top_k.test_drawn,
+    "embedding": test_embedding.test_drawn_rows, "embedding_backward": test_embedding.test_drawn_gradients,
     "gated": lambda seed: test_gated.test_drawn(("silu", "none", "tanh")[seed % 3], seed)}
 
 

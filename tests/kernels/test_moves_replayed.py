@@ -7,14 +7,14 @@ import pytest
 
 import moye as mo
 from moye import kernels
-from moye.kernels import maps, reductions, scans
+from moye.kernels import maps, reductions, scans, scans_columns
 
 
 @pytest.fixture
 def decisions(monkeypatch):
     """How often a plan was made."""
     made = []
-    for module in (maps, reductions, scans):
+    for module in (maps, reductions, scans, scans_columns):
         monkeypatch.setattr(module, "make_plan", lambda *a, old=module.make_plan, **k: made.append(1) or old(*a, **k))
     return made
 

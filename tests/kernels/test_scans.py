@@ -48,6 +48,18 @@ def test_down_columns(shape, name, shared):
     assert [report.kernel for report in reports] == ["clear_kernel"] * shared + ["columns_kernel"]
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_drawn_columns(seed):
+    """Few columns of many rows, in the memory of a larger array, and with another axis beside or between."""
+    rng = np.random.default_rng([7, seed])
+    name = list(FLOATS)[seed % 4]
+    columns, rows = int(rng.choice([1, 3, 8, 16, 24, 33, 40])), int(rng.integers(2, 600))
+    shape = [(rows, columns), (2, rows, columns), (rows, 3, columns)][int(rng.integers(3))]
+    room = rng.standard_normal((*shape[:-1], columns + int(rng.choice([0, 1, 8])))).astype(FLOATS[name])
+    x = room[..., :columns]
+    check(x if seed % 3 == 0 else poisoned(rng, shape, name), x, shape.index(rows), name)
+
+
 @pytest.mark.parametrize("threads", [256, 512])
 def test_parts_of_columns(threads, monkeypatch):
     """A small device: a block takes several parts of its columns in turn, alone or with another one."""
