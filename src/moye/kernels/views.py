@@ -85,7 +85,7 @@ def _place(info: Any) -> str:
 def has_clusters(x: Any) -> bool:
     """Whether blocks of a kernel on this array may be clusters: on sm_90 and later, and in the simulator."""
     arch = mo.arch_of(x)
-    return arch is None or int(arch.removeprefix("sm_").rstrip("a")) >= 90
+    return arch is None or int(arch.removeprefix("sm_").rstrip("af")) >= 90
 
 
 def same(who: str, what: str, name: str, a: Any, other: str, b: Any) -> None:

@@ -271,7 +271,7 @@ def label_logit(plan, where, rX, target):
     """
     nan, column = wider(rX.tensor.dtype)(float("nan")), mo.where(target.known, target.column, 0)
     tells = (where.lane == 0) & (where.rank == home(plan, where, column))
-    if plan.rows == 1 and plan.cluster == 1:            # no thread waits for the label before it reads its part
+    if plan.rows == plan.cluster == plan.at_once == 1:  # the row is there; no thread waits to read its part
         return mo.where(target.known, nan.dtype(rX.tensor[column]), nan), tells
     own = nan
     if tells & target.known:
