@@ -289,7 +289,8 @@ FAULTS: dict[str, list[tuple[str, str]]] = {
         ("if next(self._by(numbers, writer), None) is None:", "if False:"),
     ],
     "sim/flow/apart.py": [
-        ('first = min(turns) if self.turn == "first" else max(turns)', "first = min(turns)"),
+        ('first = max(turns) if self.turn == "last" else min(turns)', "first = min(turns)"),
+        ('span = 1 if turn == "lanes" else span_of_turns(func)', "span = span_of_turns(func)"),
         ("rank * -(-threads // span) + ", ""),
     ],
     "sim/flow/double_looks.py": [
