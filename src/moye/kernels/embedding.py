@@ -6,8 +6,8 @@ In: a table (rows, columns) and integers of any shape.  Out: an array of the int
     embedding_backward(dtable, dout, ids)       # dtable[r, :] = the sum of dout[i, :] over all i with ids[i] == r
 
 The gradient is the same bit by bit in each run: one block writes a row and adds what belongs to it, in an order that
-ids alone decide.  It searches few ids for them.  Many ids are sorted first (embedding_sort.py); where a row has whole
-pieces of the sorted ids, other blocks sum these before, so that no block sums alone what most ids name.
+ids and columns alone decide.  It searches few ids for them.  Many ids are sorted first (embedding_sort.py); where a row
+has whole pieces of the sorted ids, other blocks sum these before, so that no block sums alone what most ids name.
 """
 
 from __future__ import annotations
@@ -304,9 +304,9 @@ def embedding(out: Any, table: Any, ids: Any) -> None:
 def embedding_backward(dtable: Any, dout: Any, ids: Any, *, padding_idx: int | None = None) -> None:
     """dtable[r, :] = the sum of dout[i, :] over all i with ids[i] == r; zeros where there is none, and at padding_idx.
 
-    Sums are in float32 (float64 if an array has it), in an order that ids alone decide, so that each run gives the same
-    bits.  Up to 1024 ids a row searches its own; more are sorted first.  There must
-    be fewer than 2^31 ids and rows; an id that is no row fails an ``assert``, and else adds to nothing.
+    Sums are in float32 (float64 if an array has it), in an order that ids, columns and strides alone decide, so that
+    each run gives the same bits.  Up to 1024 ids a row searches its own; more are sorted first.  There must be fewer
+    than 2^31 ids and rows; an id that is no row fails an ``assert``, and else adds to nothing.
     """
     t, o, i = _checked("embedding_backward", "dtable", dtable, "dout", dout, ids, views.FLOATS)
     views.outputs("embedding_backward", {"dtable": t}, {"dout": o, "ids": i})
