@@ -96,6 +96,13 @@ def test_drawn_tiles(tiles, seed):
     test_drawn(seed)
 
 
+def test_vectors_count_from_aligned_arrays_alone():
+    """Others go element by element, as their vectors would."""
+    for aligned in ((True, True), (True, False), (False, True), (False, False)):
+        plan = make_plan(2, (4097, 4095), (1, 1), aligned)
+        assert plan.shifted == aligned and plan.unit == (8 if aligned[1] else 1)
+
+
 def test_the_attention_order():
     """(batch, seq, heads, dim) to (batch, heads, seq, dim): rows of dim elements stay whole, so vectors are copied."""
     x = random_bits(np.random.default_rng(1), (2, 33, 4, 64), ml_dtypes.bfloat16)

@@ -50,14 +50,16 @@ class TilePlan:
     @property
     def few(self) -> int:
         """Elements of an array up to which no tiles are worth it."""
-        return _FEW_ODD[self.size] if any(self.shifted) else _FEW
+        odd = any(self.shifted) or self.unit == 1
+        return _FEW_ODD.get(self.size, _FEW) if odd else _FEW
 
     @property
     def threads(self) -> int:
         return 64 * self.tiles[0] * self.tiles[1]
 
 
-def make_plan(size: int, extents: tuple[int, int], widths: tuple[int, int]) -> TilePlan | None:
+def make_plan(size: int, extents: tuple[int, int], widths: tuple[int, int],
+              aligned: tuple[bool, bool] = (True, True)) -> TilePlan | None:
     """The rule: tiles of 16 x 16 vectors (8-byte elements: 16 x 16 of 2, 1-byte elements: 8 x 16 of 16).
 
     A block of 256 threads then has 128 bytes of 16-bit elements on their way in each, and a multiprocessor has room for
@@ -66,12 +68,14 @@ def make_plan(size: int, extents: tuple[int, int], widths: tuple[int, int]) -> T
 
     ``widths`` elements divide the start of every line of x, and of out.  If these are 4 bytes or less, the lines are
     read or written in vectors that are shifted; of out's that begin at 8 bytes, neighbouring threads store as many
-    each: a store writes whole sectors only where its threads lie side by side.
+    each: a store writes whole sectors only where its threads lie side by side.  So do those of arrays that are not
+    ``aligned``: whose first element lies at no multiple of 16 bytes, from which vectors could count.
     """
     v = 16 // size
     if min(extents) < 2 * v:
         return None
-    shifted = widths[0] * size < _APART and size < _APART, widths[1] * size < _APART and size < _APART
+    shifted = (aligned[0] and widths[0] * size < _APART and size < _APART,
+               aligned[1] and widths[1] * size < _APART and size < _APART)
     unit = v if shifted[1] else widths[1]
     return TilePlan(size, (1, 2) if size == 1 else (2, 2), unit,
                     (extents[0] % v == 0 and not shifted[0], extents[1] % unit == 0 and not shifted[1]), shifted)
@@ -289,7 +293,8 @@ def move(out: Any, x: Any, modes: Sequence[views.Mode]) -> None:
     plan = None
     if across and along and across is not along:
         widths = _width(modes, across, 1, info), _width(modes, along, 0, target)
-        plan = make_plan(info.dtype.bytes, (across.extent, along.extent), widths)
+        plan = make_plan(info.dtype.bytes, (across.extent, along.extent), widths,
+                         (info.ptr % 16 == 0, target.ptr % 16 == 0))
     if plan is None or across is None or along is None or math.prod(m.extent for m in modes) <= plan.few:
         launch((out,), (x,), modes, _copy, exact=True)
         return
