@@ -1,18 +1,21 @@
 """``moye.kernels.grouped_gemm_sm90`` beside torch's grouped product, on mixtures of experts drawn by seed.
 
-    python benchmarks/grouped_random.py SEED COUNT [--rounds 15] [--worst 15] [--csv grouped_random.csv]
+    python benchmarks/grouped_random.py SEED COUNT [--rounds 15] [--worst 15] [--csv grouped_random.csv] [--tiles]
     for i in 0 1 2 3; do python benchmarks/grouped_random.py SEED COUNT --compile $i 4 & done    # to have it compiled
 
 4 to 128 experts, stacked or matrices of their own; rows of each uneven, some none; N and K of layers of models, or any
 multiples of 8, or any numbers.  Random-normal bfloat16, interleaved, L2 flushed, medians.  The peers are
 ``torch._grouped_mm`` of stacked experts, where torch has and takes it, and one ``torch.mm`` after the other; "of torch"
 is the time of the former, else of the latter, over moye's.  Results are compared with those of ``torch.mm``, as the
-norm of the difference over the norm.
+norm of the difference over the norm.  With ``--tiles`` instead, moye's choice beside the tiles that the model of costs
+finds nearly as good, of extents that are multiples of 8; the CSV is for ``grouped_choice_fit.py``.
 Seeds below 1000 are for work on the kernels; figures that are told come from seeds from 1000 on, run once.
 """
 
 from __future__ import annotations
 
+import argparse
+import functools
 import itertools
 import math
 import random
@@ -24,9 +27,12 @@ from typing import Any
 
 import torch
 
+import moye as mo
 from moye.kernels import grouped_gemm_sm90
+from moye.kernels.gemm.sm90.config import Problem, WarpgroupConfig
+from moye.kernels.gemm.sm90.groups import shortlist, timed
 from moye.testing import interleave
-from random_calls import arguments, rows_of, status_of
+from random_calls import arguments, in_turn, rows_of, status_of, write_csv
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 LAYERS = ((28672, 4096), (4096, 14336), (4096, 7168), (7168, 2048), (1536, 2048), (2048, 768), (3072, 4096),
@@ -35,7 +41,9 @@ LAYERS = ((28672, 4096), (4096, 14336), (4096, 7168), (7168, 2048), (1536, 2048)
 ELEMENTS, WORK, MOST_ROWS = 1 << 31, 1 << 41, 1 << 16   # of weights; multiplications of a call; rows of all
 CLOSE = 0.01
 WAYS = ("stacked", "separate")
-Run = Callable[[], Any]
+TILE = ("bM", "bN", "stages", "schedule", "groups", "raster")
+"""What is told of a tile."""
+Run = Callable[..., Any]
 
 
 @dataclass(frozen=True)
@@ -116,10 +124,11 @@ def runs_of(one: Drawn) -> tuple[dict[str, Run], torch.Tensor, torch.Tensor]:
     if one.way == "separate":
         As, Bs = ([X.clone() for X in several] for several in (As, Bs))
         lists = list(As), list(Bs), list(Cs)
-        return {"moye": lambda: grouped_gemm_sm90(*lists), "mm": each}, C, D
+        return {"moye": lambda config=None: grouped_gemm_sm90(*lists, config=config), "mm": each}, C, D
     offsets = torch.tensor(ends, dtype=torch.int32, device=DEVICE)
     experts, behind = B.permute(1, 2, 0), offsets[1:]
-    runs: dict[str, Run] = {"moye": lambda: grouped_gemm_sm90(A, experts, C, offsets), "mm": each}
+    runs: dict[str, Run] = {
+        "moye": lambda config=None: grouped_gemm_sm90(A, experts, C, offsets, config=config), "mm": each}
     if hasattr(torch, "_grouped_mm"):
         runs["grouped"] = lambda: torch._grouped_mm(A, B.transpose(1, 2), offs=behind)
     return runs, C, D
@@ -155,6 +164,55 @@ def row_of(one: Drawn, us: dict[str, float], error: float) -> dict[str, Any]:
             "of mm": us["mm"] / us["moye"], "TFLOP/s": 2e-6 * one.work / us["moye"], "error": error}
 
 
+# --- tiles -----------------------------------------------------------------------------------------------------------
+
+
+def problem_of(one: Drawn) -> Problem:
+    """The call as the choice sees it, which of stacked experts does not know the rows."""
+    experts = len(one.heights) - (one.heights.count(0) if one.way == "separate" else 0)
+    return Problem(max(1, one.rows // experts), one.N, one.K, experts, mo.bfloat16)
+
+
+def tiles_near(one: Drawn) -> list[WarpgroupConfig]:
+    """The tiles that the model of costs finds nearly as good as the best."""
+    found = timed(problem_of(one), torch.cuda.get_device_properties(0).multi_processor_count)
+    return [tile for _, tile in shortlist(found)]
+
+
+def tiles_measured(one: Drawn, rounds: int) -> list[dict[str, Any]]:
+    """A row for each tile and, without one, for the choice."""
+    run = runs_of(one)[0]["moye"]
+    runs = {None: run, **{tile: functools.partial(run, config=tile) for tile in tiles_near(one)}}
+    call = {"case": str(one), "way": one.way, "experts": problem_of(one).batches, "rows": one.rows, "N": one.N,
+            "K": one.K}
+    return [{**call, **dict.fromkeys(TILE), **({} if tile is None else {name: getattr(tile, name) for name in TILE}),
+             "us": round(1e3 * ms, 2)} for tile, ms in interleave(runs, rounds).items()]
+
+
+def tiles_told(options: argparse.Namespace, cases: list[Drawn]) -> int:
+    """Compile the tiles of these calls, or measure them."""
+    if options.compile:
+        part, of = options.compile
+        in_turn(cases[part::of], lambda one: tiles_measured(one, 1))
+        return 0
+    torch.manual_seed(options.seed)
+    calls = in_turn(cases, lambda one: tiles_measured(one, options.rounds))
+    write_csv(options.csv, [row for call in calls for row in call])
+    tell_tiles(calls, options.worst)
+    return 0
+
+
+def tell_tiles(calls: list[list[dict[str, Any]]], worst: int) -> None:
+    """How much longer the choices took than the best tiles, and the calls where another one gains most."""
+    found = []
+    for (choice, *others) in calls:
+        best = min(others, key=lambda row: row["us"])
+        found.append((choice["us"] / best["us"] - 1, choice, best))
+    print(f"choice over the best: {statistics.mean(more for more, _, _ in found):.1%} more in the mean")
+    for more, choice, best in sorted(found, key=lambda one: one[0], reverse=True)[:worst]:
+        print(f"{more:+.1%}  {choice['case']:72} {choice['us']:.1f} {best['us']:.1f} us ", *(best[x] for x in TILE))
+
+
 # --- the table -------------------------------------------------------------------------------------------------------
 
 
@@ -182,8 +240,11 @@ def distributions(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def main() -> int:
-    options = arguments(__doc__, rounds=15, worst=15)
+    options = arguments(__doc__, rounds=15, worst=15,
+                        more=lambda parser: parser.add_argument("--tiles", action="store_true"))
     cases = draw(options.seed, options.count)
+    if options.tiles:
+        return tiles_told(options, [one for one in cases if one.N % 8 == one.K % 8 == 0])
     rows = rows_of(options, cases, lambda one: runs_of(one)[0]["moye"](), measured)
     if not rows:
         return 0

@@ -21,9 +21,10 @@ from moye.kernels.gemm.parts.epilogues import ACTIVATIONS
 from moye.kernels.gemm.sm90.config import GROUP, MOST, Problem, WarpgroupConfig
 from moye.kernels.gemm.sm90.epilogue import Epilogue, below, finish_stores, store
 from moye.kernels.gemm.sm90.fusion import Fusion
+from moye.kernels.gemm.sm90.groups import config_of_groups
 from moye.kernels.gemm.sm90.host import EIGHTH, check_dtypes, check_extents, loaded, multiplied, stored, width
-from moye.kernels.gemm.sm90.kernel import share_registers, stages_of
-from moye.kernels.gemm.sm90.mainloop import first_turn, mainloop, promoted_mainloop
+from moye.kernels.gemm.sm90.kernel import share_registers, sharers, stages_of
+from moye.kernels.gemm.sm90.mainloop import TURN, await_turn, first_turn, mainloop, promoted_mainloop
 from moye.kernels.gemm.sm90.plan import Plan, make_plan
 from moye.kernels.gemm.sm90.scales import (
     BLOCK,
@@ -35,7 +36,7 @@ from moye.kernels.gemm.sm90.scales import (
     stages_of_scales,
     tma_scales,
 )
-from moye.kernels.gemm.sm90.separate import config_of_groups, separate_products
+from moye.kernels.gemm.sm90.separate import separate_products
 from moye.kernels.memory import apart
 from moye.kernels.options import flag
 from moye.kernels.pack import packed
@@ -54,7 +55,7 @@ def grouped_gemm_sm90_kernel(A, B, out, offsets, scale_A, scale_B, whole: mo.Con
     sC = mo.shared_array(plan.C.dtype, plan.C.staged) if plan.C.major else None     # (64 * groups, columns, 2)
     sS = stages_of_scales(plan)                                         # (bM + 4, 1, stages)
     pipe = mo.PipelineTma(config.stages, A.bytes + B.bytes + (0 if sS is None else scale_A.bytes),
-                          consumers=groups * plan.product.readers)
+                          consumers=sharers(plan) * plan.product.readers)
     pipe.init()
     mo.sync_threads()
     k_tiles, n_tiles = mo.ceil_div(mo.size(A.tensor, 1), config.bK), mo.ceil_div(out.N, config.bN)
@@ -90,16 +91,20 @@ def produce(plan, A, B, sA, sB, pipe, work, k_tiles, scales):
 
 @mo.jit
 def consume(whole, partly, out, sA, sB, sC, pipe, work, k_tiles, scales):
-    """Both warpgroups' rows of a tile after the other; rows of the next group are not this tile's to store."""
+    """Tiles of the block, of its warpgroups together or in turns; rows of the next group are not a tile's to store."""
     plan, config, tid = whole, whole.config, mo.thread_idx().x
-    thr_mma = plan.product.mma.get_slice(tid % (config.groups * GROUP))
+    thr_mma = plan.product.mma.get_slice(tid % (sharers(plan) * GROUP))
     tCrA = thr_mma.partition_fragment_A(sA)                             # (MMA, MMA_M, MMA_K, stages)
     tCrB = thr_mma.partition_fragment_B(sB)                             # (MMA, MMA_N, MMA_K, stages)
     state = pipe.consumer_start()
+    if plan.in_turns and mo.warpgroup_idx() == 1:
+        mo.barrier_arrive(TURN, 2 * GROUP)              # warpgroup 0 begins
+        state, work = state.advance(k_tiles), work.next()               # the stages of the first tile are the other's
     first_turn(plan)
     while work.valid:
         group, _, n, row, rows = work.coordinates()
         acc = plan.product.mma.partition_fragment_C((config.bM, config.bN))         # (MMA, MMA_M, MMA_N)
+        await_turn(plan)
         if plan.product.promote:
             factors = scales_of_tile(plan, scales, (out.M, row), n, group, thr_mma)
             state = promoted_mainloop(plan, pipe, acc, tCrA, tCrB, state, (0, k_tiles), factors)
@@ -113,6 +118,8 @@ def consume(whole, partly, out, sA, sB, sC, pipe, work, k_tiles, scales):
         else:                                           # TMA would write the next group's rows as well
             store(partly, here, None, acc, (0, n, 0))
         work = work.next()
+        if plan.in_turns:                               # past the tile that the other multiplies meanwhile
+            state, work = state.advance(k_tiles), work.next()
     finish_stores(plan)
 
 
@@ -131,7 +138,7 @@ def grouped_gemm_sm90(A: Any, B: Any, C: Any, offsets: Any = None, *, activation
     Without offsets, A, B and C are lists of matrices (M_i, K_i), (N_i, K_i) and (M_i, N_i) that lie anywhere, of one
     dtype each, and C[i] = activation(alpha * A[i] @ B[i].T); factors of blocks are lists as well.
 
-    ``config`` must be a cooperative one of two warpgroups.  ArgumentError for other arguments.
+    In ``config`` each tile is one block's, and not turned.  ArgumentError for other arguments.
     """
     if offsets is None:
         return separate_products("grouped_gemm_sm90", A, B, C, scale_a, scale_b, activation=activation, alpha=alpha,
@@ -178,7 +185,7 @@ def _plans(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: Warpgr
     check_extents("grouped_gemm_sm90", a, b)
     rows = max(1, c.shape[0] // b.shape[2])             # of a mean group: there may be more groups than rows
     problem = Problem(rows, c.shape[1], a.shape[1], b.shape[2], a.dtype, promote, scaled=scaled != "",
-                      most=MOST if fusion.plain else 128)
+                      most=MOST if fusion.plain else 128, out=c.dtype.bytes)
     config = config_of_groups("grouped_gemm_sm90", problem, multiprocessors, config)
     majors = ["mn" if loaded(x) == 0 else "k" for x in (a, b)]
     dtypes = (multiplied(a.dtype), multiplied(b.dtype))

@@ -21,7 +21,7 @@ from moye.kernels.gemm.sm90.epilogue import (
     store,
     tile_of,
 )
-from moye.kernels.gemm.sm90.mainloop import TURN, first_turn, kept, mainloop, promoted_mainloop, within
+from moye.kernels.gemm.sm90.mainloop import TURN, await_turn, first_turn, kept, mainloop, promoted_mainloop, within
 from moye.kernels.gemm.sm90.scales import scales_of_tile, stages_of_scales
 from moye.kernels.gemm.sm90.shares import leave, take_up
 from moye.kernels.gemm.sm90.strips import column_of
@@ -52,7 +52,7 @@ def gemm_sm90_kernel(A, B, B_up, C_tma, C, residual, bias, bias_up, rows, column
             mo.prefetch_tensormap(X)
         if plan.gathers and not plan.in_cluster:
             zero[0] = 0
-    readers = (1 if plan.in_turns else config.groups) * config.peers * plan.product.readers
+    readers = sharers(plan) * config.peers * plan.product.readers
     in_stage = A.bytes + len(Bs) * Bs[0].bytes + (0 if sS is None else scale_A.bytes)
     pipe = mo.PipelineTma(config.stages, in_stage, consumers=readers)
     sched, k_tiles = schedule(plan, A, Bs, out)
@@ -85,6 +85,12 @@ def stages_of(plan):
     A = mo.shared_array(plan.A.dtype, mo.cosize(plan.A.stages), align=1024)         # as swizzled rows are aligned
     B = mo.shared_array(plan.B.dtype, mo.cosize(plan.B.stages), align=1024)
     return A.with_layout(plan.A.stages), B.with_layout(plan.B.stages), (A, B)
+
+
+@mo.jit
+def sharers(plan):
+    """Warpgroups that multiply a tile together."""
+    return 1 if plan.in_turns else plan.config.groups
 
 
 @mo.jit
@@ -263,7 +269,7 @@ def readers_of(plan):
 def consume(plan, out, sA, sB, sC, memory, pipe, sched, k_tiles, scales):
     """A warpgroup's tiles: multiplied together with the others, or in turns, and stored."""
     config, tid = plan.config, mo.thread_idx().x
-    thr_mma = plan.product.mma.get_slice(tid % (GROUP if plan.in_turns else config.groups * GROUP))
+    thr_mma = plan.product.mma.get_slice(tid % (sharers(plan) * GROUP))
     tCrA = thr_mma.partition_fragment_A(sA)             # (MMA, MMA_M, MMA_K, stages): descriptors of shared memory
     tCrB = thr_mma.partition_fragment_B(sB)             # (MMA, MMA_N, MMA_K, stages)
     operands = thr_mma, tCrA, tCrB
@@ -325,8 +331,7 @@ def multiply(plan, out, operands, pipe, state, ks, place, scales):
     """The sums (MMA, MMA_M, MMA_N) of these k tiles of a tile, and the state of the pipeline after them."""
     config, (thr_mma, tCrA, tCrB) = plan.config, operands
     acc = plan.product.mma.partition_fragment_C((config.bM, config.bN))
-    if plan.in_turns:
-        mo.barrier_sync(TURN + mo.warpgroup_idx(), 2 * GROUP)           # the other has begun all of its products
+    await_turn(plan)
     if plan.product.promote:
         factors = scales_of_tile(plan, scales, (out.M, place[0] * config.bM), place[1], place[2], thr_mma)
         return acc, promoted_mainloop(plan, pipe, acc, tCrA, tCrB, state, ks, factors)

@@ -235,6 +235,13 @@ def first_turn(plan):
 
 
 @mo.jit
+def await_turn(plan):
+    """Where warpgroups have a tile each: the other one has begun all of its products."""
+    if plan.in_turns:
+        mo.barrier_sync(TURN + mo.warpgroup_idx(), 2 * GROUP)
+
+
+@mo.jit
 def hand_over(plan):
     """The other warpgroup may multiply; this one stores meanwhile."""
     if plan.in_turns:

@@ -16,7 +16,7 @@ import functools
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -24,14 +24,14 @@ import numpy as np
 import moye as mo
 from moye.kernels.gemm.parts.arguments import activation_of, configured, scalar
 from moye.kernels.gemm.parts.epilogues import ACTIVATIONS
-from moye.kernels.gemm.sm90.choice import choose
-from moye.kernels.gemm.sm90.config import GROUP, MOST, Problem, WarpgroupConfig, estimate, promoted
+from moye.kernels.gemm.sm90.config import GROUP, MOST, Problem, WarpgroupConfig
 from moye.kernels.gemm.sm90.epilogue import Epilogue, finish_stores, store
 from moye.kernels.gemm.sm90.fusion import Fusion
+from moye.kernels.gemm.sm90.groups import config_of_groups
 from moye.kernels.gemm.sm90.host import EIGHTH, Activation, check_extents, gemm_sm90, multiplied
-from moye.kernels.gemm.sm90.kernel import share_registers, stages_of
+from moye.kernels.gemm.sm90.kernel import share_registers, sharers, stages_of
 from moye.kernels.gemm.sm90.lists import EXTENTS, Lists, Row, described
-from moye.kernels.gemm.sm90.mainloop import first_turn, mainloop, promoted_mainloop
+from moye.kernels.gemm.sm90.mainloop import TURN, await_turn, first_turn, mainloop, promoted_mainloop
 from moye.kernels.gemm.sm90.plan import Plan, make_plan
 from moye.kernels.gemm.sm90.scales import BLOCK, check_scales, scales_of_tile
 from moye.kernels.upload import host_numbers, tensor_maps
@@ -95,7 +95,7 @@ def separate_gemm_sm90_kernel(tma_A, tma_B, tma_C, maps, table, count, alpha, sc
     config, groups, tid = plan.config, plan.config.groups, mo.thread_idx().x
     sA, sB, _ = stages_of(plan)                                         # (bM, bK, stages), (bN, bK, stages)
     sC = mo.shared_array(plan.C.dtype, plan.C.staged)                   # (64 * groups, columns, 2)
-    pipe = mo.PipelineTma(config.stages, tma_A.bytes + tma_B.bytes, consumers=groups * plan.product.readers)
+    pipe = mo.PipelineTma(config.stages, tma_A.bytes + tma_B.bytes, consumers=sharers(plan) * plan.product.readers)
     pipe.init()
     mo.sync_threads()
     mo.griddepcontrol_wait()                                            # for the tensor maps
@@ -131,6 +131,13 @@ def product_of(work, tile):
         else:
             low = middle
     return low
+
+
+@mo.jit
+def depth_of(work, tile):
+    """The k tiles of a tile."""
+    (_, K), _, _ = shapes_of(work.table, product_of(work, tile))
+    return mo.ceil_div(K, work.config.bK)
 
 
 @mo.jit
@@ -181,18 +188,25 @@ def factors_of(plan, work, scales, product, place, thr_mma):
 
 @mo.jit
 def consume(plan, tma_C, maps, alpha, scales, sA, sB, sC, pipe, work):
-    """All warpgroups' rows of a tile, whatever product it is of."""
+    """Tiles of the block, whatever product they are of, of its warpgroups together or in turns."""
     config, tid, known = plan.config, mo.thread_idx().x, -1
-    thr_mma = plan.product.mma.get_slice(tid % (config.groups * GROUP))
+    thr_mma = plan.product.mma.get_slice(tid % (sharers(plan) * GROUP))
     tCrA = thr_mma.partition_fragment_A(sA)                             # (MMA, MMA_M, MMA_K, stages)
     tCrB = thr_mma.partition_fragment_B(sB)                             # (MMA, MMA_N, MMA_K, stages)
     state = pipe.consumer_start()
+    first, step = mo.block_idx().x, mo.grid_dim().x
+    if plan.in_turns:
+        if mo.warpgroup_idx() == 1:
+            mo.barrier_arrive(TURN, 2 * GROUP)                          # warpgroup 0 begins
+            state = state.advance(depth_of(work, first))                # the stages of the first tile are the other's
+        first, step = first + mo.warpgroup_idx() * step, 2 * step       # every other tile of the block
     first_turn(plan)
-    for tile in range(mo.block_idx().x, work.tiles, mo.grid_dim().x):
+    for tile in range(first, work.tiles, step):
         product = product_of(work, tile)
-        (_, K), _, of_C = shapes_of(work.table, product)
+        _, _, of_C = shapes_of(work.table, product)
         m, n = place_of(work, product, tile)
-        acc, k_tiles = plan.product.mma.partition_fragment_C((config.bM, config.bN)), mo.ceil_div(K, config.bK)
+        acc, k_tiles = plan.product.mma.partition_fragment_C((config.bM, config.bN)), depth_of(work, tile)
+        await_turn(plan)
         if plan.product.promote:
             factors = factors_of(plan, work, scales, product, (m, n), thr_mma)
             state = promoted_mainloop(plan, pipe, acc, tCrA, tCrB, state, (0, k_tiles), factors)
@@ -205,6 +219,8 @@ def consume(plan, tma_C, maps, alpha, scales, sA, sB, sC, pipe, work):
             known = product
         out = Epilogue(tma_C.at(slot, of_C), None, None, (None,), None, (None,), alpha, None, None, None)
         store(plan, out, sC, acc, (m, n, 0))
+        if plan.in_turns:                               # past the tile that the other multiplies meanwhile, if any
+            state = state.advance(depth_of(work, tile + mo.grid_dim().x))
     finish_stores(plan)
 
 
@@ -279,9 +295,9 @@ def _launch(name: str, lists: Lists, rows: list[Row], majors: tuple[str, str], f
     (a, b, c), count = lists.first, len(rows)
     extents = list(zip(*(row[EXTENTS] for row in rows), strict=True))                   # of M, of N, of K
     check_extents(name, a._replace(shape=tuple(map(max, extents))))
-    multiprocessors, (M, N, K) = mo.multiprocessors(c), (_rounded(sum(every) // count) for every in extents)
+    multiprocessors, (M, N, K) = mo.multiprocessors(c), (_mean(every) for every in extents)
     problem = Problem(M, N, K, _rounded(count), a.dtype, promote, scaled=scales is not None,
-                      most=MOST if fusion.plain else 128)
+                      most=MOST if fusion.plain else 128, out=c.dtype.bytes)
     way = _way(name, problem, majors, b.dtype, c.dtype, fusion, config, multiprocessors)
     plan, room = way.plan, 1 << max(3, (count - 1).bit_length())        # tables of one size have launches in common
     table = np.zeros((FIELDS, room + 1), np.int64)
@@ -300,8 +316,13 @@ def _launch(name: str, lists: Lists, rows: list[Row], majors: tuple[str, str], f
                                      grid=multiprocessors, block=plan.config.threads, dependent=True)
 
 
+def _mean(extents: tuple[int, ...]) -> int:
+    """What all have in common, else about the mean: products of like extents have one plan."""
+    return extents[0] if min(extents) == max(extents) else _rounded(sum(extents) // len(extents))
+
+
 def _rounded(n: int) -> int:
-    """The next number of four significant bits: products of like extents have one plan."""
+    """The next number of four significant bits."""
     unit = 1 << max(0, n.bit_length() - 4)
     return max(1, -(-n // unit) * unit)
 
@@ -332,31 +353,7 @@ class _Way:
 @functools.lru_cache(maxsize=1024)
 def _way(name: str, problem: Problem, majors: tuple[str, str], b_dtype: Any, c_dtype: Any, fusion: Fusion,
           config: WarpgroupConfig | None, multiprocessors: int) -> _Way:
-    chosen = config_of_groups(name, problem, multiprocessors, config)
+    chosen = config_of_groups(name, problem, multiprocessors, config, separate=True)
     plan = make_plan(chosen, (multiplied(problem.dtype), multiplied(b_dtype)), c_dtype, *majors, "k", fusion, 1,
                      problem.promote, scaled="threads" if problem.scaled else "")
     return _Way(plan, (problem.dtype, b_dtype, c_dtype), majors)
-
-
-def config_of_groups(name: str, problem: Problem, multiprocessors: int, config: WarpgroupConfig | None) -> \
-        WarpgroupConfig:
-    """The configuration of several products in one launch, as given or for a mean one; ArgumentError for others than
-    cooperative ones of two warpgroups.
-    """
-    if config is None:
-        bK = 128 // problem.dtype.bytes
-        if problem.promote:
-            small = promoted(WarpgroupConfig(128, 128, bK, 5), factors=problem.scaled)
-            if problem.most < MOST:                     # sums that are there twice leave no registers for what is fused
-                return small
-            return min((small, WarpgroupConfig(128, 192, bK, 4, raster=16)),
-                       key=lambda tile: estimate(tile, problem, multiprocessors))
-        found = choose(replace(problem, M=max(129, problem.M)), multiprocessors)
-        return WarpgroupConfig(128, 256, bK, 4) if found.bN > 128 and problem.N > 128 else \
-            WarpgroupConfig(128, 128, bK, 5)
-    if config.schedule != "cooperative" or config.groups != 2 or config.sharing > 1 or config.swap \
-            or config.store != "warpgroup":
-        raise mo.ArgumentError(f"{name}: {config} is no cooperative configuration of two warpgroups",
-                               hint='schedule="cooperative", groups=2, split_k=1, swap=False, share_A=1, share_B=1, '
-                                    'store="warpgroup"')
-    return config
