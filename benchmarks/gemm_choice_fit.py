@@ -62,9 +62,9 @@ def samples(files):
     return found
 
 
-def fit(products):
+def fit(products, **options):
     """The trees, by scikit-learn."""
-    trees = HistGradientBoostingRegressor(**OPTIONS)
+    trees = HistGradientBoostingRegressor(**OPTIONS | options)
     return trees.fit(np.concatenate([one.rows for one in products]), np.concatenate([one.off for one in products]),
                      sample_weight=np.concatenate([one.weights for one in products]))
 
@@ -79,10 +79,10 @@ def told(name, products, corrections):
           f"{sum(x < 0.97 for x in ratios) / len(ratios):.3f}, 0.90 {sum(x < 0.9 for x in ratios)}")
 
 
-def judged(products):
+def judged(products, **options):
     """The corrections of each product, by trees that know no product of its extents."""
     part = {extents: random.Random(f"{extents}").randrange(PARTS) for extents in {one.extents for one in products}}
-    trees = [fit([one for one in products if part[one.extents] != i]) for i in range(PARTS)]
+    trees = [fit([one for one in products if part[one.extents] != i], **options) for i in range(PARTS)]
     return [trees[part[one.extents]].predict(one.rows) for one in products]
 
 
@@ -102,13 +102,15 @@ def arrays(trees, costs):
             "costs": np.array(dataclasses.astuple(costs))}
 
 
-def judge(products, write, path, costs):
-    """Tell what the model and the trees are worth; ``write`` those that all products were given to."""
+def judge(products, write, path, costs, **options):
+    """Tell what the model and the trees are worth; ``write`` those that all products were given to.  ``options``: of
+    the trees, in place of ``OPTIONS``.
+    """
     told("the model", products, [0.0] * len(products))
-    told("with trees", products, judged(products))
+    told("with trees", products, judged(products, **options))
     if not write:
         return
-    trees = fit(products)
+    trees = fit(products, **options)
     np.savez_compressed(path, **arrays(trees, costs))
     fitted.cache_clear()
     rows = np.concatenate([one.rows for one in products])

@@ -1,4 +1,4 @@
-"""Fit the trees of ``moye.kernels.gemm.sm90.groups`` to what ``grouped_random.py --tiles`` measured.
+"""Fit the trees of ``moye.kernels.gemm.grouped.choice`` to what ``grouped_random.py --tiles`` measured.
 
     cd benchmarks/data; python ../grouped_choice_fit.py grouped_tiles.csv.gz [--write]              # scikit-learn
 
@@ -19,9 +19,8 @@ import numpy as np
 import moye as mo
 from gemm_choice_fit import Sample, judge
 from gemm_fit import MULTIPROCESSORS
-from moye.kernels.gemm.sm90 import groups
+from moye.kernels.gemm.grouped import choice as groups
 from moye.kernels.gemm.sm90.config import COSTS, Problem
-
 
 SHORT, DISTURBED = 200.0, 1.5
 """Microseconds below which a call may have waited for the host; times the model's ratio to the best that tell so."""
@@ -67,9 +66,10 @@ def undisturbed(modelled: Any, us: Any) -> list[int]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("files", nargs="+")
-    parser.add_argument("--write", action="store_true", help="groups.npz")
+    parser.add_argument("--write", action="store_true", help="choice.npz")
     options = parser.parse_args()
-    judge(samples(options.files), options.write, groups.FITTED, COSTS)
+    judge(samples(options.files), options.write, groups.FITTED, COSTS, max_iter=400, max_leaf_nodes=8,
+          learning_rate=0.05)
 
 
 if __name__ == "__main__":

@@ -29,8 +29,8 @@ import torch
 
 import moye as mo
 from moye.kernels import grouped_gemm_sm90
+from moye.kernels.gemm.grouped.choice import shortlist, timed
 from moye.kernels.gemm.sm90.config import Problem, WarpgroupConfig
-from moye.kernels.gemm.sm90.groups import shortlist, timed
 from moye.testing import interleave
 from random_calls import arguments, in_turn, rows_of, status_of, write_csv
 

@@ -216,8 +216,8 @@ def _config(groups: Groups) -> Any:
     promote = kind.a in EIGHTH and not groups.fast
     problem = Problem(max(256, *(M for M, _, _ in groups.sizes)), 256, 512, len(groups.sizes), dtype, promote=promote,
                       scaled=groups.scaled, most=128, out=WIDTHS[groups.out])
-    found = [config for config in candidates(problem, groups.blocks) if config.schedule == "cooperative"
-             and (config.groups, config.sharing, config.swap, config.store) == (2, 1, False, "warpgroup")]
+    found = [config for config in candidates(problem, groups.blocks)
+             if (config.sharing, config.swap, config.store, config.stream_k) == (1, False, "warpgroup", False)]
     return found[groups.pick % len(found)]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from unittest import mock
 
 import ml_dtypes
 import numpy as np
@@ -15,6 +16,9 @@ from moye.runtime.prepare import compile_only
 from warpgroup_products import ACTIVATIONS, filled, seen
 
 SMALL = WarpgroupConfig(128, 64, 64, 3)
+TILES = (WarpgroupConfig(64, 64, 64, 3, "pingpong"), WarpgroupConfig(128, 64, 64, 3, "pingpong"),
+         WarpgroupConfig(64, 64, 64, 3, groups=1), WarpgroupConfig(192, 64, 64, 3, groups=3),
+         WarpgroupConfig(256, 64, 64, 3))
 
 
 def agree(heights, N, K, *, dtype=np.float16, out=np.float32, orders="CCC", begin=0, behind=0, odd=False, alpha=1.0,
@@ -54,6 +58,14 @@ def test_more_groups_than_rows(dtype):
 @pytest.mark.slow
 def test_more_tiles_than_blocks():
     agree((300,) * 20, 256, 40, out=np.float16, config=SMALL)
+
+
+@pytest.mark.parametrize("tile", TILES, ids=lambda tile: f"{tile.bM} rows {tile.schedule} {tile.groups}")
+def test_tiles(tile):
+    """Blocks have several tiles, of warpgroups together and in turns, and the last of a group is ragged."""
+    with mock.patch.object(mo, "multiprocessors", lambda array: 3), mo.checking() as reports:
+        agree((130, 0, 9, 270, 64), 136, 200, out=np.float16, config=tile)
+    assert all(report.ok for report in reports)
 
 
 def test_rows_of_no_group_stay_as_they_are():
@@ -109,9 +121,8 @@ def test_nothing_to_do(M, N, G):
     ({"alpha": "x"}, "alpha and beta are real numbers, not 'x'"),
     ({"alpha": np.ones(2)}, "alpha and beta are real numbers, not a ndarray"),
     ({"activation": "tanh"}, "activation='tanh' is none of"),
-    *(({"config": WarpgroupConfig(128, 64, 64, 4, **other)}, "is no cooperative configuration of two warpgroups")
-      for other in ({"schedule": "pingpong"}, {"groups": 1}, {"split_k": 2}, {"swap": True}, {"share_A": 2},
-                    {"store": "warp"}))])
+    *(({"config": WarpgroupConfig(128, 64, 64, 4, **other)}, "blocks share work, or tiles are turned or stored")
+      for other in ({"split_k": 2}, {"swap": True}, {"share_A": 2}, {"stream_k": True}, {"store": "warp"}))])
 def test_refused(changed, message):
     arguments = {"A": np.zeros((6, 16), np.float16), "B": np.zeros((8, 16, 2), np.float16),
                  "C": np.zeros((6, 8), np.float16), "offsets": np.array([0, 2, 6], np.int32)} | changed

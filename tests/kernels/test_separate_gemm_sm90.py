@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from unittest import mock
 
 import ml_dtypes
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 import moye as mo
 from moye.kernels import WarpgroupConfig, grouped_gemm_sm90
-from moye.kernels.gemm.sm90.lists import EXTENTS, described
+from moye.kernels.gemm.grouped.lists import EXTENTS, described
 from moye.kernels.upload import host_numbers, tensor_maps, written_numbers
 from moye.runtime.prepare import compile_only
 from scaled_products import blocks, exact, factors
@@ -18,6 +19,9 @@ from warpgroup_products import ACTIVATIONS, DTYPES, check_error, expected_of, fi
 
 SHAPES = ((300, 200, 72), (1, 8, 16), (64, 136, 200), (0, 40, 16), (130, 0, 16), (129, 264, 33), (65, 80, 0))
 SMALL = tile("bf16", 128, 64, groups=2)
+TILES = (WarpgroupConfig(64, 64, 64, 3, "pingpong"), WarpgroupConfig(128, 64, 64, 3, "pingpong"),
+         WarpgroupConfig(64, 64, 64, 3, groups=1), WarpgroupConfig(192, 64, 64, 3, groups=3),
+         WarpgroupConfig(256, 64, 64, 3))
 
 
 def matrices(shapes, kind="bf16", orders="CC", out="bf16", *, odd=""):
@@ -47,6 +51,13 @@ def test_extents_of_their_own():
     """Matrices without elements, and one without anything to sum, for which zeros are made and multiplied alone."""
     names = [report.kernel for report in agree(*matrices(SHAPES), config=SMALL)]
     assert names == ["transpose_kernel", "gemm_sm90_kernel", "describe_matrices_kernel", "separate_gemm_sm90_kernel"]
+
+
+@pytest.mark.parametrize("tile", TILES, ids=lambda tile: f"{tile.bM} rows {tile.schedule} {tile.groups}")
+def test_tiles(tile):
+    """Warpgroups in turns go past as many k tiles as each product of the other one has."""
+    with mock.patch.object(mo, "multiprocessors", lambda array: 3):
+        agree(*matrices(((130, 136, 72), (9, 64, 264), (270, 200, 128), (64, 72, 16))), config=tile)
 
 
 @pytest.mark.slow
@@ -205,7 +216,7 @@ def changed(**other):
      "product 1: C is float32 on the host, and that of product 0 bfloat16 on the host"),
     (changed(scale_a=[None]), "scale_a must be a list of 2 arrays, as A is, not 1"),
     (changed(scale_a=3), "scale_a must be a list of 2 arrays, as A is, not a int"),
-    (changed(config=WarpgroupConfig(128, 64, 64, 3, share_A=2)), "is no cooperative configuration"),
+    (changed(config=WarpgroupConfig(128, 64, 64, 3, share_A=2)), "blocks share work, or tiles are turned"),
     (changed(activation="tanh"), "activation='tanh' is none of"),
     (changed(alpha="x"), "alpha and beta are real numbers, not 'x'")])
 def test_refused(arguments, message):

@@ -11,13 +11,13 @@ from moye.kernels.attention.sequences import attention_varlen, attention_varlen_
 from moye.kernels.embedding import embedding, embedding_backward
 from moye.kernels.gated import geglu, geglu_backward, swiglu, swiglu_backward
 from moye.kernels.gemm.dispatch import gemm
+from moye.kernels.gemm.grouped.stacked import grouped_gemm_sm90
 from moye.kernels.gemm.shallow.kernel import gemm_shallow
 from moye.kernels.gemm.simt.config import TileConfig
 from moye.kernels.gemm.simt.kernel import gemm_simt
 from moye.kernels.gemm.sm80.config import TensorConfig
 from moye.kernels.gemm.sm80.kernel import gemm_sm80
 from moye.kernels.gemm.sm90.config import WarpgroupConfig
-from moye.kernels.gemm.sm90.grouped import grouped_gemm_sm90
 from moye.kernels.gemm.sm90.host import gemm_sm90
 from moye.kernels.gemm.streamed.kernel import gemm_streamed
 from moye.kernels.gemm.tuned import tuned_gemm_simt, tuned_gemm_sm90

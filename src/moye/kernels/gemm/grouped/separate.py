@@ -22,15 +22,16 @@ from typing import Any
 import numpy as np
 
 import moye as mo
+from moye.kernels.gemm.dispatch import gemm
+from moye.kernels.gemm.grouped.choice import config_of_groups, rounded
+from moye.kernels.gemm.grouped.lists import EXTENTS, Lists, Row, described
 from moye.kernels.gemm.parts.arguments import activation_of, configured, scalar
 from moye.kernels.gemm.parts.epilogues import ACTIVATIONS
 from moye.kernels.gemm.sm90.config import GROUP, MOST, Problem, WarpgroupConfig
 from moye.kernels.gemm.sm90.epilogue import Epilogue, finish_stores, store
 from moye.kernels.gemm.sm90.fusion import Fusion
-from moye.kernels.gemm.sm90.groups import config_of_groups
-from moye.kernels.gemm.sm90.host import EIGHTH, Activation, check_extents, gemm_sm90, multiplied
+from moye.kernels.gemm.sm90.host import EIGHTH, Activation, check_extents, multiplied
 from moye.kernels.gemm.sm90.kernel import share_registers, sharers, stages_of
-from moye.kernels.gemm.sm90.lists import EXTENTS, Lists, Row, described
 from moye.kernels.gemm.sm90.mainloop import TURN, await_turn, first_turn, mainloop, promoted_mainloop
 from moye.kernels.gemm.sm90.plan import Plan, make_plan
 from moye.kernels.gemm.sm90.scales import BLOCK, check_scales, scales_of_tile
@@ -245,8 +246,8 @@ def separate_products(name: str, As: Any, Bs: Any, Cs: Any, scale_a: Any, scale_
     held = None if c.device is not None or c.kind == "spec" else mo.addresses([*As, *Bs, *Cs])
     kinds, alone = lists.kinds()
     for i in alone:                                     # refused here as well, with the name of that function
-        gemm_sm90(As[i], Bs[i], Cs[i], alpha=alpha, activation=activation, fast_accum=fast_accum, scale_a=scales[0][i],
-                  scale_b=scales[1][i], config=config)
+        gemm(As[i], Bs[i], Cs[i], alpha=alpha, activation=activation, fast_accum=fast_accum, scale_a=scales[0][i],
+             scale_b=scales[1][i], config=config, tf32=True)
     for majors, rows in kinds.items():
         for given, some in ((scales, [row for row in rows if row[-1] in scaled]),
                             (None, [row for row in rows if row[-1] not in scaled])):
@@ -296,7 +297,7 @@ def _launch(name: str, lists: Lists, rows: list[Row], majors: tuple[str, str], f
     extents = list(zip(*(row[EXTENTS] for row in rows), strict=True))                   # of M, of N, of K
     check_extents(name, a._replace(shape=tuple(map(max, extents))))
     multiprocessors, (M, N, K) = mo.multiprocessors(c), (_mean(every) for every in extents)
-    problem = Problem(M, N, K, _rounded(count), a.dtype, promote, scaled=scales is not None,
+    problem = Problem(M, N, K, rounded(count), a.dtype, promote, scaled=scales is not None,
                       most=MOST if fusion.plain else 128, out=c.dtype.bytes)
     way = _way(name, problem, majors, b.dtype, c.dtype, fusion, config, multiprocessors)
     plan, room = way.plan, 1 << max(3, (count - 1).bit_length())        # tables of one size have launches in common
@@ -318,13 +319,7 @@ def _launch(name: str, lists: Lists, rows: list[Row], majors: tuple[str, str], f
 
 def _mean(extents: tuple[int, ...]) -> int:
     """What all have in common, else about the mean: products of like extents have one plan."""
-    return extents[0] if min(extents) == max(extents) else _rounded(sum(extents) // len(extents))
-
-
-def _rounded(n: int) -> int:
-    """The next number of four significant bits."""
-    unit = 1 << max(0, n.bit_length() - 4)
-    return max(1, -(-n // unit) * unit)
+    return extents[0] if min(extents) == max(extents) else rounded(sum(extents) // len(extents))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,7 +6,7 @@ In: the ``Problem`` of a mean product, with as many batches as there are product
 WarpgroupConfig(bM=128, bN=256, bK=64, stages=4, ...)
 
 The model of costs is that of single products.  How far it is off for groups is learned from measured ones of 16 bits,
-by ``benchmarks/grouped_choice_fit.py``, to ``groups.npz``.
+by ``benchmarks/grouped_choice_fit.py``, to ``choice.npz``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from moye.kernels.gemm.sm90.config import (
     varied,
 )
 
-FITTED = Path(__file__).with_name("groups.npz")
+FITTED = Path(__file__).with_name("choice.npz")
 FEATURES = ("us", "M", "N", "K", "products", "separate", "bM", "bN", "stages", "turns", "groups", "waves", "last_wave",
             "depth", "edge_M", "edge_N")
 """What the trees ask for.
@@ -63,7 +63,7 @@ def config_of_groups(name: str, problem: Problem, multiprocessors: int, config: 
 @functools.lru_cache(maxsize=1024)
 def _soonest(problem: Problem, multiprocessors: int, separate: bool) -> WarpgroupConfig:
     found = timed(problem, multiprocessors)
-    if problem.dtype.bits != 16 or not FITTED.exists():
+    if problem.dtype.bits != 16:
         return found[0][1]
     short = shortlist(found)
     rows = [features(tile, problem, us, separate, multiprocessors) for us, tile in short]
@@ -79,6 +79,12 @@ def timed(problem: Problem, multiprocessors: int) -> list[Timed]:
 def shortlist(found: Sequence[Timed]) -> list[Timed]:
     """Of what is sorted by time, that to which a correction is given."""
     return trees.shortlist(found, lambda tile: (tile.bM, tile.schedule), soonest=_SOONEST, kinds=_KINDS)
+
+
+def rounded(n: int) -> int:
+    """The next number of four significant bits: calls of about so many rows have one choice."""
+    unit = 1 << max(0, n.bit_length() - 4)
+    return max(1, -(-n // unit) * unit)
 
 
 def tiles_of_groups(problem: Problem, multiprocessors: int) -> list[WarpgroupConfig]:

@@ -16,12 +16,13 @@ from dataclasses import replace
 from typing import Any
 
 import moye as mo
+from moye.kernels.gemm.grouped.choice import config_of_groups, rounded
+from moye.kernels.gemm.grouped.separate import separate_products
 from moye.kernels.gemm.parts.arguments import activation_of, array, configured, matrices, scalar
 from moye.kernels.gemm.parts.epilogues import ACTIVATIONS
 from moye.kernels.gemm.sm90.config import GROUP, MOST, Problem, WarpgroupConfig
 from moye.kernels.gemm.sm90.epilogue import Epilogue, below, finish_stores, store
 from moye.kernels.gemm.sm90.fusion import Fusion
-from moye.kernels.gemm.sm90.groups import config_of_groups
 from moye.kernels.gemm.sm90.host import EIGHTH, check_dtypes, check_extents, loaded, multiplied, stored, width
 from moye.kernels.gemm.sm90.kernel import share_registers, sharers, stages_of
 from moye.kernels.gemm.sm90.mainloop import TURN, await_turn, first_turn, mainloop, promoted_mainloop
@@ -36,7 +37,6 @@ from moye.kernels.gemm.sm90.scales import (
     stages_of_scales,
     tma_scales,
 )
-from moye.kernels.gemm.sm90.separate import separate_products
 from moye.kernels.memory import apart
 from moye.kernels.options import flag
 from moye.kernels.pack import packed
@@ -183,7 +183,7 @@ def _plans(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: Warpgr
            multiprocessors: int, scaled: str = "") -> tuple[Plan, Plan]:
     """How whole tiles are stored, and those at the end of a group."""
     check_extents("grouped_gemm_sm90", a, b)
-    rows = max(1, c.shape[0] // b.shape[2])             # of a mean group: there may be more groups than rows
+    rows = rounded(c.shape[0] // b.shape[2])            # of a mean group: there may be more groups than rows
     problem = Problem(rows, c.shape[1], a.shape[1], b.shape[2], a.dtype, promote, scaled=scaled != "",
                       most=MOST if fusion.plain else 128, out=c.dtype.bytes)
     config = config_of_groups("grouped_gemm_sm90", problem, multiprocessors, config)
