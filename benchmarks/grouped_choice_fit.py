@@ -12,6 +12,7 @@ import argparse
 import csv
 import gzip
 import itertools
+import math
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,8 @@ def sample(call: list[dict[str, Any]]) -> Sample:
     """A call: its first row is of the choice."""
     choice, *others = call
     experts, separate = int(choice["experts"]), choice["way"] == "separate"
-    problem = Problem(max(1, int(choice["rows"]) // experts), int(choice["N"]), int(choice["K"]), experts, mo.bfloat16)
+    N, K, line = int(choice["N"]), int(choice["K"]), math.gcd(128, int(choice["K"]) * mo.bfloat16.bytes)
+    problem = Problem(groups.rounded(int(choice["rows"]) // experts), N, K, experts, mo.bfloat16, lines=(line, line))
     today = {(tile.bM, tile.bN, tile.schedule, tile.groups): tile
              for tile in groups.tiles_of_groups(problem, MULTIPROCESSORS)}
     rows, us = [], []

@@ -24,7 +24,8 @@ ROOMS = ["errors", "env", "depth", "origin", "dtypes", "display", "hardware", "l
          "sim.generate", "sim.machine",
          "runtime", "runtime.check", "runtime.tuning", "jax", "pictures", "testing", "puzzles", "pytest_plugin",
          "cli", "kernels", "kernels.gemm.parts", "kernels.gemm.simt", "kernels.gemm.sm80", "kernels.gemm.sm90",
-         "kernels.gemm.shallow", "kernels.gemm.streamed", "kernels.gemm", "kernels.rows", "kernels.attention.parts",
+         "kernels.gemm.shallow", "kernels.gemm.streamed", "kernels.gemm", "kernels.gemm.grouped", "kernels.rows",
+         "kernels.attention.parts",
          "kernels.attention.sm80", "kernels.attention.simt", "kernels.attention.decode",
          "kernels.attention.sm90", "kernels.attention", "torch", "torch.operators"]
 # The same inside a room; a module that is not listed is bound only by the ban on cycles.

@@ -138,12 +138,14 @@ def test_offsets_that_are_none(offsets, code):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", [mo.bfloat16, mo.float8_e4m3fn])
-def test_compiled(dtype):
-    """No spills, and the instructions of Hopper."""
+@pytest.mark.parametrize(("dtype", "N", "activation"), [
+    (mo.bfloat16, 1024, "silu"), (mo.float8_e4m3fn, 1024, "silu"), (mo.bfloat16, 2048, "none"),
+    (mo.bfloat16, 2049, "none")])
+def test_compiled(dtype, N, activation):
+    """No spills, and the instructions of Hopper; also where each thread stores its elements one by one."""
     array = mo.TensorLike
     with compile_only("sm_90a") as compiled:
-        grouped_gemm_sm90(array(dtype, (4096, 2048), (2048, 1)), array(dtype, (1024, 2048, 8), (2048, 1, 2048 * 1024)),
-                          array(mo.bfloat16, (4096, 1024), (1024, 1)), array(mo.int32, (9,)), activation="silu")
+        grouped_gemm_sm90(array(dtype, (8192, 2048), (2048, 1)), array(dtype, (N, 2048, 8), (2048, 1, 2048 * N)),
+                          array(mo.bfloat16, (8192, N), (N, 1)), array(mo.int32, (9,)), activation=activation)
     program, = compiled.programs
     assert program.spills == 0 and "wgmma" in program.ptx and "cp.async.bulk.tensor" in program.ptx

@@ -3,7 +3,7 @@
 In: the ``Problem`` of a mean product, with as many batches as there are products.  Out: a ``WarpgroupConfig``.
 
 >>> config_of_groups("grouped_gemm_sm90", Problem(1024, 4096, 7168, 8, mo.bfloat16), 132, None)
-WarpgroupConfig(bM=128, bN=256, bK=64, stages=4, ...)
+WarpgroupConfig(bM=128, bN=192, bK=64, stages=4, schedule='pingpong', ...)
 
 The model of costs is that of single products.  How far it is off for groups is learned from measured ones of 16 bits,
 by ``benchmarks/grouped_choice_fit.py``, to ``choice.npz``.
@@ -32,8 +32,8 @@ from moye.kernels.gemm.sm90.config import (
 )
 
 FITTED = Path(__file__).with_name("choice.npz")
-FEATURES = ("us", "M", "N", "K", "products", "separate", "bM", "bN", "stages", "turns", "groups", "waves", "last_wave",
-            "depth", "edge_M", "edge_N")
+FEATURES = ("us", "M", "N", "K", "products", "line_A", "line_B", "separate", "bM", "bN", "stages", "turns", "groups",
+            "waves", "last_wave", "depth", "edge_M", "edge_N")
 """What the trees ask for.
 
 ``us``, M, N, K and the number of products are logarithms; ``separate``: matrices of their own, not stacked;
@@ -120,6 +120,6 @@ def features(tile: WarpgroupConfig, problem: Problem, us: float, separate: bool,
     m, n = _tiles_of_group(tile, problem), -(-problem.N // tile.bN)
     waves = m * n * problem.batches / multiprocessors
     depth = -(-problem.K * problem.dtype.bytes // 128)
-    return (*(math.log(x) for x in (us, problem.M, problem.N, problem.K, problem.batches)), separate, tile.bM, tile.bN,
-            tile.stages, tile.schedule == "pingpong", tile.groups, waves, math.ceil(waves) / waves, depth,
-            m * tile.bM / problem.M, n * tile.bN / problem.N)
+    return (*(math.log(x) for x in (us, problem.M, problem.N, problem.K, problem.batches)), *problem.lines, separate,
+            tile.bM, tile.bN, tile.stages, tile.schedule == "pingpong", tile.groups, waves, math.ceil(waves) / waves,
+            depth, m * tile.bM / problem.M, n * tile.bN / problem.N)

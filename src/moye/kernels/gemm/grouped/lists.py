@@ -26,7 +26,7 @@ _UNIT = 16
 Row = tuple[int, ...]
 """Of one product: the addresses of A, B and C; M, N and K; the distances in elements between lines of A, B and C; its
 place in the lists."""
-EXTENTS = slice(3, 6)
+EXTENTS, STEPS = slice(3, 6), (6, 7)
 
 
 Place = tuple[int, Any, Any]

@@ -24,7 +24,7 @@ import numpy as np
 import moye as mo
 from moye.kernels.gemm.dispatch import gemm
 from moye.kernels.gemm.grouped.choice import config_of_groups, rounded
-from moye.kernels.gemm.grouped.lists import EXTENTS, Lists, Row, described
+from moye.kernels.gemm.grouped.lists import EXTENTS, STEPS, Lists, Row, described
 from moye.kernels.gemm.parts.arguments import activation_of, configured, scalar
 from moye.kernels.gemm.parts.epilogues import ACTIVATIONS
 from moye.kernels.gemm.sm90.config import GROUP, MOST, Problem, WarpgroupConfig
@@ -297,7 +297,9 @@ def _launch(name: str, lists: Lists, rows: list[Row], majors: tuple[str, str], f
     extents = list(zip(*(row[EXTENTS] for row in rows), strict=True))                   # of M, of N, of K
     check_extents(name, a._replace(shape=tuple(map(max, extents))))
     multiprocessors, (M, N, K) = mo.multiprocessors(c), (_mean(every) for every in extents)
-    problem = Problem(M, N, K, rounded(count), a.dtype, promote, scaled=scales is not None,
+    lines = [math.gcd(LINE, *(step * x.dtype.bytes for step in {row[at] for row in rows}))
+             for at, x in zip(STEPS, (a, b), strict=True)]
+    problem = Problem(M, N, K, rounded(count), a.dtype, promote, lines=(lines[0], lines[1]), scaled=scales is not None,
                       most=MOST if fusion.plain else 128, out=c.dtype.bytes)
     way = _way(name, problem, majors, b.dtype, c.dtype, fusion, config, multiprocessors)
     plan, room = way.plan, 1 << max(3, (count - 1).bit_length())        # tables of one size have launches in common

@@ -23,7 +23,7 @@ from moye.kernels.gemm.parts.epilogues import ACTIVATIONS
 from moye.kernels.gemm.sm90.config import GROUP, MOST, Problem, WarpgroupConfig
 from moye.kernels.gemm.sm90.epilogue import Epilogue, below, finish_stores, store
 from moye.kernels.gemm.sm90.fusion import Fusion
-from moye.kernels.gemm.sm90.host import EIGHTH, check_dtypes, check_extents, loaded, multiplied, stored, width
+from moye.kernels.gemm.sm90.host import EIGHTH, check_dtypes, check_extents, line_of, loaded, multiplied, stored, width
 from moye.kernels.gemm.sm90.kernel import share_registers, sharers, stages_of
 from moye.kernels.gemm.sm90.mainloop import TURN, await_turn, first_turn, mainloop, promoted_mainloop
 from moye.kernels.gemm.sm90.plan import Plan, make_plan
@@ -184,8 +184,8 @@ def _plans(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: Warpgr
     """How whole tiles are stored, and those at the end of a group."""
     check_extents("grouped_gemm_sm90", a, b)
     rows = rounded(c.shape[0] // b.shape[2])            # of a mean group: there may be more groups than rows
-    problem = Problem(rows, c.shape[1], a.shape[1], b.shape[2], a.dtype, promote, scaled=scaled != "",
-                      most=MOST if fusion.plain else 128, out=c.dtype.bytes)
+    problem = Problem(rows, c.shape[1], a.shape[1], b.shape[2], a.dtype, promote, lines=(line_of(a), line_of(b)),
+                      scaled=scaled != "", most=_most(c, fusion), out=c.dtype.bytes)
     config = config_of_groups("grouped_gemm_sm90", problem, multiprocessors, config)
     majors = ["mn" if loaded(x) == 0 else "k" for x in (a, b)]
     dtypes = (multiplied(a.dtype), multiplied(b.dtype))
@@ -193,6 +193,11 @@ def _plans(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, config: Warpgr
     whole, partly = (make_plan(config, dtypes, c.dtype, *majors, major, fusion, width(c), promote, scaled=scaled)
                      for major in (major_C if major_C == "k" else "", ""))
     return whole, partly
+
+
+def _most(c: Any, fusion: Fusion) -> int:
+    """Sums of a thread that leave registers for what is fused, and for addresses of elements that are stored alone."""
+    return 128 if not fusion.plain else 160 if width(c) == 1 else MOST
 
 
 def _check(a: Any, b: Any, c: Any, o: Any) -> None:

@@ -9,6 +9,4 @@ Read it top down:
     kernel     the roles of a block: a warp that loads, warpgroups that multiply
     epilogue   a warpgroup's sums on their way to C, piece by piece
     fusion     what is done to a piece on that way: factors, addends, an activation
-
-Several products in one launch, ``moye.kernels.gemm.grouped``, are made of the same parts.
 """

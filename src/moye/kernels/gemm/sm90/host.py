@@ -152,7 +152,7 @@ def _load(info: Any, mode: int | None, once: bool) -> mo.TmaLoad:
     Rows of a tile that lie along the operand's begin anywhere where its lines do: whole lines of memory would be two
     for each, which other blocks ask for, or nobody for long.  Measured: up to 8 % where it is read once.
     """
-    apart = once and mode == 0 and _apart(info) < 128
+    apart = once and mode == 0 and line_of(info) < 128
     return mo.TmaLoad(rounding=mo.tfloat32 if info.dtype == mo.float32 else None, prefetch=64 if apart else 128)
 
 
@@ -161,7 +161,7 @@ def problem_of(a: Any, b: Any, c: Any, fusion: Fusion, promote: bool, scaled: bo
     plain = fusion.accumulate or not stored(c, "warpgroup")
     batches = c.shape[2] if len(c.shape) == 3 else 1
     return Problem(a.shape[0], c.shape[1], a.shape[1], batches, a.dtype, promote, fusion.gated,
-                   (_apart(a), _apart(b)), loaded(a) == 0, loaded(b) == 0, plain, _most(c, fusion, plain),
+                   (line_of(a), line_of(b)), loaded(a) == 0, loaded(b) == 0, plain, _most(c, fusion, plain),
                    c.kind in MAKES_ARRAYS, scaled, _rows(c, fusion) if plain else "", _copies(a, b, fusion),
                    c.dtype.bytes)
 
@@ -269,7 +269,7 @@ def loaded(info: Any, halves: int = 1) -> int | None:
     return contiguous_mode(info, (1, 0) if rows else (1,), loads=True)
 
 
-def _apart(info: Any) -> int:
+def line_of(info: Any) -> int:
     """Bytes, up to 128, of which distances between lines of an operand are multiples; those of copies are of 128."""
     mode = loaded(info)
     return 128 if mode is None else math.gcd(128, info.strides[1 - mode] * info.dtype.bytes)
