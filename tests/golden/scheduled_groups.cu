@@ -22,14 +22,48 @@ listed(int* __restrict__ out, const int out_s1,
     int first = 0;
     int group = 0;
     int tiles = ((work_part_1 - work_part + 127) >> 7) * tiles_n;
-    while ((group < sched_part && bx >= first + tiles)) {
+    // test_grouped.py:85  work = sched.start()
+    while (true) {
+        const bool group_below_sched_part = group < sched_part;
+        if (!(group_below_sched_part && bx >= first + tiles)) {
+            break;
+        }
         const int end_1 = offsets[min(group + 2, sched_part)];
-        begin = end;
-        const int tiles_next = ((end_1 - end + 127) >> 7) * tiles_n;
-        end = end_1;
-        first += tiles;
-        group += 1;
-        tiles = tiles_next;
+        const int end_2 = offsets[min(group + 3, sched_part)];
+        const int end_3 = offsets[min(group + 4, sched_part)];
+        const int end_4 = offsets[min(group + 5, sched_part)];
+        if (group_below_sched_part && bx >= first + tiles) {
+            begin = end;
+            const int tiles_next = ((end_1 - end + 127) >> 7) * tiles_n;
+            end = end_1;
+            first += tiles;
+            group += 1;
+            tiles = tiles_next;
+        }
+        if (group < sched_part && bx >= first + tiles) {
+            begin = end;
+            const int tiles_next = ((end_2 - end + 127) >> 7) * tiles_n;
+            end = end_2;
+            first += tiles;
+            group += 1;
+            tiles = tiles_next;
+        }
+        if (group < sched_part && bx >= first + tiles) {
+            begin = end;
+            const int tiles_next = ((end_3 - end + 127) >> 7) * tiles_n;
+            end = end_3;
+            first += tiles;
+            group += 1;
+            tiles = tiles_next;
+        }
+        if (group < sched_part && bx >= first + tiles) {
+            begin = end;
+            const int tiles_next = ((end_4 - end + 127) >> 7) * tiles_n;
+            end = end_4;
+            first += tiles;
+            group += 1;
+            tiles = tiles_next;
+        }
     }
     // test_grouped.py:86  while work.valid:
     int work_tile = bx;
@@ -63,14 +97,48 @@ listed(int* __restrict__ out, const int out_s1,
         int first_1 = work_first;
         int group_1 = work_group;
         int tiles_1 = tiles_m_of_group * tiles_n;
-        while ((group_1 < sched_part && work_tile_plus_grid_x >= first_1 + tiles_1)) {
+        // test_grouped.py:90  work = work.next()
+        while (true) {
+            const bool group_1_below_sched_part = group_1 < sched_part;
+            if (!(group_1_below_sched_part && work_tile_plus_grid_x >= first_1 + tiles_1)) {
+                break;
+            }
             const int end_2 = offsets[min(group_1 + 2, sched_part)];
-            begin_1 = end_1;
-            const int tiles_1_next = ((end_2 - end_1 + 127) >> 7) * tiles_n;
-            end_1 = end_2;
-            first_1 += tiles_1;
-            group_1 += 1;
-            tiles_1 = tiles_1_next;
+            const int end_3 = offsets[min(group_1 + 3, sched_part)];
+            const int end_4 = offsets[min(group_1 + 4, sched_part)];
+            const int end_5 = offsets[min(group_1 + 5, sched_part)];
+            if (group_1_below_sched_part && work_tile_plus_grid_x >= first_1 + tiles_1) {
+                begin_1 = end_1;
+                const int tiles_1_next = ((end_2 - end_1 + 127) >> 7) * tiles_n;
+                end_1 = end_2;
+                first_1 += tiles_1;
+                group_1 += 1;
+                tiles_1 = tiles_1_next;
+            }
+            if (group_1 < sched_part && work_tile_plus_grid_x >= first_1 + tiles_1) {
+                begin_1 = end_1;
+                const int tiles_1_next = ((end_3 - end_1 + 127) >> 7) * tiles_n;
+                end_1 = end_3;
+                first_1 += tiles_1;
+                group_1 += 1;
+                tiles_1 = tiles_1_next;
+            }
+            if (group_1 < sched_part && work_tile_plus_grid_x >= first_1 + tiles_1) {
+                begin_1 = end_1;
+                const int tiles_1_next = ((end_4 - end_1 + 127) >> 7) * tiles_n;
+                end_1 = end_4;
+                first_1 += tiles_1;
+                group_1 += 1;
+                tiles_1 = tiles_1_next;
+            }
+            if (group_1 < sched_part && work_tile_plus_grid_x >= first_1 + tiles_1) {
+                begin_1 = end_1;
+                const int tiles_1_next = ((end_5 - end_1 + 127) >> 7) * tiles_n;
+                end_1 = end_5;
+                first_1 += tiles_1;
+                group_1 += 1;
+                tiles_1 = tiles_1_next;
+            }
         }
         // test_grouped.py:86  while work.valid:
         work_tile = work_tile_plus_grid_x;

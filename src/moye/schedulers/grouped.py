@@ -26,6 +26,9 @@ from moye.schedulers.persistent import raster
 from moye.tensor.context import locate
 from moye.tensor.tensor import Tensor
 
+_AHEAD = 4
+"""Offsets that are read together on the way to a tile of another group."""
+
 
 class GroupedTileScheduler:
     """Tiles of ``tile_m`` rows and ``tiles_n`` columns of tiles of every group; no tile has rows of two groups.
@@ -100,13 +103,16 @@ class GroupedTile:
 
 @jit
 def _seek(sched: GroupedTileScheduler, tile: Any, group: Any, first: Any, begin: Any, end: Any) -> GroupedTile:
-    """Go on to the group of a tile, from the group of an earlier one."""
+    """Go on to the group of a tile, from the group of an earlier one; where it is another, ``_AHEAD`` at a time."""
     assume(begin <= end, "the offsets of the groups do not decrease")
     tiles = sched.tiles_of(bounded(end - begin))
     while group < sched.groups and tile >= first + tiles:
-        first += tiles
-        group += 1
-        begin, end = end, sched.row(group + 1)
-        assume(begin <= end, "the offsets of the groups do not decrease")
-        tiles = sched.tiles_of(bounded(end - begin))
+        behind = [sched.row(group + 2 + i) for i in range(_AHEAD)]      # memory is waited for once
+        for there in behind:
+            if group < sched.groups and tile >= first + tiles:
+                first += tiles
+                group += 1
+                begin, end = end, there
+                assume(begin <= end, "the offsets of the groups do not decrease")
+                tiles = sched.tiles_of(bounded(end - begin))
     return GroupedTile(sched, tile, group, first, begin, end)

@@ -17,7 +17,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -100,7 +100,7 @@ def separate_gemm_sm90_kernel(tma_A, tma_B, tma_C, maps, table, count, alpha, sc
     pipe.init()
     mo.sync_threads()
     mo.griddepcontrol_wait()                                            # for the tensor maps
-    work = Work(table, count, plan)
+    work = Work(table, count, plan, scale_A is not None)
     if mo.warpgroup_idx() == groups:
         share_registers(plan, loads=True)
         if tid == groups * GROUP:
@@ -113,12 +113,49 @@ def separate_gemm_sm90_kernel(tma_A, tma_B, tma_C, maps, table, count, alpha, sc
 class Work:
     """The tiles of all products."""
 
-    def __init__(self, table: Any, count: Any, plan: Plan) -> None:
-        self.table, self.count, self.config = table, count, plan.config
+    def __init__(self, table: Any, count: Any, plan: Plan, scaled: bool) -> None:
+        self.table, self.count, self.config, self.scaled = table, count, plan.config, scaled
 
     @property
     def tiles(self) -> Any:
         return mo.int32(self.table[BEGIN, self.count])
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A product, the numbers of its first tile and of the next one's first, its M, N and K, and where its factors of
+    blocks begin, if it has some; loops carry it, for memory is asked only where the next tile is of another product.
+    """
+
+    varies: ClassVar[bool] = True
+
+    product: Any
+    first: Any
+    end: Any
+    extents: tuple[Any, Any, Any]
+    factors: tuple[Any, ...]
+
+    def k_tiles(self, config: WarpgroupConfig) -> Any:
+        return mo.ceil_div(self.extents[2], config.bK)
+
+
+@mo.jit
+def read(work, product):
+    """What the table says of a product."""
+    first, end = [mo.int32(work.table[BEGIN, product + i]) for i in range(2)]
+    extents, factors = [tuple(mo.int32(work.table[row + i, product]) for i in range(count))
+                        for row, count in ((EXTENT, 3), (FACTORS, 2 if work.scaled else 0))]
+    return Found(product, first, end, extents, factors)
+
+
+@mo.jit
+def sought(work, found, tile):
+    """The product of a tile behind those of an earlier one: mostly the same, or the next one."""
+    if tile >= found.end:
+        found = read(work, mo.min(found.product + 1, work.count - 1))
+        if tile >= found.end:
+            found = read(work, product_of(work, tile))
+    return found
 
 
 @mo.jit
@@ -135,37 +172,29 @@ def product_of(work, tile):
 
 
 @mo.jit
-def depth_of(work, tile):
-    """The k tiles of a tile."""
-    (_, K), _, _ = shapes_of(work.table, product_of(work, tile))
-    return mo.ceil_div(K, work.config.bK)
-
-
-@mo.jit
-def place_of(work, product, tile):
+def place_of(work, found, tile):
     """The coordinates (m, n) of a tile in its product."""
-    (M, _), (N, _), _ = shapes_of(work.table, product)
-    config = work.config
+    config, (M, N, _) = work.config, found.extents
     sched = mo.PersistentTileScheduler(mo.ceil_div(M, config.bM), mo.ceil_div(N, config.bN), 1, config.raster)
-    m, n, _ = sched.coordinates(tile - mo.int32(work.table[BEGIN, product]))
+    m, n, _ = sched.coordinates(tile - found.first)
     return m, n
 
 
 @mo.jit
 def produce(plan, tma_A, tma_B, maps, sA, sB, pipe, work):
     """One thread fills the stages with what is this block's, by the maps of each tile's product."""
-    config, known = plan.config, -1
+    config, known, found = plan.config, -1, read(work, 0)
     state = pipe.producer_start()
     for tile in range(mo.block_idx().x, work.tiles, mo.grid_dim().x):
-        product = product_of(work, tile)
-        m, n = place_of(work, product, tile)
+        found = sought(work, found, tile)
+        product, (M, N, K) = found.product, found.extents
+        m, n = place_of(work, found, tile)
         slots = maps[product * MATRICES, :], maps[product * MATRICES + 1, :]
         if product != known:
             mo.acquire_tensormap(slots[0])
             mo.acquire_tensormap(slots[1])
             known = product
-        of_A, of_B, _ = shapes_of(work.table, product)
-        A, B = tma_A.at(slots[0], of_A), tma_B.at(slots[1], of_B)
+        A, B = tma_A.at(slots[0], (M, K)), tma_B.at(slots[1], (N, K))
         gA = mo.tile(A.tensor, (config.bM, config.bK), (None, None), ragged=True)       # (bM, bK, m, k)
         gB = mo.tile(B.tensor, (config.bN, config.bK), (None, None), ragged=True)       # (bN, bK, n, k)
         for k in range(mo.size(gA, 3)):
@@ -176,14 +205,14 @@ def produce(plan, tma_A, tma_B, maps, sA, sB, pipe, work):
 
 
 @mo.jit
-def factors_of(plan, work, scales, product, place, thr_mma):
+def factors_of(plan, scales, found, place, thr_mma):
     """The factors of blocks of a tile at ``place`` in its product; None if there are none."""
     if scales[0] is None:
         return None
-    (M, K), (N, _), _ = shapes_of(work.table, product)
+    M, N, K = found.extents
     k = mo.ceil_div(K, BLOCK)
-    A, B = (mo.domain_offset((mo.int32(work.table[FACTORS + i, product]),), scales[i]).with_layout(
-        mo.make_layout((rows, k), (k, 1))) for i, rows in enumerate((M, mo.ceil_div(N, BLOCK))))
+    A, B = (mo.domain_offset((found.factors[i],), scales[i]).with_layout(mo.make_layout((rows, k), (k, 1)))
+            for i, rows in enumerate((M, mo.ceil_div(N, BLOCK))))
     return scales_of_tile(plan, (A, None, B), (M, place[0] * plan.config.bM), place[1], 0, thr_mma)
 
 
@@ -194,22 +223,23 @@ def consume(plan, tma_C, maps, alpha, scales, sA, sB, sC, pipe, work):
     thr_mma = plan.product.mma.get_slice(tid % (sharers(plan) * GROUP))
     tCrA = thr_mma.partition_fragment_A(sA)                             # (MMA, MMA_M, MMA_K, stages)
     tCrB = thr_mma.partition_fragment_B(sB)                             # (MMA, MMA_N, MMA_K, stages)
-    state = pipe.consumer_start()
+    state, found = pipe.consumer_start(), read(work, 0)
     first, step = mo.block_idx().x, mo.grid_dim().x
     if plan.in_turns:
         if mo.warpgroup_idx() == 1:
             mo.barrier_arrive(TURN, 2 * GROUP)                          # warpgroup 0 begins
-            state = state.advance(depth_of(work, first))                # the stages of the first tile are the other's
+            found = sought(work, found, first)
+            state = state.advance(found.k_tiles(config))                # the stages of the first tile are the other's
         first, step = first + mo.warpgroup_idx() * step, 2 * step       # every other tile of the block
     first_turn(plan)
     for tile in range(first, work.tiles, step):
-        product = product_of(work, tile)
-        _, _, of_C = shapes_of(work.table, product)
-        m, n = place_of(work, product, tile)
-        acc, k_tiles = plan.product.mma.partition_fragment_C((config.bM, config.bN)), depth_of(work, tile)
+        found = sought(work, found, tile)
+        product, (M, N, _) = found.product, found.extents
+        m, n = place_of(work, found, tile)
+        acc, k_tiles = plan.product.mma.partition_fragment_C((config.bM, config.bN)), found.k_tiles(config)
         await_turn(plan)
         if plan.product.promote:
-            factors = factors_of(plan, work, scales, product, (m, n), thr_mma)
+            factors = factors_of(plan, scales, found, (m, n), thr_mma)
             state = promoted_mainloop(plan, pipe, acc, tCrA, tCrB, state, (0, k_tiles), factors)
         else:
             state = mainloop(plan, pipe, acc, tCrA, tCrB, state, (0, k_tiles))
@@ -218,10 +248,11 @@ def consume(plan, tma_C, maps, alpha, scales, sA, sB, sC, pipe, work):
             if tid % GROUP == 0:                                        # the thread that stores
                 mo.acquire_tensormap(slot)
             known = product
-        out = Epilogue(tma_C.at(slot, of_C), None, None, (None,), None, (None,), alpha, None, None, None)
+        out = Epilogue(tma_C.at(slot, (M, N)), None, None, (None,), None, (None,), alpha, None, None, None)
         store(plan, out, sC, acc, (m, n, 0))
         if plan.in_turns:                               # past the tile that the other multiplies meanwhile, if any
-            state = state.advance(depth_of(work, tile + mo.grid_dim().x))
+            found = sought(work, found, mo.min(tile + mo.grid_dim().x, work.tiles - 1))
+            state = state.advance(found.k_tiles(config))
     finish_stores(plan)
 
 
@@ -287,7 +318,8 @@ def _scaled(name: str, lists: Lists, scales: Scales, fast_accum: bool) -> set[in
 
 def _is_like(x: Any, first: Any, shape: tuple[int, int]) -> bool:
     """Whether an array has this shape, and is otherwise like the first one."""
-    return type(x) is type(first) and tuple(x.shape) == shape and x.dtype == first.dtype and x.device == first.device
+    devices = {getattr(each, "device", None) for each in (x, first)}    # a ``mo.TensorLike`` has none
+    return type(x) is type(first) and tuple(x.shape) == shape and x.dtype == first.dtype and len(devices) == 1
 
 
 def _launch(name: str, lists: Lists, rows: list[Row], majors: tuple[str, str], fusion: Fusion, promote: bool,
