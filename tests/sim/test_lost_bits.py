@@ -24,6 +24,7 @@ def _checksum(x, i):
 
 
 LOSES = {
+    "a negative": lambda x, i: (-x[i]).to(mo.int32),
     "a mean": lambda x, i: (x[i] + x[i + 1] + x[i + 2]) / 3,
     "a rounded mean": lambda x, i: (x[i] + x[i + 1] + 1) >> 1,
     "an absolute difference": lambda x, i: mo.abs(x[i] * 1 - x[i] - x[i + 1]),
@@ -51,7 +52,7 @@ def test_lost_bits_are_told(name):
     assert [finding.code for finding in report.findings][:1] == ["A11"], report
     assert "does not fit 8 bits" in str(report.findings[0])
     assert report.findings[0].hint == "compute it in 32 bits, as C++ does: an operand.to(mo.int32)"
-    small = SMALL * 0 if name in ("a word of bytes", "an absolute difference") else SMALL
+    small = SMALL * 0 if name in ("a word of bytes", "an absolute difference", "a negative") else SMALL
     assert mo.check(apply)[1, 32](out, small, LOSES[name]).ok
 
 
@@ -87,3 +88,59 @@ def test_register_tensors():
     found = mo.check(blurred)[1, 8](np.zeros(64, np.float32), LARGE).findings
     assert [finding.code for finding in found] == ["A11"]
     assert mo.check(blurred)[1, 8](np.zeros(64, np.float32), SMALL).ok
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.int32])
+def test_numbers_that_look_like_what_nothing_has_set(dtype):
+    @mo.kernel
+    def doubled(out, x):
+        i = mo.thread_idx().x
+        out[i] = (x[i] * 4).to(mo.int64)
+
+    out = np.zeros(32, np.int64)
+    found = mo.check(doubled)[1, 32](out, np.full(32, 0x7F7F7F7F).astype(dtype)).findings
+    assert [finding.code for finding in found] == ["A11"]
+    assert mo.check(doubled)[1, 32](out, np.full(32, 3, dtype)).ok
+
+
+def test_registers_that_nothing_has_set_and_nobody_uses():
+    @mo.kernel
+    def masked(out, x, n):
+        i = mo.thread_idx().x
+        held = mo.fragment((2,), x.dtype)
+        mo.copyto(held, mo.tile(x, (2,), (i,), ragged=True), pred=mo.elem_less(mo.tile(mo.identity_tensor((n,)), (2,),
+                                                                                       (i,), ragged=True), (n,)))
+        total = (held[0] + held[1]).to(mo.int32)
+        if 2 * i + 1 < n:
+            out[i] = total
+
+    out = np.zeros(32, np.int32)
+    assert mo.check(masked)[1, 32](out, np.full(41, 5, np.int8), 41).ok
+    assert (out[:20] == 10).all()
+    found = mo.check(masked)[1, 32](out, np.full(41, 100, np.int8), 41).findings
+    assert [finding.code for finding in found] == ["A11"]
+
+
+@pytest.mark.parametrize("function", [lambda x: mo.abs(x), lambda x: -x, lambda x: x // -1])
+@pytest.mark.parametrize("dtype", [np.int8, np.int16])
+def test_the_least_number_has_no_opposite(function, dtype):
+    @mo.kernel
+    def opposite(out, x):
+        i = mo.thread_idx().x
+        out[i] = function(x[i])
+
+    out, x = np.zeros(32, np.int32), np.full(32, -100, dtype)
+    assert mo.check(opposite)[1, 32](out, x).ok
+    x[3] = np.iinfo(dtype).min
+    found = mo.check(opposite)[1, 32](out, x).findings
+    assert [finding.code for finding in found] == ["A11"]
+    assert mo.check(opposite)[1, 32](np.zeros(32, dtype), x).ok
+
+
+def test_the_least_number_that_all_threads_have():
+    @mo.kernel
+    def opposites(out, x: mo.int8):
+        out[0], out[1] = -x, mo.abs(x)
+
+    assert mo.check(opposites)[1, 1](np.zeros(2, np.int32), -127).ok
+    assert [finding.code for finding in mo.check(opposites)[1, 1](np.zeros(2, np.int32), -128).findings] == ["A11"] * 2

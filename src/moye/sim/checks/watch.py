@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from moye.dtypes import int32, int64
+from moye.dtypes import DType, int32, int64
 from moye.hardware import WARP
 from moye.ir import ops
 from moye.ir.constants import fits, kept, limits
@@ -30,7 +30,7 @@ from moye.sim.values import overflow
 from moye.sim.values.doubts import Doubts, Origin, Uses
 from moye.sim.values.masks import Mask
 from moye.sim.values.memory import Array, Fragment, Global, Shared, numpy_dtype, poison
-from moye.sim.values.scalars import BINARY, wrap
+from moye.sim.values.scalars import BINARY, UNARY, wrap
 
 _INTS = {32: int32, 64: int64}
 _UNDEFINED = frozenset({"B6", "B7"})
@@ -342,8 +342,7 @@ class Watch:
 
     def grown(self, op: ops.Op, kind: str, bits: int, name: str, a: Any, b: Any, bad: Array, mask: Mask) -> None:
         """A11: where ``bad``, ``a kind b`` does not fit."""
-        undefined = poison(_INTS[bits])
-        bad = bad & np.not_equal(a, undefined) & np.not_equal(b, undefined)
+        bad = bad & ~(self._unset(a, _INTS[bits]) | self._unset(b, _INTS[bits]))
         found, count = self.first(np.atleast_2d(bad), mask)
         if not found:
             return
@@ -354,16 +353,24 @@ class Watch:
     def wrapped(self, op: ops.Binary, a: Any, b: Any, result: Any, mask: Mask) -> None:
         """A11: a result of 8 or 16 bits has lost bits that matter where it is used."""
         exact = BINARY[op.kind](np.asarray(a, np.int64), np.asarray(b, np.int64))
+        self._lost(op, exact, result, (a,) if op.kind == "shl" else (a, b), mask)
+
+    def negated(self, op: ops.Unary, a: Any, result: Any, mask: Mask) -> None:
+        """A11: the same for a negative or absolute value."""
+        self._lost(op, UNARY[op.kind](np.asarray(a, np.int64)), result, (a,), mask)
+
+    def _lost(self, op: ops.Binary | ops.Unary, exact: Any, result: Any, parts: tuple[Any, ...], mask: Mask) -> None:
         bad = np.not_equal(exact, result)
-        undefined = poison(op.a.dtype)
-        if bad.any():
-            bad &= np.not_equal(a, undefined) & (np.not_equal(b, undefined) | (op.kind == "shl"))
-        found, count = self.first(np.atleast_2d(bad), mask) if bad.any() else ((), 0)
+        if not bad.any():
+            return
+        for part in parts:
+            bad = bad & ~self._unset(part, op.a.dtype)
+        found, count = self.first(np.atleast_2d(bad), mask)
         if found:
             number = int(np.broadcast_to(exact, (*np.shape(bad)[:-2], self.threads, len(self.block_ids)))[found])
             self._overflow(op, op.kind, op.result.name, str(number), op.a.dtype.bits, (found[-2], found[-1]), count)
 
-    def wrapped_alike(self, op: ops.Binary, number: int) -> int:
+    def wrapped_alike(self, op: ops.Binary | ops.Unary, number: int) -> int:
         """The same for a number that all lanes have; the wrapped one."""
         dtype = op.result.dtype
         self._overflow(op, op.kind, op.result.name, str(number), dtype.bits, (0, 0), 1)
@@ -371,7 +378,8 @@ class Watch:
 
     def summed(self, op: ops.Redux, exact: Array, values: Array, bad: Array, mask: Mask) -> None:
         """A11: where ``bad``, the sum of a warp's values does not fit."""
-        undefined = np.add.reduceat(values == poison(op.value.dtype), np.arange(0, self.threads, WARP), axis=0)
+        unset = np.broadcast_to(self._unset(values, op.value.dtype), values.shape)
+        undefined = np.add.reduceat(unset, np.arange(0, self.threads, WARP), axis=0)
         bad = bad & ~np.repeat(undefined, WARP, axis=0)[:self.threads]
         found, count = self.first(np.atleast_2d(bad), mask)
         if found:
@@ -393,6 +401,11 @@ class Watch:
             low, high = limits(op.iv.dtype)
             result = np.where(bad, high if op.up else low, result).astype(result.dtype)     # told; the loop ends
         return result
+
+    def _unset(self, numbers: Any, dtype: DType) -> Array:
+        """Where they may be what nothing has set.  Bytes of 127 are numbers like others if no such thing was read."""
+        looks = np.equal(numbers, poison(dtype))
+        return looks if self.doubts.on or self.reporter.findings else np.zeros_like(looks)
 
     def _overflow(self, op: ops.Op, kind: str, name: str, number: str, bits: int, lane: tuple[int, int],
                   count: int) -> None:
@@ -442,7 +455,7 @@ class Watch:
         low, high = kept(op.result.dtype)
         array = np.asarray(a, numpy_dtype(op.a.dtype))
         bad = (array > high) | (array < low) if low and op.a.dtype.is_signed else array > high
-        bad = bad & (array != poison(op.a.dtype))
+        bad = bad & ~self._unset(array, op.a.dtype)
         if not bad.any():
             return
         found, count = self.first(np.atleast_2d(bad), mask)

@@ -40,11 +40,22 @@ def widened(func: Func) -> frozenset[int]:
 
 def wraps_unseen(op: ops.Op, among: frozenset[int]) -> bool:
     """Whether an op may lose bits that matter, as far as the facts of its operands tell."""
-    if not isinstance(op, ops.Binary) or op.kind not in _GROWS or op.result.id not in among:
+    if not isinstance(op, (ops.Binary, ops.Unary)) or op.result.id not in among:
         return False
     low, high = limits(op.a.dtype)
+    if isinstance(op, ops.Unary):
+        return _negates_beyond(op, low)
+    if op.kind == "floordiv":
+        return low < 0 and fold.possible(op.a, low) and fold.possible(op.b, -1)
     lower, upper, _ = fold.facts(op.kind, op.a, op.b)
-    return lower is None or upper is None or lower < low or upper > high
+    return op.kind in _GROWS and (lower is None or upper is None or lower < low or upper > high)
+
+
+def _negates_beyond(op: ops.Unary, low: int) -> bool:
+    """Whether the negative of a number may not fit: of the least signed one, and of each unsigned one but 0."""
+    if low < 0:
+        return op.kind in ("neg", "abs") and fold.possible(op.a, low)
+    return op.kind == "neg" and fold.facts_of(op.a)[1] != 0
 
 
 def is_narrow(operand: Operand) -> TypeGuard[Value]:

@@ -159,6 +159,16 @@ def emit_unary(w: Writer, op: ops.Unary) -> None:
         w.line(f"{result} = wrap(-{a}, {dtype.bits}, {limits(dtype)[0] < 0})")
     else:
         w.line(f"{result} = to_scalar({function}({w.dtype(op.a.dtype)}.type({a})), {w.moye_dtype(dtype)})")
+    if w.check and wraps_unseen(op, widened(w.func)):
+        _lost_sign(w, op, a, result)
+
+
+def _lost_sign(w: Writer, op: ops.Unary, a: str, result: str) -> None:
+    if w.level(op.a) != SCALAR:
+        w.line(f"B.watch.negated({w.op(op)}, {a}, {result}, {w.mask})")
+        return
+    exact = f"-{a}" if op.kind == "neg" else f"abs({a})"
+    w.line(f"if {result} != {exact}: B.watch.wrapped_alike({w.op(op)}, {exact})")
 
 
 @emits(ops.Fma)
