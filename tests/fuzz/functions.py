@@ -196,6 +196,7 @@ def compare(kind: str, a: Any, b: Any) -> Value:
 def binary(kind: str, a: Any, b: Any) -> Value:
     t = meet(a, b)
     if kind in ("and", "or", "xor"):
+        t = scalars.masked(t, a, b)
         return Value(t, scalars._INTEGER[kind](held(a, t, True), held(b, t, True)))
     t = "i32" if t == "bool" else t
     if kind == "div" and not is_float(t):

@@ -271,6 +271,12 @@ def _raw(x: Num) -> Any:
     return x.v
 
 
+def masked(t: str, *values: Any) -> str:
+    """The dtype of ``&``, ``|`` and ``^``: unsigned beside a Python integer that the signed one does not hold."""
+    numbers = [x for x in values if isinstance(x, int) and not isinstance(x, bool)]
+    return f"u{t[1:]}" if family(t) == "i" and any(x >> (int(t[1:]) - 1) > 0 for x in numbers) else t
+
+
 def common(a: Any, b: Any) -> tuple[str, bool]:
     """The dtype of two operands, and whether the result may still be a Python number."""
     if not isinstance(a, Num):
@@ -360,6 +366,7 @@ def binary(kind: str, a: Any, b: Any) -> Any:
     if kind in ("and", "or", "xor"):
         if family(t) == "f":
             raise Unclear("bits of floats")
+        t = masked(t, a, b)
         return Num(t, _INTEGER[kind](operand(a, t, True), operand(b, t, True)), maybe)
     t = "i32" if t == "bool" else t
     if family(t) == "f":

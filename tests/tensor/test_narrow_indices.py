@@ -122,3 +122,27 @@ def test_arithmetic_says_which_dtype_holds_the_number():
     with pytest.raises(mo.DTypeError, match=r"1000 does not fit uint8") as raised:
         scaled.trace(np.zeros(1, np.int32), np.zeros(1, np.uint8), block=1)
     assert raised.value.hint == "convert the other operand, with .to(mo.int32)"
+
+
+@pytest.mark.parametrize("dtype", [np.uint32, np.uint64])
+def test_quotients_of_large_numbers_are_rounded_up_without_a_sum(dtype):
+    @mo.kernel
+    def quotients(out, x):
+        i = mo.thread_idx().x
+        out[i, 0], out[i, 1], out[i, 2] = mo.ceil_div(x[i], 7), mo.ceil_div(x[i], x[0]), mo.ceil_div(7, x[i])
+
+    most = int(np.iinfo(dtype).max)
+    numbers = [most, most - 1, most - 6, most // 2 + 1, 1, 6, 7, 8]
+    x, out = np.array(numbers, dtype), np.zeros((8, 3), np.uint64)
+    quotients[1, 8](out, x)
+    assert out.tolist() == [[-(-n // 7), -(-n // most), -(-7 // n)] for n in numbers]
+
+
+def test_floats_are_no_integers():
+    @mo.kernel
+    def halves(out, x, function: mo.Constexpr):
+        out[0] = function(x[0])
+
+    for function in (lambda n: mo.ceil_div(n, 2), lambda n: mo.ceil_div(n, n), lambda n: mo.layout.round_up(n, 4)):
+        with pytest.raises(mo.DTypeError, match="is no integer, and extents, indices and ceil_div take nothing else"):
+            halves[1, 1](np.zeros(1, np.float32), np.ones(1, np.float32), function)

@@ -17,7 +17,7 @@ from typing import Literal as OneOf
 
 from moye import dtypes as dt
 from moye.errors import TraceError
-from moye.tensor import expr
+from moye.tensor import expr, products
 from moye.tensor.context import locate
 from moye.tensor.known import Known
 from moye.tensor.tensor import Tensor, elementwise
@@ -84,9 +84,9 @@ def fma(a: Argument, b: Argument, c: Argument) -> Argument:
     The dtype is that in which all three meet; Python numbers take it.  DTypeError for integers and tfloat32.
     """
     if any(isinstance(x, Tensor) for x in (a, b, c)):
-        return elementwise(expr.fma, a, b, c)
+        return elementwise(products.fma, a, b, c)
     expr.require_scalar("fma", a, b, c)
-    return expr.fma(a, b, c)
+    return products.fma(a, b, c)
 
 
 def divide(a: Argument, b: Argument, *, fast: bool = False) -> Argument:
@@ -175,12 +175,12 @@ pow_ = _binary("pow", "x to the power of y, as floats.")
 
 def ldexp(x: Argument, exponent: Argument) -> Argument:
     """``x`` times 2 to the power of ``exponent``, an integer, rounded once."""
-    return _both("ldexp", expr.ldexp, x, exponent)
+    return _both("ldexp", products.ldexp, x, exponent)
 
 
 def mul_hi(x: Argument, y: Argument) -> Argument:
     """The upper half of the product of two integers of 32 or 64 bits (PTX ISA, mul.hi)."""
-    return _both("mul_hi", expr.mul_hi, x, y)
+    return _both("mul_hi", products.mul_hi, x, y)
 
 
 def sincos(x: Argument, *, fast: bool = False) -> tuple[Argument, Argument]:

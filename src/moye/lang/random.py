@@ -16,9 +16,9 @@ from typing import Any
 from moye import dtypes as dt
 from moye.errors import DTypeError
 from moye.lang.math import cos, log, maximum, sin, sqrt
-from moye.tensor import expr
 from moye.tensor.context import locate
 from moye.tensor.expr import Expr, operand_of, plain, require_scalar
+from moye.tensor.products import mul_hi
 from moye.tensor.tensor import Tensor, elementwise
 
 Argument = Any
@@ -98,7 +98,7 @@ def _words(seed: Any, offset: Any, subsequence: Any) -> tuple[Expr, Expr, Expr, 
     a, b = _FACTORS
     for turn in range(_ROUNDS):
         k0, k1 = (key + (turn * step & 0xFFFFFFFF) for key, step in zip(keys, _STEPS, strict=True))
-        c0, c1, c2, c3 = expr.mul_hi(c2, b) ^ c1 ^ k0, c2 * b, expr.mul_hi(c0, a) ^ c3 ^ k1, c0 * a
+        c0, c1, c2, c3 = mul_hi(c2, b) ^ c1 ^ k0, c2 * b, mul_hi(c0, a) ^ c3 ^ k1, c0 * a
     return c0, c1, c2, c3
 
 

@@ -38,6 +38,10 @@ class DynInt(ABC):
         """The same integer, in a width in which sums and products of the algebra do not wrap."""
         return self
 
+    def rounded_up(self, dividend: Int, divisor: Int) -> Int:
+        """The least n with ``n * divisor >= dividend``, where self is one of the two."""
+        return (dividend + (divisor - 1)) // divisor
+
     @abstractmethod
     def __add__(self, other: Int) -> Int: ...
 
@@ -245,15 +249,17 @@ def ceil_div(a: Int, b: Int) -> Int:
     """The least n with n * b >= a, for b > 0; an exact quotient if b is known to divide a."""
     if isinstance(a, int) and isinstance(b, int):
         return -(-a // b)
+    a, b = as_index(a), as_index(b)
     if is_const(b, 1) or is_const(a, 0):
         return a
-    a, b = as_index(a), as_index(b)
     low = lower_bound(a)
     if same(a, b) or (low is not None and low >= 1 and known_less_equal(a, b)):
         return 1
     if isinstance(a, DynInt) and isinstance(b, int) and divides(b, a):
         return a.exact_div(b)
-    return (a + (b - 1)) // b
+    dynamic = a if isinstance(a, DynInt) else b
+    assert isinstance(dynamic, DynInt), "two static integers are divided above"
+    return dynamic.rounded_up(a, b)
 
 
 def said(what: str | Callable[[], str]) -> str:

@@ -11,7 +11,6 @@ by ``moye.lang``.
 
 from __future__ import annotations
 
-import functools
 import math
 import sys
 from typing import Any, NoReturn, TypeAlias
@@ -35,7 +34,7 @@ _MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 _INTEGER_ONLY = ("invert", "brev", *ops.COUNTS)
 _PREDICATE = "pad the array, or use mo.tile(..., ragged=True) with predicated copies"
 HALF = (dt.float16, dt.bfloat16)
-_NARROW = (dt.float16, dt.bfloat16, dt.float8_e4m3fn, dt.float8_e5m2)
+NARROW = (dt.float16, dt.bfloat16, dt.float8_e4m3fn, dt.float8_e5m2)
 
 
 class Expr(DynInt):
@@ -85,8 +84,19 @@ class Expr(DynInt):
         return self.exact_div(divisor)
 
     def as_index(self) -> Int:
-        narrow = self.dtype.bits < 32 and not self.dtype.is_float
-        return _index(wrap(builder().cast(self.operand, dt.int32), self)) if narrow else self
+        if self.dtype.is_float:
+            raise DTypeError(f"{self} is no integer, and extents, indices and ceil_div take nothing else",
+                             hint="x.to(mo.int32) converts; mo.ceil(x / y) rounds a quotient of floats up",
+                             locs=(locate(),))
+        return _index(wrap(builder().cast(self.operand, dt.int32), self)) if self.dtype.bits < 32 else self
+
+    def rounded_up(self, dividend: Any, divisor: Any) -> Int:
+        """Where an unsigned sum may wrap, no sum is made."""
+        dtype = together(dividend, divisor)
+        if dtype.kind is not Kind.UINT or \
+                fold.facts("add", operand_of(dividend, dtype), operand_of(divisor, dtype))[1] is not None:
+            return super().rounded_up(dividend, divisor)
+        return _index(dividend // divisor + compare("ne", dividend % divisor, 0))
 
     def exact_div(self, divisor: Int) -> Int:
         return _index(self // divisor)
@@ -130,7 +140,7 @@ class Expr(DynInt):
         the kernel runs.  Others are the float function: negative powers and floats.  Those of 16- and 8-bit floats are
         computed in float32, and rounded once."""
         other = plain(other)
-        if isinstance(other, int) and other > 2 and self.dtype in _NARROW:
+        if isinstance(other, int) and other > 2 and self.dtype in NARROW:
             return (self.to(dt.float32) ** other).to(self.dtype)
         if isinstance(other, int) and not isinstance(other, bool) and 0 <= other <= 8:
             result: Scalar = self if other else wrap(operand_of(1, self.dtype), self)
@@ -407,7 +417,7 @@ def arithmetic(kind: str, a: Scalar, b: Scalar) -> Scalar:
             dtype = {8: dt.int8, 16: dt.int16, 32: dt.int32, 64: dt.int64}[dtype.bits]
         return where(first, Expr(operand_of(a, dtype)), Expr(operand_of(b, dtype)))
     native = kind in ops.NARROW_ARITHMETIC and dtype in HALF
-    work = dt.float32 if dtype in _NARROW and not native else dtype
+    work = dt.float32 if dtype in NARROW and not native else dtype
     if dtype in HALF and not native:                    # a Python number is one of the 16-bit dtype in either case
         a, b = Expr(operand_of(a, dtype)), Expr(operand_of(b, dtype))
     b_ = builder()
@@ -431,18 +441,6 @@ def _of_indices(operand: Operand, depth: int = 16) -> bool:
     if isinstance(op, ops.Binary) and depth:
         return _of_indices(op.a, depth - 1) and _of_indices(op.b, depth - 1)
     return isinstance(operand, Literal) or isinstance(op, ops.Special)
-
-
-def fma(a: Scalar, b: Scalar, c: Scalar) -> Scalar:
-    """``a * b + c`` of floats, rounded once; 8-bit floats through float64, which holds it exactly."""
-    dtypes = [x.dtype for x in map(lifted, (a, b, c)) if isinstance(x, Expr)]
-    dtype = functools.reduce(dt.promote, dtypes) if dtypes else dt.float32
-    if not dtype.is_float or dtype is dt.tfloat32:
-        raise DTypeError(f"fma({a}, {b}, {c}) of {dtype}: it is for float8, float16, bfloat16, float32 and float64",
-                         hint="a * b + c is exact for integers" if dtype.is_integer else None, locs=(locate(),))
-    work = dt.float64 if dtype.bits == 8 else dtype
-    found = Expr(builder().fma(*(operand_of(Expr(operand_of(x, dtype)), work) for x in (a, b, c))))
-    return found.to(dtype) if work is not dtype else found
 
 
 def divide(a: Scalar, b: Scalar) -> Scalar:
@@ -475,29 +473,9 @@ def _no_integer_power(base: Scalar, exponent: Any) -> None:
 def function_of_two(kind: str, a: Scalar, b: Scalar) -> Scalar:
     """A math function of two floats; integers are converted to float32."""
     dtype = together(a, b) if together(a, b).is_float else dt.float32
-    if kind == "nextafter" and dtype in _NARROW:
+    if kind == "nextafter" and dtype in NARROW:
         raise DTypeError(f"nextafter of {dtype}: it is for float32 and float64", locs=(locate(),))
     return arithmetic(kind, Expr(operand_of(a, dtype)), Expr(operand_of(b, dtype)))
-
-
-def ldexp(a: Scalar, exponent: Scalar) -> Scalar:
-    """``a`` times 2 to an integer power."""
-    power_ = lifted(exponent)
-    own = power_.dtype if isinstance(power_, Expr) else default_dtype(power_)
-    if not own.is_integer:
-        raise DTypeError(f"ldexp takes an integer exponent, not a {own}", locs=(locate(),))
-    dtype = together(a, 0.0)
-    work = dt.float32 if dtype in _NARROW else dtype
-    result = builder().binary("ldexp", operand_of(a, work), operand_of(exponent, dt.int32))
-    return wrap(builder().cast(result, dtype))
-
-
-def mul_hi(a: Scalar, b: Scalar) -> Scalar:
-    """The upper half of a product of two integers of one width, 32 or 64 bits."""
-    dtype = together(a, b)
-    if not dtype.is_integer or dtype.bits not in (32, 64):
-        raise DTypeError(f"mul_hi of {a} and {b}: it is for integers of 32 and 64 bits, not {dtype}", locs=(locate(),))
-    return wrap(builder().binary("mul_hi", operand_of(a, dtype), operand_of(b, dtype)), a, b)
 
 
 def floor_divide(kind: str, a: Scalar, b: Scalar) -> Scalar:
@@ -525,9 +503,17 @@ def bitwise(kind: str, a: Scalar, b: Scalar) -> Scalar:
         return wrap(builder().binary(logical[kind], operand_of(a, dtype), operand_of(b, dtype)), *sources)
     if dtype.kind is Kind.BOOL:
         dtype = dt.int32
-    dtype = _wide_enough(kind, a, b, dtype) if shift else dtype
+    dtype = _wide_enough(kind, a, b, dtype) if shift else _of_mask(a, b, dtype)
     right = operand_of(b, dt.int32) if shift else operand_of(b, dtype, modulo=True)
     return wrap(builder().binary(kind, operand_of(a, dtype, modulo=True), right), *sources)
+
+
+def _of_mask(a: Scalar, b: Scalar, dtype: DType) -> DType:
+    """The unsigned dtype as wide beside a Python integer that only this one holds: ``x & 0xFF`` is 0 to 255 of int8."""
+    numbers = [x for x in (a, b) if isinstance(x, int)]
+    unsigned = next(x for x in (dt.uint8, dt.uint16, dt.uint32, dt.uint64) if x.bits == dtype.bits)
+    alone = any(constants.fits(x, unsigned) and not constants.fits(x, dtype) for x in numbers)
+    return unsigned if alone else dtype
 
 
 def _shifted(a: Scalar, b: Scalar) -> DType:
@@ -552,7 +538,7 @@ def compare(kind: str, a: Scalar, b: Any) -> Scalar:
     if (found := _of_two_signs(kind, lifted(a), lifted(b))) is not None:
         return found
     dtype = together(a, b)
-    work = dt.float32 if dtype in _NARROW else dtype
+    work = dt.float32 if dtype in NARROW else dtype
     return wrap(builder().binary(kind, operand_of(a, work), operand_of(b, work)))
 
 
@@ -601,12 +587,12 @@ def unary(kind: str, a: Scalar, *, fast: bool = False) -> Scalar:
     if dtype.kind is Kind.BOOL and kind in ("neg", "abs"):
         dtype = dt.int32
     keeps = kind in ("neg", "not", *_INTEGER_ONLY) or (kind == "abs" and not dtype.is_float)
-    work = dt.float32 if dtype in _NARROW or not (keeps or dtype.is_float) else dtype
+    work = dt.float32 if dtype in NARROW or not (keeps or dtype.is_float) else dtype
     if dtype in HALF and (kind in ("neg", "abs") or (fast and kind in ops.NARROW_FAST)):
         work = dtype
     b = builder()
     result = b.unary(kind, operand_of(a, work), fast=fast)
-    return wrap(b.cast(result, dtype) if work is not dtype and dtype in _NARROW and result.dtype.is_float else result,
+    return wrap(b.cast(result, dtype) if work is not dtype and dtype in NARROW and result.dtype.is_float else result,
                 source)
 
 
