@@ -21,6 +21,7 @@ from moye.errors import AlignmentError, DTypeError, LayoutError, TensorError
 from moye.ir import ops
 from moye.ir.nodes import Extent, Operand, TileRef, Value
 from moye.layout import ComposedLayout, Int, IntTuple, Layout, make_layout, rank, size
+from moye.layout.ints import is_const, same
 from moye.layout.tuples import unflatten_tuple, zip_leaves
 from moye.tensor.accesses import judge
 from moye.tensor.bounds import need_bytes
@@ -147,6 +148,7 @@ def run_of(dst: View, src: View, space: IndexSpace, width: int) -> int | None:
 def _space(dst: View, src: View, pred: object) -> IndexSpace:
     _check_sizes(dst, src)
     layouts = list(agreed(dst, src))
+    _check_modes(dst, src, *layouts)
     mask = getattr(pred, "layout", None)
     if mask is not None:
         _check_predicate(pred, dst)  # type: ignore[arg-type]
@@ -165,6 +167,21 @@ def _check_sizes(dst: View, src: View) -> None:
                           locs=(locate(),))
 
 
+def _check_modes(dst: View, src: View, to: Layout, of: Layout) -> None:
+    """Arithmetic repeats a mode of one element; a copy would leave out elements, or write one again and again."""
+    if rank(to) != rank(of) or not (isinstance(to.shape, tuple) and isinstance(of.shape, tuple)):
+        return
+    for i in range(rank(to)):
+        a, b = size(to.mode(i)), size(of.mode(i))
+        if same(a, b) or not (is_const(a, 1) or is_const(b, 1)):
+            continue
+        one, other, more = (dst, src, b) if is_const(a, 1) else (src, dst, a)
+        if isinstance(more, int) or not _assumed(more, 1, other, one, f" of mode {i}"):
+            raise TensorError(f"{dst.label} {dst.layout} cannot be copied from {src.label} {src.layout}: mode {i} has "
+                              f"{more} elements in {other.label} and 1 in {one.label}", locs=(locate(),),
+                              hint="t.with_layout(layout) gives both the same shape")
+
+
 def _check_predicate(pred: View, dst: View) -> None:
     if pred.space is not Space.REGISTER or pred.dtype != bool_:
         raise TensorError(f"the predicate {pred.label} is a {pred.dtype} tensor in {pred.space.value}; a copy takes a "
@@ -172,6 +189,10 @@ def _check_predicate(pred: View, dst: View) -> None:
     if rank(pred.layout) != rank(dst.layout):
         raise TensorError(f"the predicate {pred.label} {pred.layout} and {dst.label} {dst.layout} have different ranks",
                           hint="a mode of size 1 in the predicate is repeated", locs=(locate(),))
+    modes = range(rank(dst.layout) if isinstance(dst.layout.shape, tuple) else 0)
+    if any(is_const(size(dst.layout.mode(i)), 1) and size(pred.layout.mode(i)) != 1 for i in modes):
+        raise TensorError(f"the predicate {pred.label} {pred.layout} has more elements than {dst.label} {dst.layout} "
+                          f"in a mode of one", hint="one element has one predicate", locs=(locate(),))
 
 
 def _unit_dimension(dst: View, src: View, space: IndexSpace, width: int) -> int | None:
