@@ -158,6 +158,7 @@ def test_powers():
                        [2.25**2, 1.5, 2**2.25, 1 / 2.25])
     assert traced(lambda n: (n**9, n**12, (-n)**11), 3, dtype=np.int64)[:3] == [3**9, 3**12, -3**11]
     assert traced(lambda n: (2.0**n, n**-1), 4, dtype=np.float64)[:2] == [16, 0.25]
+    assert traced(lambda n: (n**mo.int32(2), 2**mo.int32(5), mo.int32(3)**mo.int8(4)), 3)[:3] == [9, 32, 81]
     for fn in (lambda n: 2**n, lambda n: n**n):
         with pytest.raises(TraceError, match="how often an integer is multiplied"):
             trace(fn, 3)

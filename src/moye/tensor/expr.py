@@ -139,7 +139,7 @@ class Expr(DynInt):
         """A small constant power multiplies, and any of an integer; TraceError where an integer's is known only when
         the kernel runs.  Others are the float function: negative powers and floats.  Those of 16- and 8-bit floats are
         computed in float32, and rounded once."""
-        other = plain(other)
+        other = _exponent(plain(other))
         if isinstance(other, int) and other > 2 and self.dtype in NARROW:
             return (self.to(dt.float32) ** other).to(self.dtype)
         if isinstance(other, int) and not isinstance(other, bool) and 0 <= other <= 8:
@@ -154,7 +154,10 @@ class Expr(DynInt):
         return power(self, other)
 
     def __rpow__(self, other: Any) -> Any:
-        _no_integer_power(plain(other), self)
+        other, exponent = plain(other), _exponent(self)
+        if isinstance(exponent, int) and isinstance(other, int):
+            return Expr(operand_of(other)) ** exponent
+        _no_integer_power(other, self)
         return power(other, self)
 
     # --- comparison ---
@@ -242,7 +245,7 @@ class Expr(DynInt):
     def __repr__(self) -> str:
         """The text in a sentence."""
         self._no_text()
-        article = "an" if self.dtype.name[0] in "aeiou" else "a"
+        article = "an" if self.dtype.name.startswith("int") else "a"
         return str(self) if isinstance(self.operand, Literal) or self.operand.name else f"{article} {self.dtype} value"
 
     def __format__(self, spec: str) -> str:
@@ -459,6 +462,11 @@ def power(a: Scalar, b: Scalar) -> Scalar:
         return NotImplemented  # type: ignore[no-any-return]
     dtype = together(a, b) if together(a, b).is_float else dt.float32
     return arithmetic("pow", Expr(operand_of(a, dtype)), Expr(operand_of(b, dtype)))
+
+
+def _exponent(x: Any) -> Any:
+    """An integer that the user gave a dtype, ``mo.int32(2)``, is as constant as 2."""
+    return position(x) if isinstance(x, Expr) and x.dtype.is_integer else x
 
 
 def _no_integer_power(base: Scalar, exponent: Any) -> None:
