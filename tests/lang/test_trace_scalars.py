@@ -508,3 +508,12 @@ def of_two_numbers(h, i8):
 
 def test_a_condition_of_two_python_numbers_is_of_the_kernel():
     of_two_numbers.trace(np.ones(1, np.float16), np.ones(1, np.int8), block=1)
+
+
+@pytest.mark.parametrize("count", [lambda x: x.to(mo.float32), lambda x: 2.0, lambda x: x.to(mo.float16) / 2])
+def test_counts_and_barriers_are_integers(count):
+    for fn in (lambda x: x << count(x), lambda x: x >> count(x), lambda x: 1 << count(x)):
+        with pytest.raises((DTypeError, TypeError), match=r"the count is no integer|unsupported operand"):
+            trace(fn, 1)
+    with pytest.raises(DTypeError, match=r"barrier_sync\(.*, 32\): the barrier is a float"):
+        trace(lambda x: mo.barrier_sync(count(x), 32), 1)

@@ -204,6 +204,10 @@ def _named_barrier(kind: Any, barrier: Scalar, threads: int) -> None:
     if isinstance(barrier, int) and not 0 <= barrier <= 15:
         raise TraceError(f"barrier_{kind}({barrier}, {threads}): barriers are 0 to 15", locs=(locate(),),
                          code="C5")
+    number = operand_of(barrier)
+    if not number.dtype.is_integer:
+        raise DTypeError(f"barrier_{kind}({barrier}, {threads}): the barrier is a {number.dtype}, and no integer",
+                         locs=(locate(),))
     builder().emit(ops.NamedBarrier(kind=kind, barrier=operand_of(barrier, dt.int32), threads=threads))
 
 

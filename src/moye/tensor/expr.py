@@ -31,6 +31,7 @@ Scalar: TypeAlias = "int | float | bool | Expr"    # a Known is an int
 Int: TypeAlias = "int | DynInt"
 
 _MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
+_BITWISE = {"and": "&", "or": "|", "xor": "^", "shl": "<<", "shr": ">>"}
 _INTEGER_ONLY = ("invert", "brev", *ops.COUNTS)
 _PREDICATE = "pad the array, or use mo.tile(..., ragged=True) with predicated copies"
 HALF = (dt.float16, dt.bfloat16)
@@ -503,9 +504,12 @@ def bitwise(kind: str, a: Scalar, b: Scalar) -> Scalar:
     a, b = lifted(a), lifted(b)
     shift = kind in ("shl", "shr")
     dtype = _shifted(a, b) if shift else _common(a, b)
+    if shift and operand_of(b).dtype.is_float:
+        raise DTypeError(f"{a} {_BITWISE[kind]} {b}: the count is no integer", locs=(locate(),))
     if dtype.is_float:
-        raise DTypeError(f"{a} {kind} {b}: bitwise operations are for integers, not {dtype}", locs=(locate(),),
-                         hint="& and | bind before comparisons: (x > 0) & (x < 3); x.bitcast(mo.uint32) is x's bits")
+        raise DTypeError(f"{a} {_BITWISE[kind]} {b}: bitwise operations are for integers, not {dtype}",
+                         hint="& and | bind before comparisons: (x > 0) & (x < 3); x.bitcast(mo.uint32) is x's bits",
+                         locs=(locate(),))
     if dtype.kind is Kind.BOOL and not shift:
         logical = {"and": "land", "or": "lor", "xor": "ne"}
         return wrap(builder().binary(logical[kind], operand_of(a, dtype), operand_of(b, dtype)), *sources)
