@@ -57,8 +57,8 @@ ALONE = {
     "one pass each": ("passes.arms", "passes.barriers", "passes.dce", "passes.wgmma_registers",
                         "passes.wraps"),
     "one lint or one class of defects each": (
-        "runtime.check.needless_barriers", "sim.checks.unwritten_global", "sim.costs.mixed_swizzles",
-        "sim.costs.wgmma_waits"),
+        "runtime.check.needless_barriers", "sim.checks.sent_copies", "sim.checks.unwritten_global",
+        "sim.costs.mixed_swizzles", "sim.costs.wgmma_waits"),
     "one step of a kernel each": (
         "kernels.attention.sm90.turns", "kernels.gemm.shallow.multiply"),
     "one way to share the work of a kernel": (

@@ -143,14 +143,17 @@ def families() -> dict[str, Callable[[random.Random], Design]]:
         designs_cluster,
         designs_grid,
         designs_locks,
+        designs_queues,
         designs_roles,
         designs_signals,
+        designs_stages,
         designs_tiles,
         designs_warpgroups,
     )
     found: dict[str, Callable[[random.Random], Design]] = {}
     for module in (designs_grid, designs_block, designs_cluster, designs_signals, designs_tiles, designs_locks,
-                   designs_async, designs_warpgroups, designs_roles):
+                   designs_async, designs_warpgroups, designs_roles, designs_queues,
+                   designs_stages):
         found |= module.FAMILIES
     return found
 

@@ -210,8 +210,9 @@ FAULTS = {
     (run_sends, "block-barrier"): (["D10"], "mo.mbarrier_init("), (run_sends, "no-fence"): (["D12"], "mine[i] ="),
     (run_sends, "every-lane"): (["D21", "D7"], "mo.copyto("), (run_sends, "few-bytes"): (["D7"], "mo.mbarrier_wait("),
     (run_sends, "refilled"): (["D15"], "mo.copyto("), (run_sends, "no-barrier"): (["D15", "D13"], "mo.copyto("),
-    (run_sends, "relaxed"): (["D15", "D13"], "mo.copyto("), (run_sends, "within"): (["D15", "D13"], "mo.copyto("),
-    (run_sends, "no-wait"): (["D6", "D15"], "mo.copyto("),
+    (run_sends, "relaxed"): (["D15", "D13"], "mo.copyto("),
+    (run_sends, "within"): (["D15", "D13", "D18"], "mo.copyto("),
+    (run_sends, "no-wait"): (["D6", "D15", "D18"], "mo.copyto("),
 }
 WRONG = ("no-wait", "other-wait", "no-commit", "refilled")
 """Faults that show in values, where asynchronous operations come as late as they may."""

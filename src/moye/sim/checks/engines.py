@@ -20,6 +20,7 @@ from moye.sim.checks.engine_records import Boxes, Chunks, Made, Memory
 from moye.sim.checks.footprint import Footprint
 from moye.sim.checks.judge import Engine, Fenced
 from moye.sim.checks.phase_order import PhaseOrder
+from moye.sim.checks.sent_copies import SentCopies
 from moye.sim.checks.shared_proxies import Proxies, renewed
 from moye.sim.checks.shared_records import (
     ENGINE,
@@ -54,6 +55,7 @@ class Engines:
         self.released: dict[tuple[int, int], Bools] = {}
         """Those in which that was by fence_mbarrier_init(), which releases it to the cluster."""
         self.bulk = BulkWaits()
+        self.sent = SentCopies(checker, self.all)
         self._combining: set[int] = set()
         """The numbers of the statements that combine by red.async."""
         self.came: Ints = np.zeros((checker.threads, checker.blocks), np.int64)
@@ -311,6 +313,7 @@ class Engines:
     def cluster_arrive(self, lanes: Bools, *, relaxed: bool) -> None:
         """Threads arrive at the barrier of their cluster; unless ``relaxed`` they release what they have done."""
         self.came += lanes
+        self.sent.arrive(lanes, self.came)
         if relaxed:
             self.order.waits.forget(lanes)
         # Two channels in turn are enough: nobody arrives a third time before all have passed the first.
@@ -332,6 +335,7 @@ class Engines:
             # started.
             clocks.receive(("cluster", turn % 2), who)
             clocks.start(who)
+        self.sent.leave(lanes, self.came)
         self.left = np.where(lanes, self.came, self.left)
 
     def bulk_wait(self, op: ops.BulkWait, lanes: Bools, limit: Ints) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from moye.sim.checks.clocks import Bools, Clocks, Ints
+from moye.sim.checks.fences import FenceTurns
 from moye.sim.checks.global_regions import CLUSTER, GPU
 
 Place = Hashable
@@ -177,6 +178,7 @@ class Between:
         """The last epoch of each thread (blocks, T) before all blocks met last, if they have."""
         self.met_heard: Ints = np.zeros((0, 0), np.int64)
         """The epoch of each engine of each block (E, blocks) that was known to be complete then."""
+        self.turns = FenceTurns()
         self._numbers: dict[Source, int] = {}
         self._asked: Clock = {}
         """The clock that ``known`` was asked about last: lanes that learn the same have the same one."""

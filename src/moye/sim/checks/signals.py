@@ -22,6 +22,7 @@ import numpy as np
 from moye.hardware import WARP
 from moye.ir import ops
 from moye.sim.checks.clocks import Bools, Clocks, Ints
+from moye.sim.checks.fences import Fences
 from moye.sim.checks.flag_history import (
     ITSELF,
     Between,
@@ -138,7 +139,7 @@ class Flags:
             return
         shape = (self.shared.threads, self.blocks)
         address, lanes = np.broadcast_to(address, shape), lanes_of(mask, *shape)
-        if self.traffic.older and getattr(op, "order", None) == "seq_cst":
+        if getattr(op, "order", None) == "seq_cst":
             self._in_turn(op, scope_of(op), lanes)      # printed with a fence.sc before it
         if isinstance(op, ops.Load):
             self._load(op, where, address, lanes)
@@ -383,6 +384,7 @@ class Flags:
         if clock:
             threads = [(t, self._epoch(block, t)) for t in members]
             self.between.acquire(self.first + block, threads, clock)
+            self.between.turns.told(self.first + block, (source[0] for source in clock))
             if self.held is not None:
                 for thread, epoch in threads:
                     self.held.learnt(self.first + block, thread, epoch, clock)
@@ -401,7 +403,7 @@ class Flags:
                 self._after(scope, block, np.flatnonzero(lanes[:, block] & (clocks.group == group)).tolist())
         if self.versions is not None:
             self.versions.fence(lanes)
-        if op.order == "seq_cst" and self.traffic.older:
+        if op.order == "seq_cst":
             self._in_turn(op, scope, lanes)
 
     def _in_turn(self, op: ops.Op, scope: int, lanes: Bools) -> None:
@@ -409,6 +411,9 @@ class Flags:
 
         The order is that of this run: what lies before an earlier one is not missed after a later one.
         """
+        if not self.traffic.older:
+            self._bound(lanes)
+            return
         for block, thread in np.argwhere(lanes.T).tolist():
             location = self.between.locations.get(_TURNS)
             if location is not None:
@@ -419,6 +424,22 @@ class Flags:
             release = self._published(eye, epochs, scope, ITSELF)
             self.between.write(_TURNS, (self.first + block, thread, self._epoch(block, thread)), 0, [release], rmw=True)
         self.shared.clocks.now = self.shared.clocks.now + self.shared.clocks.groups_of(self.shared.everyone(lanes))
+
+    def _bound(self, lanes: Bools) -> None:
+        """Threads that fence by fence.sc find nothing older than what was known at earlier ones."""
+        if not self.traffic.polled:
+            return
+        for block in np.flatnonzero(lanes.any(axis=0)).tolist():
+            members = np.flatnonzero(lanes[:, block])
+            _, first = np.unique(self.shared.clocks.group[members], return_index=True)
+            own = dict[Location, int]()
+            for (b, t, location), value in self._last.items():
+                if b == block and lanes[t, block]:
+                    own[location] = max(own.get(location, 0), value)
+            eyes = [(eye, self.between.visible(eye)) for eye in (self.eye(block, t) for t in members[first].tolist())]
+            self.between.turns.fence(self.first + block, [
+                (location, max(self.between.oldest(eye, clock, location, own.get(location, 0), {})
+                               for eye, clock in eyes)) for location in self.between.locations.values()])
 
     def _after(self, scope: int, block: int, members: list[int]) -> None:
         """Threads of a group have fenced: what they, or others before a barrier, have read is acquired."""
@@ -558,13 +579,13 @@ class Flags:
         """A first look finds the oldest value, and the same one again the newest: whoever looks again gets on."""
         if self._turn(op, location, block, thread) is not None:
             return location.latest
-        return self._floor(location, block, thread, self._last.get((block, thread, location), 0))
+        return self._least(location, block, thread, self._last.get((block, thread, location), 0))
 
     def _in_vain(self, location: Location, block: int, thread: int) -> int:
         """A loop that gives up finds the oldest value for so long that it may do so."""
         key = block, thread, location
         self._looks[key] = self._looks.get(key, 0) + 1
-        return self._floor(location, block, thread, self._last.get(key, 0)) \
+        return self._least(location, block, thread, self._last.get(key, 0)) \
             if self._looks[key] <= HASTE or self.between.vain <= ALL_HASTE else location.latest
 
     def _late(self, op: ops.Op, location: Location, block: int, thread: int) -> int:
@@ -572,13 +593,13 @@ class Flags:
         last, latest = self._last.get((block, thread, location), 0), location.latest
         if last == latest or self._turn(op, location, block, thread) is not None:
             return latest
-        return max(self._floor(location, block, thread, last), latest - PATIENCE)
+        return max(self._least(location, block, thread, last), latest - PATIENCE)
 
     def _after_last(self, op: ops.Op, location: Location, block: int, thread: int) -> int:
         last, latest = self._last.get((block, thread, location), 0), location.latest
         if last == latest:
             return latest
-        floor = self._floor(location, block, thread, last)
+        floor = self._least(location, block, thread, last)
         turn = self._turn(op, location, block, thread)
         if turn is not None and turn.value >= floor and (
                 turn.again or turn.epoch == self._epoch(block, thread)):
@@ -586,6 +607,11 @@ class Flags:
                 return turn.value
             return min(turn.value + 1, latest)
         return max(floor, latest - PATIENCE)
+
+    def _least(self, location: Location, block: int, thread: int, seen: int) -> int:
+        """The oldest value that a thread may still read in a run in which fences come in this order."""
+        return max(self._floor(location, block, thread, seen),
+                   self.between.turns.oldest(self.first + block, location))
 
     def _floor(self, location: Location, block: int, thread: int, seen: int) -> int:
         """The oldest value that a thread may still read."""
@@ -656,38 +682,3 @@ def _moved(place: Place, step: int) -> Place:
         return place + step
     assert isinstance(place, tuple), "a place of shared memory"
     return (*place[:-1], place[-1] + step)
-
-
-# --- what the fences of one batch of blocks cover --------------------------------------------------------------------
-
-
-class Fences:
-    """The last fences of at least one scope."""
-
-    def __init__(self, threads: int, blocks: int) -> None:
-        self.own: Ints = np.zeros((threads, blocks), np.int64)
-        """The epoch up to which a thread's accesses lie before its last fence."""
-        self.any = False
-        self._snapshot: Ints = np.zeros((threads, blocks), np.int64)
-        self._snapshots: list[Ints] = [np.zeros(threads, np.int64)]
-
-    def fence(self, who: Bools, clocks: Clocks) -> None:
-        """The threads ``who`` (T, columns) execute a fence."""
-        self.any = True
-        for column in range(who.shape[1]):
-            where = slice(None) if who.shape[1] == 1 else column
-            for group in np.unique(clocks.group[who[:, column]]).tolist():
-                mine = who[:, column] & (clocks.group == group)
-                self.own[mine, where] = clocks.now[group, column]
-                self._snapshot[mine, where] = len(self._snapshots)
-                self._snapshots.append(clocks.seen[group, clocks.group, column])
-
-    def covered(self, thread: int, block: int) -> Ints:
-        """What the thread knew of the others at its last fence (T,)."""
-        return self._snapshots[int(self._snapshot[thread, block])]
-
-    def published(self, thread: int, block: int, seen: Ints) -> Ints:
-        """What a relaxed write by the thread publishes: all that lies before its fence, or before those of others."""
-        epochs: Ints = np.maximum(np.minimum(seen, self.own[:, block]), self.covered(thread, block))
-        epochs[thread] = self.own[thread, block]
-        return epochs

@@ -4,12 +4,14 @@ In: a Func.  Out: ``Twice``s: both strong loads, the strong loads between them, 
 lets what they have read be used.
 
     first = mo.load(seq, 0); x = mo.load(data, 0); last = mo.load(seq, 0); done = first == last and first % 2 == 0
+
+A variable that nothing but one of the loads is assigned to, in a loop that compares on top, stands for that load.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +34,8 @@ class Twice:
     same: ops.Binary
     data: tuple[ops.Load, ...]
     uses: tuple[Operand, ...]
+    carried: Mapping[int, ops.Load]
+    """The variables that stand for a load, by their ids."""
 
     def holds(self, number: int) -> bool:
         """Whether the data is used because both looks find this number.  Odd ones say that it is being written."""
@@ -50,6 +54,7 @@ class Twice:
         op = operand.op
         if op is self.same:
             return equal == (self.same.kind == "eq")
+        op = _meant(operand, self.carried)
         if op is self.first or op is self.last:
             return number
         if isinstance(op, ops.Cast):
@@ -75,13 +80,14 @@ def twices(func: Func) -> tuple[Twice, ...]:
     """The looks that are made twice."""
     walked = list(func.body.walk())
     place = {id(op): number for number, op in enumerate(walked)}
+    carried = _carried(walked)
     conditions: list[Operand] = [op.cond for op in walked if isinstance(op, ops.If)]
     conditions += [source for op in walked if isinstance(op, ops.Assign) for _, source in op.pairs]
     found = []
     for same in walked:
         if not isinstance(same, ops.Binary) or same.kind not in ("eq", "ne"):
             continue
-        looks = [each.op for each in (same.a, same.b) if isinstance(each, Value) and isinstance(each.op, ops.Load)]
+        looks = [look for each in (same.a, same.b) if isinstance(look := _meant(each, carried), ops.Load)]
         if len(looks) != 2 or not all(ops.is_ordered(look) for look in looks) or not _one_place(*looks):
             continue
         first, last = sorted(looks, key=lambda look: place[id(look)])
@@ -89,8 +95,27 @@ def twices(func: Func) -> tuple[Twice, ...]:
                      if isinstance(op, ops.Load) and ops.is_ordered(op) and not _one_place(op, first))
         uses = tuple(cond for cond in conditions if _has(cond, same))
         if data and uses:
-            found.append(Twice(first, last, same, data, uses))
+            found.append(Twice(first, last, same, data, uses, carried))
     return tuple(found)
+
+
+def _carried(walked: list[ops.Op]) -> dict[int, ops.Load]:
+    """The variables that are assigned one load of memory that is in order, and begin as a number, by their ids."""
+    sources: dict[int, list[Operand]] = {}
+    for op in walked:
+        for var, source in op.pairs if isinstance(op, ops.Assign) else ():
+            if not (isinstance(source, Value) and isinstance(source.op, ops.Read) and source.op.var is var):
+                sources.setdefault(var.id, []).append(source)
+    begin = {op.var.id for op in walked if isinstance(op, ops.Declare) and isinstance(op.init, Literal)}
+    only = {var: found[0] for var, found in sources.items() if var in begin and len(found) == 1}
+    return {var: source.op for var, source in only.items()
+            if isinstance(source, Value) and isinstance(source.op, ops.Load) and ops.is_ordered(source.op)}
+
+
+def _meant(operand: Operand, carried: Mapping[int, ops.Load]) -> ops.Op | None:
+    """What makes an operand, or the load that its variable stands for."""
+    op = operand.op if isinstance(operand, Value) else None
+    return carried.get(op.var.id, op) if isinstance(op, ops.Read) else op
 
 
 def _one_place(a: ops.Load, b: ops.Load) -> bool:

@@ -25,10 +25,11 @@ from moye.sim.checks.locks import RACES, Locks, by_luck
 from moye.sim.checks.stale import Again, Stale
 from moye.sim.costs.meter import Meter
 from moye.sim.flow.apart import Turn, lanes_take_turns, several_turns
+from moye.sim.flow.double_looks import twices
 from moye.sim.generate.program import Program, program_of
 from moye.sim.machine.batch import Batch
 from moye.sim.machine.launch import Argument, Finding, Hooks, Launch, Outcome, Reporter, resident_blocks
-from moye.sim.machine.schedules import CROSSED, DEAR, MOST_BLOCKS, MOST_BYTES, SEVERAL, Rewind
+from moye.sim.machine.schedules import CROSSED, DEAR, LATE_AND_LAST, MOST_BLOCKS, MOST_BYTES, SEVERAL, Rewind
 from moye.sim.machine.standstill import Standstill
 from moye.sim.machine.stops import StopSimulation, crowded, stuck
 from moye.sim.timeline.tape import Tape
@@ -97,6 +98,8 @@ class _Others:
         usual = SEVERAL + bool(launch.globals.traffic.polled)
         if counters:
             usual = CROSSED + 1
+        if twices(launch.func):
+            usual = LATE_AND_LAST + 1
         if launch.total > MOST_BLOCKS or sum(a.memory.nbytes for a in outputs) > MOST_BYTES:
             usual = 1
         self.wanted = (launch.hooks.schedules or usual) if self.signals else 1

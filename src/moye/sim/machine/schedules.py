@@ -25,6 +25,8 @@ DEAR = 3_000_000
 """One schedule is also enough if the first takes more steps of synchronisation: following what many blocks tell each
 other takes seconds."""
 
+LATE_AND_LAST = 5
+"""With this seed the last ones come when the first are done, and find old values first."""
 CROSSED, TOGETHER = 4, 4
 """From this seed on who is first at one atomic may be last at the next; so many blocks, or clusters, at least run at
 once then."""
@@ -33,12 +35,12 @@ once then."""
 class Schedule:
     """One order.  Odd seeds run few blocks at once, so that some end before others begin; even ones many.
 
-    Seed 1 takes them backwards, so that of any two blocks each has come first once, and who has waited longest looks
-    last; with seed 3 first.  With odd seeds those that poll are ``late``: they look too early, then when nobody else
-    moves, and find the newest value alone, so that they miss one that another follows; every other time they are
-    ``prompt``, and find it in their first look.  With even ones from 2 on, one
-    of several flags looks old for longer than the others; with those from 4 on, threads that come to atomics together
-    take turns in another order at every other tensor.
+    Seed 1 takes them backwards and seeds 3 and 5 forwards, so that of any two blocks each has come first once, and been
+    done with all that it need not wait for.  Who has waited longest looks last with seed 1, with seed 3 first.  With
+    odd seeds those that poll are ``late``: they look too early, then when nobody else moves, and find the newest value
+    alone, so that they miss one that another follows; every other time they are ``prompt``, and find it in their first
+    look.  With even ones from 2 on, one of several flags looks old for longer than the others; with those from 4 on,
+    threads that come to atomics together take turns in another order at every other tensor.
 
     Only blocks that are all ``resident`` may begin in any order: others may count on the one that devices keep to.
     If it is ``turned``, the last of the threads that come to an atomic together is always first.
@@ -50,7 +52,8 @@ class Schedule:
         self._order: Array | None = None
         if seed and resident:
             clusters = -(-blocks // cluster)
-            first = self._random.permutation(clusters) if seed > 1 else np.arange(clusters)[::-1]
+            forth = np.arange(clusters)
+            first = forth[::-1] if seed == 1 else forth if seed in (3, 5) else self._random.permutation(clusters)
             self._order = (first[:, None] * cluster + np.arange(cluster)).reshape(-1)
 
     def positions(self, first: int, count: int) -> Array:

@@ -17,7 +17,6 @@ import numpy as np
 
 from moye.atoms.bulk import PART
 from moye.dtypes import Space
-from moye.hardware import WARP
 from moye.ir import ops
 from moye.ir.nodes import Ref
 from moye.layout import make_layout
@@ -68,7 +67,10 @@ class BulkRun:
         of, bytes_ = _bytes(cells, batch, src, op.src.dtype.bytes), _bytes(cells, batch, count, 1)
         to = of if op.dst is None else _bytes(cells, batch, dst, op.dst.dtype.bytes)
         if batch.watch is not None:
+            where = [cells.of(batch, told) for told in (column, multicast) if told is not None]
             Findings(op, batch, cells, to, of, bytes_).judge()
+            if op.dst is not None:                      # lanes may send to other blocks
+                single(batch, op, cells, [to, of, *where], "run", op.src.buffer.name)
         some = bytes_ > 0
         if op.kind == "prefetch" or not some.any():
             return
@@ -188,7 +190,7 @@ class Findings:
         self.ends = [(ref, start) for ref, start in ((op.dst, to), (op.src, of)) if ref is not None]
 
     def judge(self) -> None:
-        """B1, B2, B5, D21."""
+        """B1, B2, B5."""
         most, tensor = self.op.run, self.op.src.buffer.name
         self._tell((self.count < 0) | (self.count > most), "B2", "long", tensor, lambda n: {"most": most})
         self._tell(self.count % PART != 0, "B5", "size", tensor, lambda n: {"part": PART})
@@ -201,8 +203,6 @@ class Findings:
             else:
                 self._outside_shared(ref, start)
             self._misaligned(ref, base + start)
-        if len(self.ends) == 2:
-            self._twice()
 
     def _tell(self, bad: Array, code: str, case: str, tensor: str, facts: Callable[[int], dict[str, Any]]) -> None:
         """The first of these lanes; ``facts`` are about one of them."""
@@ -235,14 +235,3 @@ class Findings:
         size = ref.buffer.root.bytes
         self._tell((self.count > 0) & ((start < 0) | (start + self.count > size)), "B2", "run", ref.buffer.name,
                    lambda n: {"start": int(start[n]), "size": size})
-
-    def _twice(self) -> None:
-        """D21: lanes of a warp that copy the same run to the same place."""
-        warp = self.cells.thread // WARP
-        keys = np.stack([self.cells.block, warp, *(start for _, start in self.ends)])
-        _, inverse, count = np.unique(keys, axis=1, return_inverse=True, return_counts=True)
-        again = count[inverse.reshape(-1)] > 1
-        if again.any():
-            lanes = np.zeros((self.batch.threads, self.batch.blocks), np.bool_)
-            lanes[self.cells.thread[again], self.cells.block[again]] = True
-            single(self.batch, self.op, lanes, "run", self.op.src.buffer.name)

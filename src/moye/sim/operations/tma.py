@@ -10,7 +10,7 @@ lie in shared memory as the hardware places them: row after row of the box, 16-b
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -77,7 +77,8 @@ class TmaBox:
         issued.maps = self.maps(cells, place)
         issued.group = batch.tensor_copies.committed[issued.thread, issued.block]
         if batch.watch is not None:
-            single(batch, op, lanes_of(mask, batch.threads, batch.blocks), "box", op.tensor.name)
+            to = [] if multicast is None else [cells.of(batch, multicast)]
+            single(batch, op, issued, [start, *issued.first, *to], "box", op.tensor.name)
             self._placed(issued)
             self.watched(issued)
             if batch.watch.meter is not None:
@@ -266,15 +267,22 @@ class TmaBox:
                            tensor=buffer.name, bytes=self.bytes, start=int(issued.start[n]), size=size)
 
 
-def single(batch: BatchState, op: ops.AnyBulk, lanes: Array, what: str, tensor: str) -> None:
-    """D21: several of these lanes (T, B), which issue the same copy, are in one warp."""
-    watch = batch.watch
-    count = np.add.reduceat(lanes.astype(np.int64), np.arange(0, len(lanes), WARP), axis=0)
-    if watch is None or not (count > 1).any():
+def single(batch: BatchState, op: ops.AnyBulk, issued: Issued | Cells, keys: Sequence[Array], what: str,
+           tensor: str) -> None:
+    """D21: several lanes of a warp issue the same copy: all of these ``keys`` (N,) are equal."""
+    watch, thread, block = batch.watch, issued.thread, issued.block
+    if watch is None or len(thread) < 2:
         return
-    warp, block = (int(i) for i in np.argwhere(count > 1)[0])
-    here = np.flatnonzero(lanes[:, block] & (np.arange(len(lanes)) // WARP == warp)).tolist()
-    watch.tell("D21", "-", op, (here[0], block), tensor=tensor, what=what, here=Crowd(here, len(lanes)))
+    by_warp = np.stack([block, thread // WARP, *(key.astype(np.int64) for key in keys)])
+    _, which, count = np.unique(by_warp, axis=1, return_inverse=True, return_counts=True)
+    which = which.reshape(-1)
+    again = count[which] > 1
+    if not again.any():
+        return
+    same = which == which[int(again.argmax())]
+    here = sorted(thread[same].tolist())
+    watch.tell("D21", "-", op, (here[0], int(block[same][0])), tensor=tensor, what=what,
+               here=Crowd(here, batch.threads))
 
 
 class Moved(Protocol):
@@ -374,6 +382,7 @@ class TensorCopies:
         """Stores that have read their sources and may not have written."""
         self.outlived: set[int] = set()
         """The ids of copies to other blocks about which it is reported that their own block has ended."""
+        self.ended: Array = np.zeros(self.batch.blocks, np.bool_)
         self.committed: Array = np.zeros((self.batch.threads, self.batch.blocks), np.int64)
 
     def issue(self, issued: Issued) -> None:
@@ -519,17 +528,25 @@ class TensorCopies:
 
     def left(self, gone: Array) -> None:
         """Threads (T, B) have exited: report D18 if a block has ended whose memory a copy to another block may still
-        read."""
+        read: it is in flight, or nobody in the block has heard that it is not."""
         watch = self.batch.watch
+        if watch is None:
+            return
         ended: Array = np.logical_and.reduce(gone, axis=0)
-        broken = {} if watch is None else watch.checker.engines.stages.broken
         for load in self.loads:
-            op, here, barrier = load.box.op, ended[load.issuer], load.box.barrier
-            told = id(op) in self.outlived or (barrier is not None and barrier.id in broken)
-            if watch is not None and isinstance(op, ops.BulkCopy) and op.kind == "send" and here.any() and not told:
-                self.outlived.add(id(op))
-                lane = (int(load.thread[here][0]), int(load.issuer[here][0]))
-                watch.tell("D18", "sent", op, lane, int(here.sum()), tensor=op.src.buffer.name)
+            op, here = load.box.op, ended[load.issuer]
+            if isinstance(op, ops.BulkCopy) and op.kind == "send" and here.any():
+                self._outlives(op, int(load.issuer[here][0]), int(here.sum()))
+        for sent, block, count in watch.checker.engines.sent.unread(np.flatnonzero(ended & ~self.ended)):
+            self._outlives(sent, block, count)
+        self.ended |= ended
+
+    def _outlives(self, op: ops.Op, block: int, count: int) -> None:
+        watch = self.batch.watch
+        assert watch is not None and isinstance(op, ops.BulkCopy) and op.barrier is not None, "a copy that is sent"
+        if id(op) not in self.outlived and op.barrier.buffer.id not in watch.checker.engines.stages.broken:
+            self.outlived.add(id(op))
+            watch.reporter.tell("D18", "sent", (op,), block=watch.block(block), count=count, tensor=op.src.buffer.name)
 
     def finish(self) -> None:
         """The blocks have ended: report D18 for what is in flight; stores are carried out."""
