@@ -1,4 +1,4 @@
-"""Copies that several lanes of a warp issue: each one of its own, or all the same one (D21); who waits for them (D18)."""
+"""Copies that several lanes of a warp issue: one each, or all the same one (D21); who waits for them (D18)."""
 
 from __future__ import annotations
 
