@@ -141,6 +141,7 @@ def families() -> dict[str, Callable[[random.Random], Design]]:
         designs_async,
         designs_block,
         designs_cluster,
+        designs_copies,
         designs_grid,
         designs_locks,
         designs_queues,
@@ -153,7 +154,7 @@ def families() -> dict[str, Callable[[random.Random], Design]]:
     found: dict[str, Callable[[random.Random], Design]] = {}
     for module in (designs_grid, designs_block, designs_cluster, designs_signals, designs_tiles, designs_locks,
                    designs_async, designs_warpgroups, designs_roles, designs_queues,
-                   designs_stages):
+                   designs_stages, designs_copies):
         found |= module.FAMILIES
     return found
 
