@@ -271,9 +271,10 @@ def single(batch: BatchState, op: ops.AnyBulk, issued: Issued | Cells, keys: Seq
            tensor: str) -> None:
     """D21: several lanes of a warp issue the same copy: all of these ``keys`` (N,) are equal."""
     watch, thread, block = batch.watch, issued.thread, issued.block
-    if watch is None or len(thread) < 2:
-        return
-    by_warp = np.stack([block, thread // WARP, *(key.astype(np.int64) for key in keys)])
+    warp = block * (batch.threads // WARP + 1) + thread // WARP
+    if watch is None or len(np.unique(warp)) == len(warp):
+        return                                          # as mostly: one lane of a warp
+    by_warp = np.stack([warp, *(key.astype(np.int64) for key in keys)])
     _, which, count = np.unique(by_warp, axis=1, return_inverse=True, return_counts=True)
     which = which.reshape(-1)
     again = count[which] > 1
