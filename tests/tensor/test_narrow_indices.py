@@ -146,3 +146,12 @@ def test_floats_are_no_integers():
     for function in (lambda n: mo.ceil_div(n, 2), lambda n: mo.ceil_div(n, n), lambda n: mo.layout.round_up(n, 4)):
         with pytest.raises(mo.DTypeError, match="is no integer, and extents, indices and ceil_div take nothing else"):
             halves[1, 1](np.zeros(1, np.float32), np.ones(1, np.float32), function)
+
+
+def test_floats_are_no_coordinates():
+    @mo.kernel
+    def moved(x):
+        mo.domain_offset((x[0],), x)[0] = 1.0
+
+    with pytest.raises(mo.TensorError, match="is a float32, not an integer"):
+        moved[1, 1](np.ones(4, np.float32))

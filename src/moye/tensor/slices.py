@@ -146,6 +146,9 @@ def wide(coordinate: object) -> Any:
     """A coordinate in the kernel's index width, so that its product with a stride does not overflow a narrower one."""
     if isinstance(coordinate, tuple):
         return tuple(wide(c) for c in coordinate)
+    if isinstance(coordinate, Expr) and coordinate.dtype.is_float:      # which a conversion would cut
+        raise TensorError(f"the coordinate {coordinate} is a {coordinate.dtype}, not an integer", locs=(locate(),),
+                          hint="x.to(mo.int32) converts")
     return coordinate.to(builder().index) if isinstance(coordinate, Expr) else coordinate
 
 

@@ -329,7 +329,7 @@ def _launch(name: str, lists: Lists, rows: list[Row], majors: tuple[str, str], f
     extents = list(zip(*(row[EXTENTS] for row in rows), strict=True))                   # of M, of N, of K
     check_extents(name, a._replace(shape=tuple(map(max, extents))))
     multiprocessors, (M, N, K) = mo.multiprocessors(c), (_mean(every) for every in extents)
-    lines = [math.gcd(LINE, *(step * x.dtype.bytes for step in {row[at] for row in rows}))
+    lines = [math.gcd(128, *(step * x.dtype.bytes for step in {row[at] for row in rows}))
              for at, x in zip(STEPS, (a, b), strict=True)]
     problem = Problem(M, N, K, rounded(count), a.dtype, promote, lines=(lines[0], lines[1]), scaled=scales is not None,
                       most=MOST if fusion.plain else 128, out=c.dtype.bytes)
