@@ -21,7 +21,7 @@ from moye.errors import TraceError
 from moye.lang import math
 from moye.lang.builtins import dtype_cast
 from moye.lang.debug import breakpoint_, print_
-from moye.lang.ranges import dynamic_range
+from moye.lang.ranges import DynamicRange, dynamic_range
 from moye.lang.texts import format_of, repr_of, text_of
 from moye.tensor.asking import is_number_class, no_class
 from moye.tensor.context import locate
@@ -144,6 +144,12 @@ def _sum(items: Any, /, start: Any = 0) -> Any:
     return functools.reduce(lambda a, b: a + beside(a, b), values)
 
 
+def _reversed(items: Any, /) -> Any:
+    """As Python's own; a range whose bounds are known only when the kernel runs stays a loop of the kernel."""
+    traced = isinstance(items, DynamicRange) and any(isinstance(x, Expr) for x in (items.start, items.stop, items.step))
+    return items.backwards() if traced else reversed(items)
+
+
 def _length(value: Any) -> int:
     if isinstance(value, Tensor):
         raise TraceError(f"len({value.label}): a tensor has modes", hint="mo.size(x, mode) or mo.rank(x)",
@@ -169,6 +175,7 @@ def _type(*args: Any, **options: Any) -> Any:
 
 TRACED: dict[object, Callable[..., Any]] = {
     builtins.range: dynamic_range,
+    builtins.reversed: _reversed,
     builtins.print: print_,
     builtins.breakpoint: breakpoint_,
     builtins.min: _extremum(min, math.minimum),

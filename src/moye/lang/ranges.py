@@ -45,11 +45,26 @@ class DynamicRange:
     def __reversed__(self) -> Iterator[int]:
         return reversed(self.static("a loop from behind is range(n - 1, -1, -1)"))
 
+    def backwards(self) -> DynamicRange:
+        """The same numbers from behind; TraceError for a step that is known only when the kernel runs."""
+        if not isinstance(self.step, int):
+            raise TraceError(f"reversed: the step {self.step} of the range is known only when the kernel runs",
+                             hint="write the range from behind", locs=(locate(),))
+        start, stop, one = _signed(self.start), _signed(self.stop), 1 if self.step > 0 else -1
+        last = start + (stop - start - one) // self.step * self.step
+        return DynamicRange(last, start - one, -self.step, self.unroll)
+
     def __len__(self) -> int:
         return len(self.static())
 
     def __getitem__(self, index: int) -> int:
         return self.static()[index]
+
+
+def _signed(bound: Any) -> Any:
+    """A bound as a number that may be less than 0."""
+    unsigned = isinstance(bound, Expr) and not bound.dtype.is_signed
+    return bound.to(dt.int64) if unsigned else bound
 
 
 def dynamic_range(*args: Scalar, unroll: int | bool | None = None) -> DynamicRange:
