@@ -30,14 +30,14 @@ def test_all_its_numbers_from_behind(step):
 def test_unsigned_bounds(stop):
     @mo.kernel
     def counted(out, stops):
-        n = 0
+        number = 1
         for i in reversed(range(stops[0])):
-            out[n] = i
-            n += 1
+            out[i] = number
+            number += 1
 
-    out = np.full(8, -1, np.int64)
+    out = np.zeros(8, np.int64)
     counted[1, 1](out, np.array([stop], np.uint32))
-    assert out.tolist() == [*reversed(range(stop)), *[-1] * (8 - stop)]
+    assert out.tolist() == [*reversed(range(1, stop + 1)), *[0] * (8 - stop)]
 
 
 def test_steps_of_the_kernel_are_refused():

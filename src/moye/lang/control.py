@@ -305,10 +305,29 @@ def _member(item: object, of: Any) -> object:
             return plain(item) in of.static()
         if isinstance(weak(item), int):
             return _counted(Expr(operand_of(plain(item))), of)
-    asked = type(of) in (tuple, list, set, frozenset, dict, *_VIEWS) and any(isinstance(x, Expr) for x in (item, *of))
+    asked = type(of) in (tuple, list, set, frozenset, dict, *_VIEWS) and any(map(_has_traced, (item, *of)))
     if not asked or not of:
         return item in of
-    return CONTROL.or_(*(functools.partial(operator.eq, item, x) for x in of))
+    return CONTROL.or_(*(functools.partial(_equal, item, x) for x in of))
+
+
+def _equal(a: Any, b: Any) -> object:
+    """``a == b``; tuples are equal if all of their items are, which a kernel may have to find out."""
+    if _traced_tuples(a, b):
+        return len(a) == len(b) and CONTROL.and_(*(functools.partial(_equal, x, y) for x, y in zip(a, b, strict=True)))
+    return operator.eq(a, b)
+
+
+def _unequal(a: Any, b: Any) -> object:
+    return CONTROL.not_(_equal(a, b)) if _traced_tuples(a, b) else operator.ne(a, b)
+
+
+def _traced_tuples(a: object, b: object) -> bool:
+    return type(a) is type(b) is tuple and (_has_traced(a) or _has_traced(b))
+
+
+def _has_traced(value: object) -> bool:
+    return isinstance(value, Expr) or (type(value) is tuple and any(map(_has_traced, value)))
 
 
 def _counted(item: Expr, of: range | DynamicRange) -> object:
@@ -351,7 +370,7 @@ _WORDS = {"land": "and", "lor": "or"}
 _OPERATORS: dict[str, Callable[[Any, Any], object]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
     "%": operator.mod, "**": operator.pow,
-    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne,
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": _equal, "!=": _unequal,
     "is": _identical, "is not": lambda a, b: not _identical(a, b),
     "in": _member, "not in": lambda a, b: CONTROL.not_(_member(a, b)),
 }

@@ -326,7 +326,9 @@ class _Expressions(ast.NodeTransformer):
         if len(node.ops) == 1:
             self._inside(node)
             symbol, right = OPERATORS[type(node.ops[0])], node.comparators[0]
-            if isinstance(node.ops[0], _ASKED):
+            equality = isinstance(node.ops[0], (ast.Eq, ast.NotEq))
+            tuples = equality and ast.Tuple in (type(node.left), type(right))   # Python itself would test their items
+            if tuples or isinstance(node.ops[0], _ASKED):
                 return self._call("operator", node, ast.Constant(symbol), node.left, right)
             return self._strong(node, node.left, right, symbol)
         operators = tuple(OPERATORS[type(op)] for op in node.ops)
