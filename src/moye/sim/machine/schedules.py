@@ -3,8 +3,8 @@
 In: a seed, the number of blocks.  Out: ``Schedule``, which the machine asks; ``Rewind``, which puts outputs back so
 that a launch can run again in another order.
 
->>> Schedule(3, 132, 1).positions(0, 4)
-array([ 45,  35, 102,  63])
+>>> Schedule(2, 132, 1).positions(0, 4)
+array([ 49,  56, 106, 102])
 """
 
 from __future__ import annotations
