@@ -469,7 +469,7 @@ FAULTS: dict[str, list[tuple[str, str]]] = {
         ("    if dtype.kind is Kind.BOOL:\n        dtype = dt.int32\n    dtype = _wide_enough(kind, a, b, dtype)\n  "
          "  if kind in",
          "    dtype = _wide_enough(kind, a, b, dtype)\n    if kind in"),
-        ("work = dt.float32 if dtype in _NARROW and not native else dtype", "work = dtype"),
+        ("work = dt.float32 if dtype in NARROW and not native else dtype", "work = dtype"),
     ],
     "lang/control.py": [
         ('where(cond, wrap(right), first) if kind == "land"', 'where(cond, first, wrap(right)) if kind == "land"'),
