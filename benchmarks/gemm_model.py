@@ -12,6 +12,7 @@ import math
 
 import moye as mo
 from gemm_rows import KINDS, RESULT_BYTES, Row
+from moye.kernels.gemm.grouped.choice import rounded
 from moye.kernels.gemm.sm90 import config as model
 
 FIELDS = [f.name for f in dataclasses.fields(model.WarpgroupConfig)]
@@ -35,6 +36,12 @@ def problem_of(row):
                          plain=plain, rows="N" if plain and out == 2 else "", out=out,
                          copies=tuple(rows * row.K * size for rows, copy in zip((row.M, row.N), copied, strict=True)
                                       if copy))
+
+
+def problem_of_groups(experts, rows, N, K):
+    """So many bfloat16 products of as many rows together as the choice of their tile sees them."""
+    line = math.gcd(128, K * mo.bfloat16.bytes)
+    return model.Problem(rounded(rows // experts), N, K, experts, mo.bfloat16, lines=(line, line))
 
 
 def short(config):

@@ -12,16 +12,15 @@ import argparse
 import csv
 import gzip
 import itertools
-import math
 from typing import Any
 
 import numpy as np
 
-import moye as mo
 from gemm_choice_fit import Sample, judge
 from gemm_fit import MULTIPROCESSORS
+from gemm_model import problem_of_groups
 from moye.kernels.gemm.grouped import choice as groups
-from moye.kernels.gemm.sm90.config import COSTS, Problem
+from moye.kernels.gemm.sm90.config import COSTS
 
 SHORT, DISTURBED = 200.0, 1.5
 """Microseconds below which a call may have waited for the host; times the model's ratio to the best that tell so."""
@@ -35,15 +34,14 @@ def samples(files: list[str]) -> list[Sample]:
             rows = list(csv.DictReader(file))
         for _, call in itertools.groupby(rows, key=lambda row: row["case"]):
             found.append(sample(list(call)))
-    return [one for one in found if len(one.us) > 1]
+    return [one for one in found if len(one.us) > 1]    # one alone tells of no choice
 
 
 def sample(call: list[dict[str, Any]]) -> Sample:
     """A call: its first row is of the choice."""
     choice, *others = call
     experts, separate = int(choice["experts"]), choice["way"] == "separate"
-    N, K, line = int(choice["N"]), int(choice["K"]), math.gcd(128, int(choice["K"]) * mo.bfloat16.bytes)
-    problem = Problem(groups.rounded(int(choice["rows"]) // experts), N, K, experts, mo.bfloat16, lines=(line, line))
+    problem = problem_of_groups(experts, int(choice["rows"]), int(choice["N"]), int(choice["K"]))
     today = {(tile.bM, tile.bN, tile.schedule, tile.groups): tile
              for tile in groups.tiles_of_groups(problem, MULTIPROCESSORS)}
     rows, us = [], []
@@ -60,6 +58,8 @@ def sample(call: list[dict[str, Any]]) -> Sample:
 
 def undisturbed(modelled: Any, us: Any) -> list[int]:
     """Which rows of a call count; ``modelled`` are logarithms."""
+    if len(us) == 0:
+        return []
     best = us.argmin()
     return [int(i) for i in np.flatnonzero((us >= SHORT) | (us <= DISTURBED * us[best] * np.exp(np.maximum(
         modelled - modelled[best], 0))))]

@@ -27,9 +27,9 @@ from typing import Any
 
 import torch
 
-import moye as mo
+from gemm_model import problem_of_groups
 from moye.kernels import grouped_gemm_sm90
-from moye.kernels.gemm.grouped.choice import rounded, shortlist, timed
+from moye.kernels.gemm.grouped.choice import shortlist, timed
 from moye.kernels.gemm.sm90.config import Problem, WarpgroupConfig
 from moye.testing import interleave
 from random_calls import arguments, in_turn, rows_of, status_of, write_csv
@@ -170,8 +170,7 @@ def row_of(one: Drawn, us: dict[str, float], error: float) -> dict[str, Any]:
 def problem_of(one: Drawn) -> Problem:
     """The call as the choice sees it, which of stacked experts does not know the rows."""
     experts = len(one.heights) - (one.heights.count(0) if one.way == "separate" else 0)
-    line = math.gcd(128, one.K * mo.bfloat16.bytes)
-    return Problem(rounded(one.rows // experts), one.N, one.K, experts, mo.bfloat16, lines=(line, line))
+    return problem_of_groups(experts, one.rows, one.N, one.K)
 
 
 def tiles_near(one: Drawn) -> list[WarpgroupConfig]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -64,6 +65,34 @@ def test_lines():
         "0.75; of mm 2.000, below 1.0 0, below 0.9 0, below 0.75 0, least 2.00",
         "separate, beside torch.mm: 1 calls; of torch 2.000, below 1.0 0, below 0.9 0, below 0.75 0, least 2.00; "
         "of mm 2.000, below 1.0 0, below 0.9 0, below 0.75 0, least 2.00"]
+
+
+def test_the_choice_of_lists_knows_which_have_rows():
+    stacked, separate = (grouped_random.problem_of(Drawn(way, (40, 0, 3, 21), 64, 72)) for way in grouped_random.WAYS)
+    assert (stacked.batches, stacked.M, separate.batches, separate.M) == (4, 16, 3, 22)
+    assert stacked.lines == (16, 16) and (stacked.N, stacked.K) == (64, 72)
+
+
+def test_tiles_are_told(capsys):
+    """How much longer the choices took, and where another tile gains most."""
+    tile = dict(zip(grouped_random.TILE, (128, 192, 4, "pingpong", 2, 16), strict=True))
+    calls = [[{"case": "a", "us": 10.0}, {"case": "a", "us": 10.0, **tile}],
+             [{"case": "b", "us": 12.0}, {"case": "b", "us": 20.0, **tile},
+              {"case": "b", "us": 10.0, **tile, "bM": 64}]]
+    grouped_random.tell_tiles(calls, 1)
+    mean, worst = capsys.readouterr().out.splitlines()
+    assert mean == "choice over the best: 10.0% more in the mean"
+    assert worst.split() == ["+20.0%", "b", "12.0", "10.0", "us", "64", "192", "4", "pingpong", "2", "16"]
+
+
+def test_disturbed_measurements_do_not_count():
+    """Short calls that took much longer than the model says; long ones do."""
+    pytest.importorskip("sklearn")
+    from grouped_choice_fit import undisturbed
+    modelled = [0.0, 0.0, math.log(3)]
+    assert undisturbed(np.array(modelled), np.array([10.0, 16.0, 40.0])) == [0, 2]
+    assert undisturbed(np.array(modelled), np.array([300.0, 900.0, 900.0])) == [0, 1, 2]
+    assert undisturbed(np.array([]), np.array([])) == []
 
 
 def test_the_command(monkeypatch, tmp_path, capsys):

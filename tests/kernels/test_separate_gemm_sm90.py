@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import moye as mo
-from moye.kernels import WarpgroupConfig, grouped_gemm_sm90
+from moye.kernels import WarpgroupConfig, gemm, grouped_gemm_sm90
 from moye.kernels.gemm.grouped.lists import EXTENTS, described
 from moye.kernels.upload import host_numbers, tensor_maps, written_numbers
 from moye.runtime.prepare import compile_only
@@ -69,6 +69,15 @@ def test_dtypes(kind, out):
 @pytest.mark.parametrize("orders", ["FC", "CF", "FF"])
 def test_orders(orders):
     assert len(agree(*matrices(SHAPES[:3], orders=orders), config=SMALL)) == 2
+
+
+def test_what_is_alone_goes_to_what_repeats_calls():
+    """``gemm`` decides once and replays: the kernel of its choice, asked directly, would decide each time."""
+    As, Bs, Cs = matrices(SHAPES[1:3], odd="AB")
+    with mock.patch("moye.kernels.gemm.grouped.separate.gemm", wraps=gemm) as asked:
+        agree(As, Bs, Cs, alpha=0.5, activation="relu")
+    assert [call.args[2] is C for call, C in zip(asked.call_args_list, Cs, strict=True)] == [True, True]
+    assert all((call.kwargs["alpha"], call.kwargs["activation"]) == (0.5, "relu") for call in asked.call_args_list)
 
 
 @pytest.mark.parametrize("odd", ["C", "AB"])

@@ -7,7 +7,7 @@ In: A_i (M_i, K_i), B_i (N_i, K_i) and C_i (M_i, N_i), of one dtype each.  Out: 
 A table of addresses, extents and strides goes to the device.  A first kernel makes a tensor map of each matrix of it.
 The tiles of all products are numbered one after the other, and dealt out to a persistent grid of a second one, so
 neither is compiled again for other numbers of products or other extents.  Factors of blocks are copied first, one
-behind the other.  What TMA cannot load or store as it is gets a launch of its own.
+behind the other.  What TMA cannot load or store as it is goes to ``gemm``.
 """
 
 from __future__ import annotations
