@@ -1,13 +1,14 @@
 """Kernels of rows on extents that nobody listed: drawn by seed, beside a copy of as many bytes.
 
-    python benchmarks/rows_random.py SEED COUNT [--long] [--rounds 15] [--worst 20] [--compiled] [--csv rows.csv]
-    for i in 0 1 2 3; do python benchmarks/rows_random.py SEED COUNT --compile $i 4 & done    # to have it compiled
+    python benchmarks/rows_random.py SEED COUNT [--long | --few] [--rounds 15] [--worst 20] [--compiled] [--csv F]
+    for i in 0 1 2 3; do python benchmarks/rows_random.py SEED COUNT [--compiled] --compile $i 4 & done    # ahead
 
 Norms, softmax, cross-entropy, gates, transposes, reductions, scans, top-k and embedding, forward and backward, as
 rows_norms.py, rows_softmax.py and rows_moves.py make them.  Rows and columns are log-uniform, up to 2^26 elements, a
 third of the columns multiples of 128, a third of 8, a third of any number.  ``--long`` draws rows of 16384 columns and
-more, 2^24 to 2^27 elements, of norms, softmax and cross-entropy alone.  Interleaved, L2 flushed, medians.  "of
-copy" is the time of ``torch.copy_`` of as many bytes over moye's: it is launched, and finds cold caches, as moye does.
+more, 2^24 to 2^27 elements, of norms, softmax and cross-entropy alone; ``--few`` 1 to 64 rows of any length.
+Interleaved, L2 flushed, medians.  "of copy" is the time of ``torch.copy_`` of as many bytes over moye's: it is
+launched, and finds cold caches, as moye does.
 Beside it torch's own operations and, with ``--compiled``, torch.compile (max-autotune) of them.  Results are compared
 with float64.
 Seeds below 1000 are for work on the kernels; figures that are told come from seeds from 1000 on, run once.
@@ -35,7 +36,7 @@ from random_calls import arguments, in_turn, status_of, write_csv
 from rows_moves import Case
 
 ELEMENTS = 1 << 12, 1 << 26
-LONGEST = 1 << 18                                       # columns
+LONGEST, FEW = 1 << 18, 64                              # columns, rows
 CLOSE = 0.02
 F32 = torch.float32
 FAMILIES: dict[str, list[Callable[..., Case]]] = {
@@ -66,22 +67,22 @@ class Drawn:
     make: Callable[[], Case]
 
 
-def extents(rng: random.Random) -> tuple[int, int]:
-    """Rows and columns."""
+def extents(rng: random.Random, most: int) -> tuple[int, int]:
+    """Rows, up to so many, and columns."""
     while True:
-        rows = round(math.exp(rng.uniform(0, math.log(1 << 17))))
+        rows = round(math.exp(rng.uniform(0, math.log(most))))
         step = rng.choice((128, 8, 1))
         columns = max(1, round(math.exp(rng.uniform(math.log(32), math.log(LONGEST))) / step)) * step
-        if ELEMENTS[0] <= rows * columns <= ELEMENTS[1]:
+        if ELEMENTS[0] * (most > FEW) <= rows * columns <= ELEMENTS[1]:
             return rows, columns
 
 
-def draw(seed: int, count: int) -> list[Drawn]:
-    """So many calls, of each family as many as of another."""
+def draw(seed: int, count: int, most: int = 1 << 17) -> list[Drawn]:
+    """So many calls of up to so many rows, of each family as many as of another."""
     rng, found = random.Random(seed), []
     for i in range(count):
         family = list(FAMILIES)[i % len(FAMILIES)]
-        make, (rows, columns) = rng.choice(FAMILIES[family]), extents(rng)
+        make, (rows, columns) = rng.choice(FAMILIES[family]), extents(rng, most)
         if family == "top k":
             make = partial(make, k=rng.randint(1, min(columns, 128)))
         if family == "embedding":
@@ -109,15 +110,28 @@ def copy_of(moved: int) -> Callable[[], Any]:
     return lambda: target.copy_(half)
 
 
+def compiled_peer(told: Case) -> Callable[[], Any]:
+    """torch.compile (max-autotune) of what torch does for the same, for these extents alone."""
+    torch._dynamo.reset()
+    faster = torch.compile(told.peer, mode="max-autotune-no-cudagraphs", dynamic=False)
+    return lambda: faster(*told.arguments)
+
+
+def run_once(one: Drawn, compiled: bool) -> None:
+    """Have it compiled: caches on disk keep what comes of it."""
+    told = one.make()
+    told.run()
+    if compiled:
+        compiled_peer(told)()
+
+
 def measured(one: Drawn, rounds: int, compiled: bool) -> dict[str, Any]:
     """A row of the table: microseconds of each, the ratios, the error against float64."""
     told = one.make()
     error = told.error()
     runs = {"moye": told.run, "copy": copy_of(told.moved), "torch": lambda: told.peer(*told.arguments)}
     if compiled:
-        torch._dynamo.reset()
-        faster = torch.compile(told.peer, mode="max-autotune-no-cudagraphs", dynamic=False)
-        runs["compile"] = lambda: faster(*told.arguments)
+        runs["compile"] = compiled_peer(told)
     us = {name: 1e3 * ms for name, ms in interleave(runs, rounds).items()}
     return {"family": one.family, "case": told.name, "MB": told.moved / 1e6,
             **{name: us.get(name, math.nan) for name in ("moye", "copy", "torch", "compile")},
@@ -144,13 +158,16 @@ def distribution(name: str, rows: list[dict[str, Any]]) -> str:
 def main() -> int:
     def more(parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--compiled", action="store_true", help="torch.compile beside it, some seconds a call")
-        parser.add_argument("--long", action="store_true", help="rows of 16384 columns and more")
+        which = parser.add_mutually_exclusive_group()
+        which.add_argument("--long", action="store_true", help="rows of 16384 columns and more")
+        which.add_argument("--few", action="store_true", help="1 to 64 rows")
 
     options = arguments(__doc__, rounds=15, worst=20, more=more)
-    cases = (draw_long if options.long else draw)(options.seed, options.count)
+    few = partial(draw, most=FEW)
+    cases = (draw_long if options.long else few if options.few else draw)(options.seed, options.count)
     if options.compile:
         part, of = options.compile
-        in_turn(cases[part::of], lambda one: one.make().run())
+        in_turn(cases[part::of], lambda one: run_once(one, options.compiled))
         return 0
     torch.manual_seed(options.seed)
     rows = in_turn(cases, lambda one: measured(one, options.rounds, options.compiled))
@@ -159,7 +176,7 @@ def main() -> int:
     for family in FAMILIES:
         if some := [row for row in rows if row["family"] == family]:
             print(distribution(family, some))
-    return status_of(rows, line, "of copy", options.worst, CLOSE)
+    return status_of(rows, line, "of compile" if options.compiled else "of copy", options.worst, CLOSE)
 
 
 if __name__ == "__main__":

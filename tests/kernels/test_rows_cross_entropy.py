@@ -127,7 +127,7 @@ def test_clean_over_the_logits(columns):
     loss = np.zeros(1, np.float32)
     with mo.checking() as reports:
         cross_entropy(loss, x, labels, dlogits=x, dloss=dloss)
-    assert len(reports) == 3 and all(report.ok for report in reports), reports
+    assert len(reports) == 2 and all(report.ok for report in reports), reports
     assert exact.largest_error(x, want[2]) < 1e-6 and exact.largest_error(loss[0], want[0]) < 1e-6
 
 
@@ -137,7 +137,7 @@ def test_labels_that_are_no_columns(label, monkeypatch):
     x, labels, _ = problem(4, 7)
     labels[2] = label
     loss, dx = np.zeros(4, np.float32), np.zeros_like(x)
-    with pytest.raises(mo.SimulationError, match=r"thread 2 of block .* the label of a row is none of the columns"):
+    with pytest.raises(mo.SimulationError, match=r"thread \d+ of block .* the label of a row is none of the columns"):
         cross_entropy(loss, x, labels, dlogits=dx, reduction="none")
     monkeypatch.setenv("MOYE_CHECK", "0")
     cross_entropy(loss, x, labels, dlogits=dx, reduction="none")
@@ -231,7 +231,7 @@ def test_accesses_are_wide_and_rows_are_read_once(columns, dtype, gradient):
     x = mo.TensorLike(dtype, (16384, columns), (columns, 1))
     loss, labels, plan = mo.TensorLike(mo.float32, (16384,)), mo.TensorLike(mo.int64, (16384,)), plan_of(Rows("", x))
     program = cross_entropy_kernel.compile(loss, loss, x if gradient else None, None, x, labels, None, None, -100, 0.0,
-                                           0.0, plan, False, block=plan.threads, cluster=plan.cluster, arch="sm_90a")
+                                           0.0, plan, False, False, block=plan.threads, cluster=plan.cluster, arch="sm_90a")
     assert program.spills == 0 and program.registers * plan.threads * plan.resident <= 65536
     lines = program.sass.splitlines()
     assert sum("LDG.E.128" in line for line in lines) == plan.rounds

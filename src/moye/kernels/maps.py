@@ -60,31 +60,51 @@ def coordinate(t, extents):
     return (*place, t)
 
 
-@mo.kernel
-def map_kernel(outs, ins, function: mo.Constexpr, plan: mo.Constexpr):
-    """outs = function(*ins), ``each`` vectors a thread."""
-    if plan.compute is None:
-        outs, ins = [as_bits(x) for x in outs], [as_bits(x) for x in ins]
-    shape, threads, columns = mo.shape(outs[0]), mo.block_dim().x, mo.identity_tensor(mo.shape(outs[0]))
-    vector = (plan.width,) + (1,) * (len(shape) - 1)
-    extents = (mo.ceil_div(shape[0], plan.width), *shape[1:])
-    first = mo.block_idx().x * (plan.each * threads) + mo.thread_idx().x
+@mo.jit
+def apply(outs, ins, function, plan, pieces, begin, extents):
+    """outs = function(*ins) of this thread's ``pieces``, (number, width) of one width, among those of ``extents`` each
+    line from element ``begin`` on."""
     work = []
-    for j in mo.static_range(plan.each):
-        at = coordinate(first + j * threads, extents)
-        inside = at[-1] < extents[-1]
-        if not plan.whole:
-            inside = mo.elem_less(mo.tile(columns, vector, at, ragged=True), shape)         # (width, 1, ...)
-        held = []
+    for number, width in pieces:
+        at = coordinate(number, extents)
+        inside, place = at[-1] < extents[-1], (at[0] + begin // width, *at[1:])
+        vector, held = (width,) + (1,) * (len(at) - 1), []                                  # (width, 1, ...)
         for x in ins:
-            rX = mo.fragment(vector, x.dtype)                                               # (width, 1, ...)
-            mo.copyto(rX, mo.tile(x, vector, at, ragged=True), pred=inside, zero_fill=True)
+            rX = mo.fragment(vector, x.dtype)
+            mo.copyto(rX, mo.tile(x, vector, place, ragged=True), pred=inside, zero_fill=True)
             held.append(rX)
-        work.append((at, inside, held))
-    for at, inside, held in work:
+        work.append((vector, place, inside, held))
+    for vector, place, inside, held in work:
         results = function(*(rX if plan.compute is None else rX.to(plan.compute) for rX in held))
         for out, result in zip(outs, results, strict=True):
-            mo.copyto(mo.tile(out, vector, at, ragged=True), result.to(out.dtype), pred=inside)
+            mo.copyto(mo.tile(out, vector, place, ragged=True), result.to(out.dtype), pred=inside)
+
+
+@mo.kernel
+def map_kernel(outs, ins, function: mo.Constexpr, plan: mo.Constexpr):
+    """outs = function(*ins), ``each`` vectors a thread; behind these, in blocks of their own, what is left of lines that
+    vectors do not divide, an element a thread.
+
+    A vector that is left in part would be read one element after the other, by a warp for which all others wait.
+    """
+    if plan.compute is None:
+        outs, ins = [as_bits(x) for x in outs], [as_bits(x) for x in ins]
+    (n, *lines), w, block, threads = mo.shape(outs[0]), plan.width, mo.block_idx().x, mo.block_dim().x
+    vectors = (n // w, *lines)
+    first = block * (plan.each * threads) + mo.thread_idx().x
+    pieces = [(first + j * threads, w) for j in range(plan.each)]
+    if plan.whole:
+        apply(outs, ins, function, plan, pieces, 0, vectors)
+    else:
+        count = vectors[0]
+        for extent in lines:
+            count = count * extent
+        blocks = mo.ceil_div(count, plan.each * threads)
+        if block < blocks:
+            apply(outs, ins, function, plan, pieces, 0, vectors)
+        else:
+            number = (block - blocks) * threads + mo.thread_idx().x
+            apply(outs, ins, function, plan, [(number, 1)], n // w * w, (n % w, *lines))
 
 
 def mapped(outs: Sequence[Any], ins: Sequence[Any], function: Callable[..., tuple[Any, ...]], *,
@@ -104,6 +124,7 @@ def launch(outs: Sequence[Any], ins: Sequence[Any], modes: Sequence[views.Mode],
     infos = [mo.describe(x) for x in arrays]
     plan = make_plan(modes, infos, exact)
     seen = [views.view(x, modes, i) for i, x in enumerate(arrays)]
-    vectors = -(-modes[0].extent // plan.width) * math.prod(m.extent for m in modes[1:])
-    blocks = -(-vectors // (THREADS * plan.each))
+    lines = math.prod(m.extent for m in modes[1:])
+    vectors, left = (lines * n for n in divmod(modes[0].extent, plan.width))
+    blocks = -(-vectors // (THREADS * plan.each)) + -(-left // THREADS)
     map_kernel[blocks, THREADS](tuple(seen[:len(outs)]), tuple(seen[len(outs):]), function, plan)

@@ -17,6 +17,7 @@ import moye as mo
 from moye.kernels.options import integer, real, shown
 from moye.kernels.rows.arrays import Rows, in_memory
 from moye.kernels.rows.entropy import (
+    COUNTED,
     THREADS,
     cross_entropy_backward_kernel,
     cross_entropy_kernel,
@@ -34,6 +35,7 @@ REDUCTIONS = ("none", "mean", "sum")
 LABELS = (mo.int32, mo.int64)
 _ALONE, _TOGETHER = 8, 8
 """Numbers of a thread that one block adds up at most, and the blocks of a cluster that adds up more."""
+_WARP = mo.hardware.WARP
 _SINGLES = 4
 """Elements of float32 in 16 bytes."""
 
@@ -84,9 +86,10 @@ def cross_entropy(loss: Any, logits: Any, labels: Any, *, lse: Any = None, dlogi
         return nothing(name, loss, shape, options)
     losses = loss if reduction == "none" else for_rows(logits, wide, shape[:-1])
     lse = for_rows(logits, wide, shape[:-1]) if lse is None else lse
-    count = count_of(logits, labels, weight, shape[-1], options) if dlogits is not None else None
+    counts = _counts(given, plan, options) and dlogits is not None
+    count = count_of(logits, labels, weight, shape[-1], options) if dlogits is not None and not counts else None
     dloss = of_each(name, dloss, shape[:-1], options)
-    launch_rows(losses, lse, dlogits, dloss, logits, labels, weight, count, options, plan)
+    launch_rows(losses, lse, dlogits, dloss, logits, labels, weight, count, options, plan, counts=counts)
     return total_of(loss, losses, labels, weight, shape[-1], options)
 
 
@@ -109,17 +112,26 @@ def cross_entropy_backward(dlogits: Any, dloss: Any, logits: Any, labels: Any, l
     if given.rows == 0:
         return dlogits
     shape, plan = given.info.shape, plan_of(given)
-    count = count_of(logits, labels, weight, shape[-1], options)
+    counts = _counts(given, plan, options)
+    count = None if counts else count_of(logits, labels, weight, shape[-1], options)
     each = given.of_rows("dloss", of_each(name, dloss, shape[:-1], options), FLOATS)
     cross_entropy_backward_kernel.launch(gD, each, given.matrix, gI, gS, weight, count, options.ignored,
-                                         options.smoothing, options.z, plan, **launched(given, plan),
+                                         options.smoothing, options.z, plan, counts, **launched(given, plan),
                                          dependent=count is not None)
     return dlogits
 
 
+def _counts(given: Rows, plan: RowPlan | None, options: Options) -> bool:
+    """Whether the warps of the kernel count the labels for a mean themselves."""
+    return options.reduction == "mean" and given.rows <= COUNTED and (plan is None or plan.threads % _WARP == 0)
+
+
 def launch_rows(losses: Any, lse: Any, dlogits: Any, dloss: Any, logits: Any, labels: Any, weight: Any, count: Any,
-                options: Options, plan: RowPlan | None = None) -> None:
-    """The kernel of rows on arrays that are right; all but logits, dlogits and weight have a number for each row."""
+                options: Options, plan: RowPlan | None = None, *, counts: bool = False) -> None:
+    """The kernel of rows on arrays that are right; all but logits, dlogits and weight have a number for each row.
+
+    ``counts``: there is no count for a mean, and the kernel counts these labels.
+    """
     given = Rows("cross_entropy", logits, "logits")
     gD, gL, gS = given.alike("dlogits", dlogits), given.of_rows("loss", losses, FLOATS), given.of_rows("lse", lse)
     gI, gE = given.of_rows("labels", labels, LABELS), given.of_rows("dloss", dloss, FLOATS)
@@ -130,10 +142,11 @@ def launch_rows(losses: Any, lse: Any, dlogits: Any, dloss: Any, logits: Any, la
                           smoothed, wider(given.info.dtype))
     if plan.stages and ahead:
         cross_entropy_staged_kernel.launch(gL, gS, gD, gE, given.matrix, gI, weight, count, options.ignored, options.z,
-                                           plan, **launched(given, plan), dependent=count is not None)
+                                           plan, counts, **launched(given, plan), dependent=count is not None)
         return
     cross_entropy_kernel.launch(gL, gS, gD, gE, given.matrix, gI, weight, count, options.ignored, options.smoothing,
-                                options.z, plan, smoothed, **launched(given, plan), dependent=count is not None)
+                                options.z, plan, smoothed, counts, **launched(given, plan),
+                                dependent=count is not None)
 
 
 def _roomy(plan: RowPlan, gradient: bool, smoothed: bool, wide: Any) -> RowPlan:

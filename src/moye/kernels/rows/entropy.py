@@ -20,12 +20,14 @@ from moye.kernels.rows.parts import (
     anew,
     as_column,
     as_rows,
+    brought_number,
     fold,
     place,
     read,
     row,
     scratch,
     swept,
+    together,
     write,
 )
 from moye.kernels.rows.softmax import (
@@ -39,6 +41,8 @@ from moye.kernels.rows.softmax import (
     wider,
 )
 
+COUNTED = 128
+"""Labels that a warp counts beside its row at most."""
 THREADS = 1024
 """Of a block that adds up losses, always in the same order."""
 
@@ -65,23 +69,44 @@ def label_of(labels, number, there):
 @mo.jit
 def target_of(dtype, label, weight, there, ignored, n):
     """What a row is compared with."""
-    factor = dtype(1)
     counts = there & (label != ignored)
     known = counts & (label >= 0) & (label < n)
     assert known | ~counts, "the label of a row is none of the columns, and is not ignored"
-    if weight is not None and known:
-        factor = dtype(weight[label])
     column = mo.int32(mo.where(known, label, label.dtype(0)))               # an ignored label may have 64 bits
+    factor = dtype(1) if weight is None else mo.where(known, dtype(weight[column]), dtype(1))
     return Target(column, counts, known, mo.where(counts & ~known, dtype(float("nan")), factor))
 
 
 @mo.jit
-def gradient_of(of, target, number, there):
-    """What the gradient of a row is multiplied by."""
-    found = of.z.dtype(1)
-    if of.dloss is not None and there:
-        found = of.z.dtype(as_column(of.dloss)[number])
-    return target.weight * (found if of.count is None else found / of.count[()])
+def gradient_of(of, target, given, counted):
+    """What the gradient of a row is multiplied by.  ``given``: the gradient of its loss, or None for 1; ``counted``: what
+    ``asked`` read for a mean, or nothing."""
+    found = of.z.dtype(1) if given is None else of.z.dtype(given[0])
+    if counted:
+        found = found / (counted[0][0] if of.count is not None else counted_here(of, counted))
+    return target.weight * found
+
+
+@mo.jit
+def asked(of):
+    """Register tensors that tell what a mean divides by: the count that a launch before left, or some labels of all."""
+    if of.count is not None:
+        return [brought_number(of.count, 0, True)]
+    if of.counts is None:
+        return []
+    rows = [mo.lane_idx() + k * mo.hardware.WARP for k in range(COUNTED // mo.hardware.WARP)]
+    return [brought_number(of.counts, row, row < mo.size(of.counts, 0)) for row in rows]
+
+
+@mo.jit
+def counted_here(of, labels):
+    """The labels that count, or their weights, added up by a warp."""
+    total = of.z.dtype(0)
+    for k in mo.static_range(len(labels)):
+        there = mo.lane_idx() + k * mo.hardware.WARP < mo.size(of.counts, 0)
+        target = target_of(of.z.dtype, labels[k][0], of.weight, there, of.ignored, of.columns)
+        total += mo.where(target.known, target.weight, total.dtype(0))
+    return mo.warp_reduce(total, "add")
 
 
 @mo.jit
@@ -136,11 +161,13 @@ def take_at_label(p, share, target, own):
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What the loss of a row is made of: its terms, the gradient of its loss, and what a mean divides by."""
+    """What the loss of a row is made of: its terms, and what a mean divides by: ``count``, or the number of labels
+    among ``counts`` that are not ignored (both None without a mean)."""
 
     weight: Any
-    dloss: Any
+    columns: Any
     count: Any
+    counts: Any
     ignored: Any
     smooth: Any
     z: Any
@@ -157,38 +184,44 @@ def meet_neighbours(count):
 @mo.kernel
 def cross_entropy_kernel(loss, lse, dlogits, dloss, logits, labels, weight, count,
                          ignored: mo.int64, smoothing: mo.float64, z: mo.float64,       # type: ignore[valid-type]
-                         plan: mo.Constexpr, smoothed: mo.Constexpr):
+                         plan: mo.Constexpr, smoothed: mo.Constexpr, counts: mo.Constexpr):
     """Losses of rows, logarithms of their sums, and the gradient times dloss / count."""
     wide, gX, gI, gL, gS = wider(logits.dtype), as_rows(logits), *map(as_column, (labels, loss, lse))
     gD = None if dlogits is None else as_rows(dlogits)                  # (rows, n)
     mo.min_blocks(plan.resident)
     room, where = scratch(plan, wide, 2), place(plan, gX)
-    of = Loss(weight, dloss, count, ignored, wide(smoothing), wide(z))
+    of = Loss(weight, where.columns, count, gI if counts else None, ignored, wide(smoothing), wide(z))
     meet_neighbours(count)
     for first in mo.range(where.first, where.rows, where.step * plan.at_once):
         brought = []                                    # on its way before the label says which logit is wanted
         for k in mo.static_range(plan.at_once):
             rX, number = row(plan, where, gX, first + k * where.step), first + k * where.step + where.slot
-            held = [read(p, rX, LOWEST) for p in where.pieces]
-            brought.append((rX, number, held, label_of(gI, number, rX.there)))
+            held, given = [read(p, rX, LOWEST) for p in where.pieces], None
+            if dloss is not None:
+                given = brought_number(dloss, number, rX.there)
+            brought.append((rX, number, held, brought_number(gI, number, rX.there), given))
+        counted = asked(of)
+        if not plan.streamed:
+            together(*counted, *[values for _, _, held, label, given in brought for values in (*held, label, given)])
         for k in mo.static_range(plan.at_once):
-            rX, number, held, label = brought[k]
+            rX, number, held, label, given = brought[k]
             rD = None if dlogits is None else row(plan, where, gD, first + k * where.step)
-            value, whole, tells = entropy_row(plan, where, (rX, rD, number), held, (label, ignored), of, room, smoothed)
+            target = target_of(wide, label[0], weight, rX.there, ignored, where.columns)
+            upper = gradient_of(of, target, given, counted)
+            value, whole, tells = entropy_row(plan, where, (rX, rD), held, (target, upper), of, room, smoothed)
             if rX.there & tells:
                 gL[number], gS[number] = gL.dtype(value), gS.dtype(whole)
 
 
 @mo.jit
-def entropy_row(plan, where, rows, held, label, of, room, smoothed):
+def entropy_row(plan, where, rows, held, aim, of, room, smoothed):
     """One row: (loss, logarithm of the sum, whether this is the thread that knows the former); the gradient written."""
-    factor, (label, ignored), (rX, rD, number) = of.z.dtype(LOG2E), label, rows
+    factor, (target, upper), (rX, rD) = of.z.dtype(LOG2E), aim, rows
 
     def fetch(p):
         return read(p, rX, LOWEST)
 
-    target = target_of(of.z.dtype, label, of.weight, rX.there, ignored, where.columns)
-    upper, (own, tells) = gradient_of(of, target, number, rX.there), label_logit(plan, where, rX, target)
+    own, tells = label_logit(plan, where, rX, target)
     top, total = exponentials(plan, where, held, fetch, factor, room)
     rest = mo.log(total)
     mean = mean_of(plan, where, held, fetch, rX.there, room, of.z.dtype) if smoothed else None
@@ -207,21 +240,23 @@ def entropy_row(plan, where, rows, held, label, of, room, smoothed):
 @mo.kernel
 def cross_entropy_staged_kernel(loss, lse, dlogits, dloss, logits, labels, weight, count,
                                 ignored: mo.int64, z: mo.float64,      # type: ignore[valid-type]
-                                plan: mo.Constexpr):
+                                plan: mo.Constexpr, counts: mo.Constexpr):
     """The same with a gradient and no smoothing, where rows come to shared memory by bulk copies."""
     wide, gX, gD, gI, gL, gS = wider(logits.dtype), as_rows(logits), as_rows(dlogits), *map(as_column,
                                                                                              (labels, loss, lse))
     mo.min_blocks(plan.resident)
     room, where = scratch(plan, wide, 2), place(plan, gX)
     meet_neighbours(count)                                              # who may have made the logits, too
-    of, ring = Loss(weight, dloss, count, ignored, wide(0), wide(z)), rings.ring(plan, where, (gX,))
+    ring = rings.ring(plan, where, (gX,))
     spot, label = rings.begin(plan, where, ring, LOWEST), label_of(gI, where.first, True)
+    of = Loss(weight, where.columns, count, gI if counts else None, ignored, wide(0), wide(z))
     for number in mo.range(where.first, where.rows, where.step):
         rD, following = row(plan, where, gD, number), number + where.step
         next_label = label_of(gI, following, following < where.rows)    # on its way while this row is folded
         edges = rings.edges_of(plan, where, ring, following, LOWEST)
         target = target_of(wide, label, weight, True, ignored, where.columns)
-        upper, (held,) = gradient_of(of, target, number, True), rings.row_of(plan, where, ring, spot, LOWEST)
+        given = None if dloss is None else brought_number(dloss, number, True)
+        upper, (held,) = gradient_of(of, target, given, asked(of)), rings.row_of(plan, where, ring, spot, LOWEST)
         own, tells = staged_logit(plan, where, ring, spot, target, wide)
         top, total, kept, fit = kept_exponentials(plan, held, wide(LOG2E), room)
         rings.ask(plan, where, ring, spot, number)                      # all have read the row by now
@@ -269,16 +304,19 @@ def label_logit(plan, where, rX, target):
 
     It is the first thread of the block whose part of the row the label is in: no barrier stands between blocks.
     """
-    nan, column = wider(rX.tensor.dtype)(float("nan")), mo.where(target.known, target.column, 0)
-    tells = (where.lane == 0) & (where.rank == home(plan, where, column))
+    own, column = mo.fragment((1,), rX.tensor.dtype), mo.where(target.known, target.column, 0)
+    tells, nan = (where.lane == 0) & (where.rank == home(plan, where, column)), wider(own.dtype)(float("nan"))
     if plan.rows == plan.cluster == plan.at_once == 1:  # the row is there; no thread waits to read its part
-        return mo.where(target.known, nan.dtype(rX.tensor[column]), nan), tells
-    own = nan
-    if tells & target.known:
-        own = own.dtype(rX.tensor[column])
+        own[0] = rX.tensor[column]
+    else:
+        own.fill(0)
+        if tells & target.known:
+            own[0] = rX.tensor[column]
     if plan.warps == 1:
         mo.sync_warp()                                  # a barrier of the block comes anyway, in the folds
-    return own, tells
+    if not plan.streamed:
+        together(own)                                   # on its way before the folds
+    return mo.where(target.known, nan.dtype(own[0]), nan), tells
 
 
 @mo.jit
@@ -294,24 +332,29 @@ def home(plan, where, column):
 @mo.kernel
 def cross_entropy_backward_kernel(dlogits, dloss, logits, labels, lse, weight, count,
                                   ignored: mo.int64, smoothing: mo.float64, z: mo.float64,  # type: ignore[valid-type]
-                                  plan: mo.Constexpr):
+                                  plan: mo.Constexpr, counts: mo.Constexpr):
     """The gradient alone, from the logarithms of the sums that a forward pass left."""
     wide, gX, gD, gI, gS = wider(logits.dtype), as_rows(logits), as_rows(dlogits), as_column(labels), as_column(lse)
-    of, where = Loss(weight, dloss, count, ignored, wide(smoothing), wide(z)), place(plan, gX)
+    where = place(plan, gX)
+    of = Loss(weight, where.columns, count, gI if counts else None, ignored, wide(smoothing), wide(z))
     if count is not None:
         mo.griddepcontrol_wait()
     for first in mo.range(where.first, where.rows, where.step):
         number, rX, rD = first + where.slot, row(plan, where, gX, first), row(plan, where, gD, first)
-        label, whole = label_of(gI, number, rX.there), wide(0)
-        target = target_of(wide, label, weight, rX.there, ignored, where.columns)
-        if rX.there:
-            whole = wide(gS[number])
-        backward_row(plan, where, rX, rD, target, of, gradient_of(of, target, number, rX.there), whole)
+        held, label, whole = [read(p, rX, LOWEST) for p in where.pieces], *(brought_number(t, number, rX.there)
+                                                                           for t in (gI, gS))
+        given = None if dloss is None else brought_number(dloss, number, rX.there)
+        counted = asked(of)
+        together(*held, label, whole, given, *counted)
+        target = target_of(wide, label[0], weight, rX.there, ignored, where.columns)
+        backward_row(plan, where, (rX, rD, held), target, of, gradient_of(of, target, given, counted), wide(whole[0]))
 
 
 @mo.jit
-def backward_row(plan, where, rX, rD, target, of, upper, whole):
+def backward_row(plan, where, row, target, of, upper, whole):
     """One row of the gradient, of which ``whole`` is the logarithm of the sum."""
+    rX, rD, held = row
+
     def fetch(p):
         return read(p, rX, LOWEST)
 
@@ -320,7 +363,7 @@ def backward_row(plan, where, rX, rD, target, of, upper, whole):
     def put(p, r):
         put_gradient(p, rD, shares(r, whole.dtype(LOG2E), whole) * part, target, less, at_label)
 
-    each(plan, where, [fetch(p) for p in where.pieces], fetch, put)
+    each(plan, where, held, fetch, put)
 
 
 @mo.kernel

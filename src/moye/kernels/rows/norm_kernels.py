@@ -46,6 +46,14 @@ def load(piece, rX, rR, rS):
 
 
 @mo.jit
+def summed_up(where, brought, rS):
+    """The pieces of a row, to which those of the residual are added if they came with it."""
+    if len(brought) == 1:
+        return brought[0]
+    return [with_residual(piece, x, r, rS) for piece, x, r in zip(where.pieces, *brought, strict=True)]
+
+
+@mo.jit
 def with_residual(piece, held, residual, rS):
     """The sum of both as it is rounded to ``summed``, which is written, or to the dtype of x."""
     acc = sums(held.dtype)
@@ -160,6 +168,11 @@ class Gains:
     near: Any
     beyond: Any = 0
 
+    @property
+    def registers(self) -> list[Any]:
+        """The register tensors among them."""
+        return [values for pair in self.held or () for values in pair if values is not None]
+
 
 @mo.jit
 def gains(plan, where, weight, bias, near):
@@ -237,7 +250,10 @@ def norm_kernel(out, x, weight, bias, residual, summed, rstd, mean, factor, eps:
         held = []
         for turn in turns:
             rX, rR, rS = (optional_row(plan, where, t, turn) for t in (gX, gR, gS))
-            held.append([load(piece, rX, rR, rS) for piece in where.pieces])
+            brought = [[parts.read(piece, r) for piece in where.pieces] for r in (rX, rR) if r is not None]
+            held.append((brought, rS))
+        parts.together(*kept.registers, *[values for brought, _ in held for row in brought for values in row])
+        held = [summed_up(where, *row) for row in held]
         means, scales = statistics(plan, where, held, eps, centred, room, acc)
         for turn, row, middle, scale in zip(turns, held, means, scales, strict=True):
             rO, numbers = parts.row(plan, where, gO, turn), ((rstd, scale), (mean, middle))

@@ -48,6 +48,10 @@ TURN = 4
 """Vectors of a thread that are on their way together where a row is streamed."""
 AHEAD = 200 << 10
 """Bytes of rows that a multiprocessor has on their way to shared memory."""
+_SINGLE = 4
+"""Elements of a thread at most, each of which is read by itself, if rows are few and begin anywhere."""
+_FREE = 512
+"""Threads of a block that may have 128 registers each."""
 _WHOLE = 1 << 16
 """Bytes of a row, of all arrays, in such a block that is alone on a multiprocessor: three fit."""
 _TURNS = 2
@@ -180,10 +184,11 @@ class RowPlan:
         return ""
 
     def keeps(self, bits: list[int], sums: int = 0) -> bool:
-        """Whether a thread keeps its parts of vectors of such elements in registers, 64 bytes at most, beside ``sums``
-        of each column."""
+        """Whether a thread keeps its parts of vectors of such elements in registers, 64 bytes at most, or 128 where it has
+        128 registers, beside ``sums`` of each column."""
         own = self.rounds * sum(max(1, self.width * n // 32) for n in bits)
-        return own <= _KEPT and own + self.rounds * self.width * sums <= _SUMS
+        most = _KEPT * (2 if self.resident * self.threads <= _FREE and not sums else 1)
+        return own <= most and own + self.rounds * self.width * sums <= _SUMS
 
     @property
     def crowded(self) -> RowPlan:
@@ -214,7 +219,9 @@ def row_plan(shape: Shape, *, multiprocessors: int = 132, clusters: bool = True)
     more than 262144 elements (131072 of float64; without clusters an eighth), is streamed.
     """
     long = 3 * _PASSED if shape.shifted else _PASSED    # the edges of rows that begin anywhere are work for all
-    several = clusters or shape.rows >= 2 * multiprocessors
+    several, few = clusters or shape.rows >= 2 * multiprocessors, shape.rows <= multiprocessors and not shape.sums
+    if few and shape.shifted and 0 < shape.columns <= _SINGLE * _THREADS:
+        shape = replace(shape, width=1, shifted=False)
     if shape.passed and several and shape.columns * shape.bits > 8 * long * _passed_by(shape, multiprocessors):
         return _passing(shape, _passed_by(shape, multiprocessors), multiprocessors)
     width = shape.width or max(1, 128 // shape.bits)
@@ -222,20 +229,22 @@ def row_plan(shape: Shape, *, multiprocessors: int = 132, clusters: bool = True)
     inner = shape.columns if shape.masked else shape.columns - (width - 1) * shape.shifted
     vectors = max(1, -(-shape.columns // width) if shape.masked else shape.columns // width)
     words = max(1, width * shape.bits // 32) * shape.held
-    if vectors <= (_SHORT if shape.held == 1 else _WARP * max(1, _WORDS // words)):
+    short = _SHORT if shape.held == 1 else _WARP * max(1, _WORDS // words)
+    if vectors <= (_WARP if few else short):
         lanes, cluster, most = _lanes(shape, vectors, words, multiprocessors), 1, _MOST_WORDS
     else:
-        few = shape.rows <= multiprocessors and not shape.sums
         cluster = _cluster(shape, vectors * words * 4, multiprocessors) if clusters else 1
         most = max(1, (_WORDS if shape.sums else _MOST_WORDS) // words)
         lanes = _threads(shape, -(-vectors // cluster), max(1, _WORDS // words), few, shape.sums > 0 and cluster == 1)
     most = min(most, max(1, _MOST_ELEMENTS // width))
     rounds = -(-vectors // (lanes * cluster))
     streamed = lanes > _WARP and rounds > most
-    rows = max(1, _BLOCK // lanes) if lanes <= _WARP else 1
+    rows = max(1, (_WARP if few else _BLOCK) // lanes) if lanes <= _WARP else 1
     threads = lanes * rows
     full = 0 if shape.masked else min(rounds, max(0, inner) // width // (lanes * cluster))
     resident = max(1, _threads_of(shape) // threads)
+    if few and threads <= _FREE:                        # nobody else wants the registers
+        resident = 1
     many = not shape.sums and shape.rows >= 4 * multiprocessors * max(1, _THREADS // threads) * rows
     alone = not streamed and cluster == 1 and (lanes <= _WARP or shape.shifted)
     at_once = 2 if many and alone and 2 * rounds * words * 4 <= _ON_THE_WAY else 1
