@@ -231,7 +231,8 @@ def test_accesses_are_wide_and_rows_are_read_once(columns, dtype, gradient):
     x = mo.TensorLike(dtype, (16384, columns), (columns, 1))
     loss, labels, plan = mo.TensorLike(mo.float32, (16384,)), mo.TensorLike(mo.int64, (16384,)), plan_of(Rows("", x))
     program = cross_entropy_kernel.compile(loss, loss, x if gradient else None, None, x, labels, None, None, -100, 0.0,
-                                           0.0, plan, False, False, block=plan.threads, cluster=plan.cluster, arch="sm_90a")
+                                           0.0, plan, False, False, block=plan.threads, cluster=plan.cluster,
+                                           arch="sm_90a")
     assert program.spills == 0 and program.registers * plan.threads * plan.resident <= 65536
     lines = program.sass.splitlines()
     assert sum("LDG.E.128" in line for line in lines) == plan.rounds

@@ -83,12 +83,27 @@ def test_whatever_a_part_sums_to_is_told(bits):
 def test_rows_that_begin_anywhere(name):
     """Odd rows are read and written in vectors of 16 bytes all the same, but for their ends."""
     rng = np.random.default_rng(7)
-    x = rng.standard_normal((9, 257)).astype(FLOATS[name])
+    x = rng.standard_normal((9, 1057)).astype(FLOATS[name])
     report, = check(np.zeros_like(x), x, 1, name)
     widths = {line["instruction"] for line in report.counters()["lines"]}
     assert {"ld.global.v4", "st.global.v4"} <= widths
-    room = np.zeros((9, 300), FLOATS[name])[:, 2:259]
+    room = np.zeros((9, 1100), FLOATS[name])[:, 2:1059]
     check(room, x[:, :], 1, name)
+
+
+@pytest.mark.parametrize("rows, columns", [(9, 257), (1, 937), (3, 1022), (64, 1)])
+def test_few_short_rows(rows, columns):
+    """They go in as wide vectors as divide them."""
+    x = np.random.default_rng(8).standard_normal((rows, columns)).astype(np.float32)
+    check(np.zeros_like(x), x, 1, "f32")
+
+
+@pytest.mark.parametrize("rows, columns", [(1, 33), (2, 577), (5, 864), (13, 1408), (16, 40), (31, 264), (32, 8)])
+def test_few_rows_down_columns(rows, columns):
+    """A thread has all rows of its columns: nobody waits for another."""
+    x = np.random.default_rng(9).standard_normal((rows, columns)).astype(FLOATS["bf16"])
+    report, = check(np.zeros_like(x), x, 0, "bf16")
+    assert not any("shared" in line["instruction"] for line in report.counters()["lines"])
 
 
 @pytest.mark.parametrize(("rows", "columns", "name"), [(2, 34000, "f32"), (1, 66001, "bf16"), (3, 33001, "f32")])

@@ -82,8 +82,8 @@ def apply(outs, ins, function, plan, pieces, begin, extents):
 
 @mo.kernel
 def map_kernel(outs, ins, function: mo.Constexpr, plan: mo.Constexpr):
-    """outs = function(*ins), ``each`` vectors a thread; behind these, in blocks of their own, what is left of lines that
-    vectors do not divide, an element a thread.
+    """outs = function(*ins), ``each`` vectors a thread; behind these, in blocks of their own, what is left of lines
+    that vectors do not divide, an element a thread.
 
     A vector that is left in part would be read one element after the other, by a warp for which all others wait.
     """

@@ -29,6 +29,11 @@ _FEW = 64
 """Blocks that share an output, up to which eight threads join what they leave."""
 _BLOCKS = 8
 """Blocks of 256 threads that fill a multiprocessor."""
+_FILL = _BLOCKS * THREADS
+_SINGLES = 4 * THREADS
+"""Elements of the longest row that goes element by element."""
+_SEGMENT = 128
+"""Bytes of a row of x that a block reads at least, where outputs lie side by side."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,24 +66,30 @@ def make_plan(fold: Fold, reduced: Sequence[views.Mode], kept: Sequence[views.Mo
     """The rule.  Vectors of 16 bytes along the contiguous mode, four of them (or two) on their way in each thread.
 
     Where it is reduced (``rows``), as many lanes of a warp take an output as have four vectors each, and a whole block
-    from 256 vectors on.  Else a block has 32 vectors of outputs side by side, and eight threads one below the other.
-    Where this makes fewer blocks than fill the device, several share an output, with at least 16 vectors a thread.
+    from 256 vectors on; few short rows that begin anywhere go element by element.  Else a block has 32 vectors of
+    outputs side by side, and eight threads one below the other; fewer side by side, down to 128 bytes, where outputs
+    are few.  Where this makes fewer blocks than fill the device, several share an output, with at least 16 vectors a
+    thread.
     """
     contiguous = reduced if rows else kept
     others = [*contiguous[1:], *(kept if rows else reduced)]
     width = views.width_of([views.Mode(m.extent, m.strides[:1]) for m in (contiguous[0], *others)], info)
     outputs, elements = (math.prod(m.extent for m in modes) for modes in (kept, reduced))
     full = 16 // info.dtype.bytes
-    shifted = rows and len(reduced) == 1 and width < full <= elements // 4 and reduced[0].strides[0] == 1
+    multiprocessors = mo.multiprocessors(info)
+    few = elements <= _SINGLES and outputs * THREADS <= _FILL * multiprocessors
+    shifted = rows and len(reduced) == 1 and width < full <= elements // 4 and reduced[0].strides[0] == 1 and not few
     width = full if shifted else width
+    if not rows and outputs <= _FILL:                   # no vector is left in part
+        width = math.gcd(width, kept[0].extent)
     if rows:
         vectors = -(-elements // width)
         lanes = THREADS if vectors >= 256 else min(32, 1 << max(0, -(-vectors // 4) - 1).bit_length())
         blocks, share = -(-outputs * lanes // THREADS), lanes * 16
     else:
-        vectors, lanes = elements, 32
+        vectors, lanes = elements, _side_by_side(outputs, elements, width, info, multiprocessors)
         blocks, share = -(-outputs // (width * lanes)), THREADS // lanes * 16
-    room = _BLOCKS * mo.multiprocessors(info)
+    room = _BLOCKS * multiprocessors
     splits = max(1, min(room // max(blocks, 1), vectors // share, 1 << 12)) if blocks < room // 2 else 1
     gathers = rows and fold.gather is not None
     each = 4 if gathers else 4 // len(fold.parts)         # states of two parts are longer to join, and take registers
@@ -86,6 +97,15 @@ def make_plan(fold: Fold, reduced: Sequence[views.Mode], kept: Sequence[views.Mo
     compute = mo.float64 if info.dtype is mo.float64 else mo.float32
     return Plan(fold, width, each, whole, lanes, splits, len(reduced), compute, rising == sorted(rising), shifted,
                 gathers)
+
+
+def _side_by_side(outputs: int, elements: int, width: int, info: Any, multiprocessors: int) -> int:
+    """Vectors of outputs that a block has side by side."""
+    lanes, least = 32, max(1, _SEGMENT // (width * info.dtype.bytes))
+    while lanes > least and -(-outputs // (width * lanes)) * max(1, elements // (THREADS // lanes * 16)) \
+            < 2 * multiprocessors:
+        lanes //= 2
+    return lanes
 
 
 @mo.jit
@@ -104,6 +124,7 @@ def begun(plan, width):
 def take_in(plan, state, x, weights, places):
     """The state of this thread with vectors: ``places`` are (coordinate of a vector, whether it is there)."""
     held = read(plan, x, places)
+    mo.pin(*[part for _, _, part, _ in held])           # all are on their way together
     if plan.gathers:
         joined = plan.fold.gather(tuple(old[0] for old in state), [part.to(plan.compute) for _, _, part, _ in held])
         for old, new in zip(state, joined, strict=True):
@@ -214,23 +235,29 @@ def columns_kernel(outs, x, weights, count, plan: mo.Constexpr):
         elements = elements * n
     column = coordinate(mo.block_idx().x * lanes + i, parts)
     alive, state = column[-1] < parts[-1], begun(plan, plan.states)
-    share = mo.ceil_div(elements, mo.grid_dim().y if plan.splits > 1 else 1)
-    end = mo.min(share * (split + 1), elements)
-    for t in mo.range(split * share + j, end, below * plan.each):
+    chunk = mo.ceil_div(elements, mo.grid_dim().y if plan.splits > 1 else 1)
+    end = mo.min(chunk * (split + 1), elements)
+    for t in mo.range(split * chunk + j, end, below * plan.each):
         places = []
         for k in mo.static_range(plan.each):
             places.append(((*column, *coordinate(t + k * below, reduced)), alive & (t + k * below < end)))
         take_in(plan, state, x, weights, places)
-    rooms = [mo.shared_array(dtype, mo.make_layout((lanes, w, below))) for dtype in plan.fold.dtypes(plan.compute)]
+    shares = max(1, THREADS // (lanes * w))             # threads that join what was found of an output
+    apart = mo.make_layout((lanes, w, below), (1, lanes, lanes * w + (lanes if shares > 1 else 0)))
+    rooms = [mo.shared_array(dtype, apart) for dtype in plan.fold.dtypes(plan.compute)]
     for room, part in zip(rooms, state, strict=True):
         for k in mo.static_range(w):
             room[i, k, j] = part[k]
     mo.sync_threads()
-    for k in mo.range(j, w, below):
-        if alive and column[0] * w + k < kept[0]:
-            mine = tuple(room[i, k, 0] for room in rooms)
-            for row in mo.static_range(1, below):
-                mine = plan.fold.join(mine, tuple(room[i, k, row] for room in rooms))
+    share, first = mo.thread_idx().x % shares, mo.thread_idx().x // shares
+    for turn in mo.static_range(max(1, lanes * w // THREADS)):
+        i, k = (first + turn * THREADS) % lanes, (first + turn * THREADS) // lanes
+        column = coordinate(mo.block_idx().x * lanes + i, parts)
+        mine = tuple(room[i, k, share] for room in rooms)
+        for row in mo.static_range(shares, below, shares):
+            mine = plan.fold.join(mine, tuple(room[i, k, row + share] for room in rooms))
+        mine = join_lanes(plan, mine, shares)
+        if share == 0 and column[-1] < parts[-1] and column[0] * w + k < kept[0]:
             write(plan, outs, (column[0] * w + k, *column[1:], split), mine, count)
 
 

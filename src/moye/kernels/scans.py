@@ -25,8 +25,8 @@ from moye.kernels.maps import coordinate
 from moye.kernels.scans_columns import scan_columns
 from moye.kernels.workspace import empty
 
-_FILL = 1024
-"""Threads that keep a multiprocessor busy."""
+_FILL, _SHARED = 1024, 256
+"""Threads that keep a multiprocessor busy, and of a block that has a row at most."""
 ONCE = 1 << 25
 """Bytes of x that stay in L2 until a second pass reads them."""
 _BACK = 96
@@ -55,7 +55,8 @@ class Plan:
 
 def make_plan(n: int, modes: Sequence[views.Mode], infos: tuple[Any, Any]) -> Plan:
     """The rule.  Vectors of 16 bytes, four a thread, and as many warps as have them up to 8; along rows that begin
-    anywhere two vectors, which take more registers there, and up to 16 warps.
+    anywhere two vectors, which take more registers there, and up to 16 warps.  Few short rows that vectors do not
+    divide go in narrower ones.
 
     Where this makes fewer threads than half of what fills the device, up to 1024 blocks share a row, with four parts
     each at least.
@@ -65,7 +66,9 @@ def make_plan(n: int, modes: Sequence[views.Mode], infos: tuple[Any, Any]) -> Pl
     """
     width, lines = views.width_of(modes, *infos), math.prod(m.extent for m in modes[1:])
     full = 16 // max(info.dtype.bytes for info in infos)
-    shifted = width < full <= n // 4 and infos[0].dtype == infos[1].dtype and modes[0].strides == (1, 1)
+    few = n <= 4 * _SHARED and lines * _SHARED <= _FILL * mo.multiprocessors(infos[0])
+    width = math.gcd(width, n) if few else width
+    shifted = not few and width < full <= n // 4 and infos[0].dtype == infos[1].dtype and modes[0].strides == (1, 1)
     width = full if shifted else width
     whole, wide = modes[0].extent % width == 0 and not shifted, any(info.dtype is mo.float64 for info in infos)
     each, vectors = (2, -(-(n + width - 1) // width)) if shifted else (4, -(-n // width))
@@ -85,7 +88,7 @@ def compiled(plan: Plan) -> Plan:
 
 @mo.jit
 def load(plan, line, i, there, lead):
-    """Vector i of a line in the dtype that computes, zeros where it is not there; and what of it is."""
+    """Vector i of a line, zeros where it is not there; and what of it is."""
     inside, part, extent = there, mo.fragment((plan.width,), line.dtype), (mo.size(line, 0),)           # (width)
     columns = mo.identity_tensor(extent)
     if plan.shifted:
@@ -93,7 +96,7 @@ def load(plan, line, i, there, lead):
     if not plan.whole:
         inside = mo.inside(mo.tile(columns, (plan.width,), (i,), ragged=True), extent) & there
     mo.copyto(part, mo.tile(line, (plan.width,), (i,), ragged=True), pred=inside, zero_fill=True)
-    return part.to(plan.compute), inside
+    return part, inside
 
 
 @mo.jit
@@ -105,7 +108,8 @@ def take(plan, line, first, end, lead):
         vector, inside = load(plan, line, i, i < end, lead)
         held.append(vector)
         mask.append((i, inside))
-    return held, mask
+    mo.pin(*held)                                       # all are on their way together
+    return [vector.to(plan.compute) for vector in held], mask
 
 
 @mo.jit

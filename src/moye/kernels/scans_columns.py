@@ -55,6 +55,11 @@ class Plan:
         return self.lanes * self.below
 
     @property
+    def alone(self) -> bool:
+        """Whether a thread has all rows of its columns."""
+        return self.below == 1 and not self.several
+
+    @property
     def rows(self) -> int:
         """Of a part."""
         return self.below * self.each
@@ -75,15 +80,24 @@ def make_plan(modes: Sequence[views.Mode], infos: tuple[Any, Any]) -> tuple[Plan
 
     Threads side by side read 128 bytes of a row, and each holds 128 bytes of its columns or 32 rows.  Below each other
     are as many as have all rows, up to 256 threads; if they are fewer, more lie side by side.  Blocks share columns as
-    far as all of them run together.
+    far as all of them run together.  Vectors are narrower where a thread then has all rows of its columns, and nobody
+    has to be told of a sum.
     """
-    width, n = views.width_of(modes, *infos), modes[-1].extent
-    bytes_ = width * max(info.dtype.bytes for info in infos)
-    vectors = -(-modes[0].extent // width) * math.prod(m.extent for m in modes[1:-1])
-    each = HELD // max(1, bytes_ // 4)
+    width, n, most = views.width_of(modes, *infos), modes[-1].extent, max(info.dtype.bytes for info in infos)
+
+    def in_all(width: int) -> int:
+        return -(-modes[0].extent // width) * math.prod(m.extent for m in modes[1:-1])
+
+    while n <= HELD and width > 1 and HELD // max(1, width * most // 4) < n and \
+            in_all(width // 2) <= RUNNING * mo.multiprocessors(infos[0]):
+        width //= 2
+    bytes_, vectors = width * most, in_all(width)
+    each = min(HELD // max(1, bytes_ // 4), _power(n))
     narrow = min(SEGMENT // bytes_, _power(vectors))
     below = min(THREADS // narrow, _power(-(-n // each)))
     lanes = min(THREADS // below, _power(vectors))
+    if below == 1:
+        lanes = max(32, lanes)                          # threads without columns rather than ones to be told of sums
     below = max(below, 32 // lanes)
     groups, parts = -(-vectors // lanes), -(-n // (below * each))
     room = mo.multiprocessors(infos[0]) * (RUNNING // (lanes * below))
@@ -206,6 +220,16 @@ def carried(plan, sums, told, words, last, part, carry):
     return carry
 
 
+@mo.jit
+def put(plan, out, at, first, held, above):
+    """Write the rows of a thread, from row ``first`` on, each with what is above it."""
+    for k in mo.static_range(plan.each):
+        vector, there = held[k]
+        above += vector.to(plan.compute)
+        line = out[:, *at[1:], mo.min(first + k, mo.shape(out)[-1] - 1)]
+        mo.copyto(mo.tile(line, (plan.width,), at[:1], ragged=True), above.to(out.dtype), pred=there)
+
+
 @mo.kernel
 def columns_kernel(out, x, words, plan: mo.Constexpr):
     """out = x summed along the last mode, (columns, *others, n) both; words (columns, parts, blocks) if shared."""
@@ -221,8 +245,12 @@ def columns_kernel(out, x, words, plan: mo.Constexpr):
     for part in mo.range(mo.block_idx().y, mo.ceil_div(n, plan.rows), mo.grid_dim().y):
         first = part * plan.rows + j * plan.each
         held = held_rows(plan, x, at, first, at[-1] < vectors[-1])
+        mo.pin(*[vector for vector, _ in held])                                 # all are on their way together
         mine = mo.fragment((w,), plan.compute)                                                  # (width)
         mine.fill(0)
+        if plan.alone:
+            put(plan, out, at, first, held, mine)
+            continue
         for vector, _ in held:
             mine += vector.to(plan.compute)
         above, upto = scan_warp(plan, mine, j % rows)
@@ -239,11 +267,7 @@ def columns_kernel(out, x, words, plan: mo.Constexpr):
             carry = scan_levels(plan, sums, carry)
         mo.sync_threads()
         above += vector_of(plan, sums, j // rows, i)
-        for k in mo.static_range(plan.each):
-            vector, there = held[k]
-            above += vector.to(plan.compute)
-            line = out[:, *at[1:], mo.min(first + k, n - 1)]
-            mo.copyto(mo.tile(line, (w,), at[:1], ragged=True), above.to(out.dtype), pred=there)
+        put(plan, out, at, first, held, above)
         if plan.several:
             mo.sync_threads()                           # sums are used again
 

@@ -79,8 +79,8 @@ def target_of(dtype, label, weight, there, ignored, n):
 
 @mo.jit
 def gradient_of(of, target, given, counted):
-    """What the gradient of a row is multiplied by.  ``given``: the gradient of its loss, or None for 1; ``counted``: what
-    ``asked`` read for a mean, or nothing."""
+    """What the gradient of a row is multiplied by.  ``given``: the gradient of its loss, or None for 1; ``counted``:
+    what ``asked`` read for a mean, or nothing."""
     found = of.z.dtype(1) if given is None else of.z.dtype(given[0])
     if counted:
         found = found / (counted[0][0] if of.count is not None else counted_here(of, counted))
@@ -202,7 +202,7 @@ def cross_entropy_kernel(loss, lse, dlogits, dloss, logits, labels, weight, coun
             brought.append((rX, number, held, brought_number(gI, number, rX.there), given))
         counted = asked(of)
         if not plan.streamed:
-            together(*counted, *[values for _, _, held, label, given in brought for values in (*held, label, given)])
+            together(*[values for _, _, held, label, given in brought for values in (*held, label, given)], *counted)
         for k in mo.static_range(plan.at_once):
             rX, number, held, label, given = brought[k]
             rD = None if dlogits is None else row(plan, where, gD, first + k * where.step)
@@ -345,7 +345,7 @@ def cross_entropy_backward_kernel(dlogits, dloss, logits, labels, lse, weight, c
                                                                            for t in (gI, gS))
         given = None if dloss is None else brought_number(dloss, number, rX.there)
         counted = asked(of)
-        together(*held, label, whole, given, *counted)
+        together(*held, label, whole, given, *counted)          # what is used first, last
         target = target_of(wide, label[0], weight, rX.there, ignored, where.columns)
         backward_row(plan, where, (rX, rD, held), target, of, gradient_of(of, target, given, counted), wide(whole[0]))
 

@@ -184,8 +184,8 @@ class RowPlan:
         return ""
 
     def keeps(self, bits: list[int], sums: int = 0) -> bool:
-        """Whether a thread keeps its parts of vectors of such elements in registers, 64 bytes at most, or 128 where it has
-        128 registers, beside ``sums`` of each column."""
+        """Whether a thread keeps its parts of vectors of such elements in registers, 64 bytes at most, or 128 where it
+        has 128 registers, beside ``sums`` of each column."""
         own = self.rounds * sum(max(1, self.width * n // 32) for n in bits)
         most = _KEPT * (2 if self.resident * self.threads <= _FREE and not sums else 1)
         return own <= most and own + self.rounds * self.width * sums <= _SUMS
