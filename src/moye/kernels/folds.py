@@ -43,6 +43,11 @@ class Fold:
     gather: Callable[[State, list[Any]], State] | None = None
 
     @property
+    def adds(self) -> bool:
+        """Whether states are added up."""
+        return self.join is _sum
+
+    @property
     def indexed(self) -> bool:
         return mo.int32 in self.parts
 

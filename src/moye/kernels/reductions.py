@@ -12,14 +12,16 @@ an order that the shape fixes, so each run gives the same bits.
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import moye as mo
-from moye.kernels import views
-from moye.kernels.folds import FOLDS, LAST, Fold
+from moye.kernels import maps, views
+from moye.kernels.folds import FOLDS, LAST, Fold, State
+from moye.kernels.loads import together
 from moye.kernels.maps import coordinate
 from moye.kernels.options import shown
 from moye.kernels.workspace import empty
@@ -32,6 +34,8 @@ _BLOCKS = 8
 _FILL = _BLOCKS * THREADS
 _SINGLES = 4 * THREADS
 """Elements of the longest row that goes element by element."""
+_ONE_LAUNCH = 12
+"""Vectors of a thread down columns up to which it is no slower than a second launch."""
 _SEGMENT = 128
 """Bytes of a row of x that a block reads at least, where outputs lie side by side."""
 
@@ -42,7 +46,8 @@ class Plan:
     divide the lines; ``lanes``: threads of an output, or along the outputs where these are contiguous; ``splits``:
     blocks that share an output; ``modes``: how many modes are reduced; ``rising``: a thread meets rising indices;
     ``shifted``: rows begin anywhere, and vectors count from the multiple of 16 bytes in front of them; ``gathers``: a
-    thread takes in all of its vectors together."""
+    thread takes in all of its vectors together; ``eager``: a thread has all of its vectors on their way before it waits
+    for one, which takes registers where other warps would do as well."""
 
     fold: Fold
     width: int
@@ -55,6 +60,7 @@ class Plan:
     rising: bool = False
     shifted: bool = False
     gathers: bool = False
+    eager: bool = False
 
     @property
     def states(self) -> int:
@@ -89,14 +95,17 @@ def make_plan(fold: Fold, reduced: Sequence[views.Mode], kept: Sequence[views.Mo
     else:
         vectors, lanes = elements, _side_by_side(outputs, elements, width, info, multiprocessors)
         blocks, share = -(-outputs // (width * lanes)), THREADS // lanes * 16
+        if blocks * max(1, vectors // share) < multiprocessors:
+            share = vectors if vectors <= THREADS // lanes * _ONE_LAUNCH else share // 4
     room = _BLOCKS * multiprocessors
     splits = max(1, min(room // max(blocks, 1), vectors // share, 1 << 12)) if blocks < room // 2 else 1
     gathers = rows and fold.gather is not None
     each = 4 if gathers else 4 // len(fold.parts)         # states of two parts are longer to join, and take registers
     whole, rising = contiguous[0].extent % width == 0 and not shifted, [m.strides[1] for m in reduced]
     compute = mo.float64 if info.dtype is mo.float64 else mo.float32
+    eager = blocks * splits <= _BLOCKS // 2 * multiprocessors or (fold.adds and not rows)
     return Plan(fold, width, each, whole, lanes, splits, len(reduced), compute, rising == sorted(rising), shifted,
-                gathers)
+                gathers, eager)
 
 
 def _side_by_side(outputs: int, elements: int, width: int, info: Any, multiprocessors: int) -> int:
@@ -124,7 +133,8 @@ def begun(plan, width):
 def take_in(plan, state, x, weights, places):
     """The state of this thread with vectors: ``places`` are (coordinate of a vector, whether it is there)."""
     held = read(plan, x, places)
-    mo.pin(*[part for _, _, part, _ in held])           # all are on their way together
+    if plan.eager:
+        together(*[part for _, _, part, _ in held])
     if plan.gathers:
         joined = plan.fold.gather(tuple(old[0] for old in state), [part.to(plan.compute) for _, _, part, _ in held])
         for old, new in zip(state, joined, strict=True):
@@ -322,12 +332,29 @@ def _reduce(out: Any, x: Any, kind: str, *given: int) -> None:
         raise mo.ArgumentError(f"reduce: {kind} of no elements: x has shape {tuple(a.shape)}")
     if 0 in o.shape:
         return
+    if count == 1:
+        modes = [views.Mode(a.shape[i], (s, a.strides[i])) for i, s in zip(rest, strides, strict=True)
+                 if a.shape[i] != 1]
+        maps.launch((out,), (x,), modes, _of_one(kind))
+        return
     weights = [math.prod(a.shape[j] for j in axes if j > i) for i in range(rank)]
     reduced = views.merged([views.Mode(a.shape[i], (a.strides[i], weights[i])) for i in axes if a.shape[i] != 1])
     kept = views.merged([views.Mode(a.shape[i], (a.strides[i], s)) for i, s in zip(rest, strides, strict=True)
                          if a.shape[i] != 1])
     rows = bool(reduced) and (not kept or reduced[0].strides[0] <= kept[0].strides[0])
     _launch(fold, out, x, reduced or [views.Mode(1, (0, 0))], kept or [views.Mode(1, (0, 0))], count, rows)
+
+
+@functools.lru_cache(maxsize=16)
+def _of_one(kind: str) -> Callable[[Any], State]:
+    """What a reduction of one element is."""
+    fold = FOLDS[kind]
+
+    def one(x: Any) -> State:
+        if fold.indexed:
+            return (mo.where(x == x, mo.int32(0), mo.int32(0)),)
+        return fold.finish(fold.take(x, None), 1)
+    return one
 
 
 def _axes(given: Sequence[int], rank: int, fold: Fold) -> list[int]:

@@ -18,6 +18,7 @@ from typing import Any
 
 import moye as mo
 from moye.kernels import views
+from moye.kernels.loads import together
 from moye.kernels.maps import coordinate
 from moye.kernels.workspace import empty
 
@@ -88,8 +89,8 @@ def make_plan(modes: Sequence[views.Mode], infos: tuple[Any, Any]) -> tuple[Plan
     def in_all(width: int) -> int:
         return -(-modes[0].extent // width) * math.prod(m.extent for m in modes[1:-1])
 
-    while n <= HELD and width > 1 and HELD // max(1, width * most // 4) < n and \
-            in_all(width // 2) <= RUNNING * mo.multiprocessors(infos[0]):
+    fit, few = (threads * mo.multiprocessors(infos[0]) for threads in (RUNNING, THREADS))
+    while n <= HELD and width > 1 and in_all(width // 2) <= (fit if HELD // max(1, width * most // 4) < n else few):
         width //= 2
     bytes_, vectors = width * most, in_all(width)
     each = min(HELD // max(1, bytes_ // 4), _power(n))
@@ -245,10 +246,10 @@ def columns_kernel(out, x, words, plan: mo.Constexpr):
     for part in mo.range(mo.block_idx().y, mo.ceil_div(n, plan.rows), mo.grid_dim().y):
         first = part * plan.rows + j * plan.each
         held = held_rows(plan, x, at, first, at[-1] < vectors[-1])
-        mo.pin(*[vector for vector, _ in held])                                 # all are on their way together
         mine = mo.fragment((w,), plan.compute)                                                  # (width)
         mine.fill(0)
         if plan.alone:
+            together(*[vector for vector, _ in held])
             put(plan, out, at, first, held, mine)
             continue
         for vector, _ in held:

@@ -339,5 +339,5 @@ def pin(*registers: Tensor) -> None:
             what = f"{tensor.label} in {tensor.space.value}" if isinstance(tensor, Tensor) else repr(tensor)
             raise TensorError(f"pin takes register tensors, not {what}", locs=(locate(),))
         if all(tensor.buffer is not tile.buffer for tile in tiles):
-            tiles.append(TileRef(tensor.buffer, Literal(0, dt.int32), tensor.buffer.dtype, (), name=tensor.name))
+            tiles.append(TileRef(tensor.buffer, Literal(0, dt.int32), tensor.dtype, (), name=tensor.name))
     builder().emit(ops.Pin(tiles=tuple(tiles)))

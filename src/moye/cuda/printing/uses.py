@@ -47,8 +47,6 @@ class Uses:
         self.written: set[int] = set()
         self.arrays: set[int] = set()  # register buffers that a loop indexes
         self.words: set[int] = set()  # register buffers that are stored as 32-bit words
-        self._pinned: set[int] = set()
-        self._vectors: set[int] = set()  # register buffers of narrow elements that come as words from memory
         self.has_wgmma = any(isinstance(op, ops.Wgmma) for op in self.ops)
         self.handovers = handovers(func)
         self._read_vars: set[int] = set()
@@ -59,8 +57,6 @@ class Uses:
         self._next = 0
         self._number(func.body, 0)
         self._mark(func.body, 0, [])
-        # Pinned one by one, elements would be taken out of the words that came, and their loads be waited for there.
-        self.words |= self._pinned & self._vectors
         self._spread_words()
         self._orders = any(MEMORY in self.kills(op) for op in self.ops)
         self._releases = any(_releases(op) for op in self.ops)
@@ -155,10 +151,6 @@ class Uses:
             self.buffers[ref.buffer.id] = ref.buffer
             if ref.buffer.space is Space.REGISTER and not _is_one_element(op, ref):
                 self.arrays.add(ref.buffer.id)
-            if isinstance(op, ops.Pin):
-                self._pinned.add(ref.buffer.id)
-            if isinstance(op, ops.Copy) and op.width * ref.dtype.bits >= 32 and _is_narrow(ref):
-                self._vectors.add(ref.buffer.id)
             if _wants_words(op, ref):
                 self.words.add(ref.buffer.id)
                 self.arrays.add(ref.buffer.id)

@@ -167,7 +167,7 @@ class Rows:
         if masked:
             width, shifted = max(128 // bits, (block or 0) // 32), False
         return row_plan(Shape(self.rows, self.columns, bits, width, shifted, masked, held, sums, passed, alone,
-                              ahead, brought),
+                              ahead, brought, 1 if block is None else max(1, block // 32)),
                         multiprocessors=self.multiprocessors, clusters=has_clusters(self.x))
 
     def bulky(self, *arrays: Any) -> bool:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import moye as mo
+from moye.kernels.loads import together
 from moye.kernels.rows import rings
 from moye.kernels.rows.parts import (
     anew,
@@ -27,7 +28,6 @@ from moye.kernels.rows.parts import (
     row,
     scratch,
     swept,
-    together,
     write,
 )
 from moye.kernels.rows.softmax import (
@@ -201,7 +201,7 @@ def cross_entropy_kernel(loss, lse, dlogits, dloss, logits, labels, weight, coun
                 given = brought_number(dloss, number, rX.there)
             brought.append((rX, number, held, brought_number(gI, number, rX.there), given))
         counted = asked(of)
-        if not plan.streamed:
+        if plan.eager:
             together(*[values for _, _, held, label, given in brought for values in (*held, label, given)], *counted)
         for k in mo.static_range(plan.at_once):
             rX, number, held, label, given = brought[k]
@@ -314,7 +314,7 @@ def label_logit(plan, where, rX, target):
             own[0] = rX.tensor[column]
     if plan.warps == 1:
         mo.sync_warp()                                  # a barrier of the block comes anyway, in the folds
-    if not plan.streamed:
+    if plan.eager:
         together(own)                                   # on its way before the folds
     return mo.where(target.known, nan.dtype(own[0]), nan), tells
 

@@ -41,12 +41,11 @@ _COLUMNS, _BLOCKS = 256, 8
 
 
 @mo.jit
-def numbers_of(tensors, where, row, turn, *beside):
-    """The numbers of a row in arrays that have one for each; None stays None.  They come together with the pieces
-    ``beside`` them."""
-    found = [None if t is None else parts.brought_number(t, turn + where.slot, row.there) for t in tensors]
-    parts.together(*found, *beside)
-    return tuple(None if each is None else mo.where(row.there, each[0], each.dtype(0)) for each in found)
+def number(tensor, where, row, turn):
+    """The number of a row in an array that has one for each; None stays None."""
+    if tensor is None:
+        return None
+    return parts.as_column(tensor)[turn + where.slot] if row.there else tensor.dtype(0)
 
 
 @mo.jit
@@ -176,7 +175,7 @@ def norm_backward_kernel(dx, dout, x, weight, rstd, mean, dsummed, partial, offs
         following = ahead(plan, where, (gX, gG), turn + where.step)
         added = [] if plan.shifted else ahead(plan, where, (gS,), turn)
         rD = parts.row(plan, where, gD, turn)
-        scale, middle = numbers_of((rstd, mean), where, rD, turn, *held[0], *held[1])
+        scale, middle = number(rstd, where, rD, turn), number(mean, where, rD, turn)
         means = means_of(plan, kept, held, (scale, middle), offset)
         if plan.shifted:
             added = ahead(plan, where, (gS,), turn)
@@ -241,7 +240,7 @@ def norm_backward_alone_kernel(dx, dout, x, weight, rstd, mean, dsummed, offset:
         kept = replace(kept, gains=replace(kept.gains, held=None))
     for turn in mo.range(where.first, where.rows, where.step):
         held, rD = ahead(plan, where, (gX, gG), turn), parts.row(plan, where, gD, turn)
-        scale, middle = numbers_of((rstd, mean), where, rD, turn, *held[0], *held[1])
+        scale, middle = number(rstd, where, rD, turn), number(mean, where, rD, turn)
         means, added = means_of(plan, kept, held, (scale, middle), offset), ahead(plan, where, (gS,), turn)
         for i in mo.static_range(len(where.pieces)):
             finish(kept, i, (held[0][i], held[1][i]), (scale, middle), means, offset, rD,
@@ -288,7 +287,7 @@ def norm_backward_streamed_kernel(dx, dout, x, weight, rstd, mean, dsummed, offs
     room = parts.scratch(plan, acc, 2)
     for turn in mo.range(where.first, where.rows, where.step):
         rD, rG, rX, rS = (optional_row(plan, where, t, turn) for t in (gD, gG, gX, gS))
-        scale, middle = numbers_of((rstd, mean), where, rD, turn)
+        scale, middle = number(rstd, where, rD, turn), number(mean, where, rD, turn)
         streamed_row(plan, where, (rD, rG, rX, rS), weight, scale, middle, offset, room)
 
 

@@ -195,15 +195,6 @@ def read(piece, source, fill=0):
 
 
 @mo.jit
-def together(*held):
-    """All of what was read is on its way before anything waits for a part of it, of register tensors or None.
-
-    The compiler would convert the first at once, or read the last where it is used: a way to memory for each.
-    """
-    mo.pin(*[values for values in held if values is not None])
-
-
-@mo.jit
 def brought_number(column, index, there):
     """An element of an array of one a row, in a register tensor (1); of a row that is not there, the first row's."""
     held = mo.fragment((1,), column.dtype)

@@ -77,7 +77,8 @@ class Shape:
     works on.
     ``passed``: one read of a row says all, so that nobody holds it.  ``alone``: nothing is kept between rows.
     ``ahead``: long rows may come by bulk copies, one after the other, to so many blocks of a multiprocessor, 1 or 2; 0
-    if not.  ``brought``: so many arrays come so, if they are not the ones that are held.
+    if not.  ``brought``: so many arrays come so, if they are not the ones that are held.  ``least``: elements of a
+    vector at least.
     """
 
     rows: int
@@ -92,6 +93,7 @@ class Shape:
     alone: bool = False
     ahead: int = 0
     brought: int = 0
+    least: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,7 @@ class RowPlan:
     at most 32), and ``at_once`` of them one behind the other are on their way together.  ``resident`` blocks fit on a
     multiprocessor.  ``streamed``: a row is longer than all registers and is read again; ``rounds`` is then a loop.
     ``stages``: rows come to shared memory by bulk copies, and it has room for so many rounds of them; 0 if not.
+    ``eager``: rows are few, so that a thread asks for all that it reads before it waits: no other warp works meanwhile.
     """
 
     width: int
@@ -119,6 +122,7 @@ class RowPlan:
     resident: int = 1
     streamed: bool = False
     stages: int = 0
+    eager: bool = False
 
     @property
     def threads(self) -> int:
@@ -225,6 +229,8 @@ def row_plan(shape: Shape, *, multiprocessors: int = 132, clusters: bool = True)
     if shape.passed and several and shape.columns * shape.bits > 8 * long * _passed_by(shape, multiprocessors):
         return _passing(shape, _passed_by(shape, multiprocessors), multiprocessors)
     width = shape.width or max(1, 128 // shape.bits)
+    if few and not (shape.masked or shape.shifted):
+        width = _narrower(shape.columns, width, shape.least)
     edges = 0 if shape.masked else 2 * (width - 1) if shape.shifted else min(width - 1, shape.columns % width)
     inner = shape.columns if shape.masked else shape.columns - (width - 1) * shape.shifted
     vectors = max(1, -(-shape.columns // width) if shape.masked else shape.columns // width)
@@ -249,10 +255,19 @@ def row_plan(shape: Shape, *, multiprocessors: int = 132, clusters: bool = True)
     alone = not streamed and cluster == 1 and (lanes <= _WARP or shape.shifted)
     at_once = 2 if many and alone and 2 * rounds * words * 4 <= _ON_THE_WAY else 1
     plan = RowPlan(width, lanes, rows, rounds, cluster, full, edges, shape.shifted, shape.masked, at_once,
-                   resident, streamed)
+                   resident, streamed, eager=few and not streamed)
     if not (clusters and shape.ahead) or plan.lanes <= _WARP or plan.masked or plan.width * shape.bits % 128:
         return plan
     return _summed(shape, plan, multiprocessors) if shape.sums else _ahead(shape, plan, multiprocessors)
+
+
+def _narrower(columns: int, width: int, least: int) -> int:
+    """Elements of a vector of few rows: as few as leave a row to one warp, or to 512 threads.  Each thread then has less
+    to do, and there are fewer instructions, which come from memory, too."""
+    most = _WARP if columns <= _WARP * width else _FREE
+    while width > least and (2 * columns <= most * width or (columns % width and 2 * columns <= _THREADS * width)):
+        width //= 2
+    return width
 
 
 def _lanes(shape: Shape, vectors: int, words: int, multiprocessors: int) -> int:
