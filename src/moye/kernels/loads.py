@@ -2,7 +2,7 @@
 
 In: register tensors that were just filled from memory.  Out: nothing; what is computed of them comes behind this point.
 
-    together(rX, rW)                        # neither waits for the other
+    in_flight(rX, rW)                        # neither waits for the other
 
 The compiler would convert the first as soon as it is there, or read the last where it is used: a way to memory for
 each.  Where many warps wait in turn that costs nothing, and saves registers.
@@ -14,7 +14,7 @@ import moye as mo
 
 
 @mo.jit
-def together(*held):
+def in_flight(*held):
     """All of these (or None) are asked for before anything waits for a part of one."""
     mo.pin(*[as_words(values) for values in held if values is not None])
 

@@ -21,7 +21,7 @@ from typing import Any
 import moye as mo
 from moye.kernels import maps, views
 from moye.kernels.folds import FOLDS, LAST, Fold, State
-from moye.kernels.loads import together
+from moye.kernels.loads import in_flight
 from moye.kernels.maps import coordinate
 from moye.kernels.options import shown
 from moye.kernels.workspace import empty
@@ -103,7 +103,7 @@ def make_plan(fold: Fold, reduced: Sequence[views.Mode], kept: Sequence[views.Mo
     each = 4 if gathers else 4 // len(fold.parts)         # states of two parts are longer to join, and take registers
     whole, rising = contiguous[0].extent % width == 0 and not shifted, [m.strides[1] for m in reduced]
     compute = mo.float64 if info.dtype is mo.float64 else mo.float32
-    eager = blocks * splits <= _BLOCKS // 2 * multiprocessors or (fold.adds and not rows)
+    eager = blocks * splits <= _BLOCKS // 2 * multiprocessors or (not rows and (fold.adds or len(fold.parts) > 1))
     return Plan(fold, width, each, whole, lanes, splits, len(reduced), compute, rising == sorted(rising), shifted,
                 gathers, eager)
 
@@ -134,7 +134,7 @@ def take_in(plan, state, x, weights, places):
     """The state of this thread with vectors: ``places`` are (coordinate of a vector, whether it is there)."""
     held = read(plan, x, places)
     if plan.eager:
-        together(*[part for _, _, part, _ in held])
+        in_flight(*[part for _, _, part, _ in held])
     if plan.gathers:
         joined = plan.fold.gather(tuple(old[0] for old in state), [part.to(plan.compute) for _, _, part, _ in held])
         for old, new in zip(state, joined, strict=True):

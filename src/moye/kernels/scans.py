@@ -21,7 +21,7 @@ from typing import Any
 
 import moye as mo
 from moye.kernels import views
-from moye.kernels.loads import together
+from moye.kernels.loads import in_flight
 from moye.kernels.maps import coordinate
 from moye.kernels.scans_columns import scan_columns
 from moye.kernels.workspace import empty
@@ -109,7 +109,7 @@ def take(plan, line, first, end, lead):
         vector, inside = load(plan, line, i, i < end, lead)
         held.append(vector)
         mask.append((i, inside))
-    together(*held)
+    in_flight(*held)
     return [vector.to(plan.compute) for vector in held], mask
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import moye as mo
 from moye.kernels import views
-from moye.kernels.loads import together
+from moye.kernels.loads import in_flight
 from moye.kernels.maps import coordinate
 from moye.kernels.workspace import empty
 
@@ -222,12 +222,12 @@ def carried(plan, sums, told, words, last, part, carry):
 
 
 @mo.jit
-def put(plan, out, at, first, held, above):
-    """Write the rows of a thread, from row ``first`` on, each with what is above it."""
+def put(plan, out, at, first, n, held, above):
+    """Write the rows of a thread, from row ``first`` of n on, each with what is above it."""
     for k in mo.static_range(plan.each):
         vector, there = held[k]
         above += vector.to(plan.compute)
-        line = out[:, *at[1:], mo.min(first + k, mo.shape(out)[-1] - 1)]
+        line = out[:, *at[1:], mo.min(first + k, n - 1)]
         mo.copyto(mo.tile(line, (plan.width,), at[:1], ragged=True), above.to(out.dtype), pred=there)
 
 
@@ -249,8 +249,8 @@ def columns_kernel(out, x, words, plan: mo.Constexpr):
         mine = mo.fragment((w,), plan.compute)                                                  # (width)
         mine.fill(0)
         if plan.alone:
-            together(*[vector for vector, _ in held])
-            put(plan, out, at, first, held, mine)
+            in_flight(*[vector for vector, _ in held])
+            put(plan, out, at, first, n, held, mine)
             continue
         for vector, _ in held:
             mine += vector.to(plan.compute)
@@ -268,7 +268,7 @@ def columns_kernel(out, x, words, plan: mo.Constexpr):
             carry = scan_levels(plan, sums, carry)
         mo.sync_threads()
         above += vector_of(plan, sums, j // rows, i)
-        put(plan, out, at, first, held, above)
+        put(plan, out, at, first, n, held, above)
         if plan.several:
             mo.sync_threads()                           # sums are used again
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import moye as mo
-from moye.kernels.loads import together
+from moye.kernels.loads import in_flight
 from moye.kernels.rows import rings
 from moye.kernels.rows.parts import (
     anew,
@@ -202,7 +202,7 @@ def cross_entropy_kernel(loss, lse, dlogits, dloss, logits, labels, weight, coun
             brought.append((rX, number, held, brought_number(gI, number, rX.there), given))
         counted = asked(of)
         if plan.eager:
-            together(*[values for _, _, held, label, given in brought for values in (*held, label, given)], *counted)
+            in_flight(*[values for _, _, held, label, given in brought for values in (*held, label, given)], *counted)
         for k in mo.static_range(plan.at_once):
             rX, number, held, label, given = brought[k]
             rD = None if dlogits is None else row(plan, where, gD, first + k * where.step)
@@ -315,7 +315,7 @@ def label_logit(plan, where, rX, target):
     if plan.warps == 1:
         mo.sync_warp()                                  # a barrier of the block comes anyway, in the folds
     if plan.eager:
-        together(own)                                   # on its way before the folds
+        in_flight(own)                                   # on its way before the folds
     return mo.where(target.known, nan.dtype(own[0]), nan), tells
 
 
@@ -345,7 +345,7 @@ def cross_entropy_backward_kernel(dlogits, dloss, logits, labels, lse, weight, c
                                                                            for t in (gI, gS))
         given = None if dloss is None else brought_number(dloss, number, rX.there)
         counted = asked(of)
-        together(*held, label, whole, given, *counted)          # what is used first, last
+        in_flight(*held, label, whole, given, *counted)          # what is used first, last
         target = target_of(wide, label[0], weight, rX.there, ignored, where.columns)
         backward_row(plan, where, (rX, rD, held), target, of, gradient_of(of, target, given, counted), wide(whole[0]))
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import moye as mo
-from moye.kernels.loads import together
+from moye.kernels.loads import in_flight
 from moye.kernels.rows import parts
 from moye.kernels.rows.plan import RowPlan
 
@@ -254,7 +254,7 @@ def norm_kernel(out, x, weight, bias, residual, summed, rstd, mean, factor, eps:
             brought = [[parts.read(piece, r) for piece in where.pieces] for r in (rX, rR) if r is not None]
             held.append((brought, rS))
         if plan.eager or plan.shifted:
-            together(*kept.registers, *[values for brought, _ in held for row in brought for values in row])
+            in_flight(*kept.registers, *[values for brought, _ in held for row in brought for values in row])
         held = [summed_up(where, *row) for row in held]
         means, scales = statistics(plan, where, held, eps, centred, room, acc)
         for turn, row, middle, scale in zip(turns, held, means, scales, strict=True):
