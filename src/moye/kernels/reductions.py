@@ -103,7 +103,8 @@ def make_plan(fold: Fold, reduced: Sequence[views.Mode], kept: Sequence[views.Mo
     each = 4 if gathers else 4 // len(fold.parts)         # states of two parts are longer to join, and take registers
     whole, rising = contiguous[0].extent % width == 0 and not shifted, [m.strides[1] for m in reduced]
     compute = mo.float64 if info.dtype is mo.float64 else mo.float32
-    eager = blocks * splits <= _BLOCKS // 2 * multiprocessors or (not rows and (fold.adds or len(fold.parts) > 1))
+    eager = blocks * splits <= _BLOCKS // 2 * multiprocessors or \
+        (not rows and width > 1 and (fold.adds or len(fold.parts) > 1))     # which takes no more registers there
     return Plan(fold, width, each, whole, lanes, splits, len(reduced), compute, rising == sorted(rising), shifted,
                 gathers, eager)
 

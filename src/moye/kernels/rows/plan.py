@@ -229,7 +229,7 @@ def row_plan(shape: Shape, *, multiprocessors: int = 132, clusters: bool = True)
     if shape.passed and several and shape.columns * shape.bits > 8 * long * _passed_by(shape, multiprocessors):
         return _passing(shape, _passed_by(shape, multiprocessors), multiprocessors)
     width = shape.width or max(1, 128 // shape.bits)
-    if few and not (shape.masked or shape.shifted):
+    if few and not (shape.masked or shape.shifted or shape.passed):
         width = _narrower(shape.columns, width, shape.least)
     edges = 0 if shape.masked else 2 * (width - 1) if shape.shifted else min(width - 1, shape.columns % width)
     inner = shape.columns if shape.masked else shape.columns - (width - 1) * shape.shifted
@@ -262,9 +262,9 @@ def row_plan(shape: Shape, *, multiprocessors: int = 132, clusters: bool = True)
 
 
 def _narrower(columns: int, width: int, least: int) -> int:
-    """Elements of a vector of few rows: as few as leave a row to one warp, or to 512 threads.  Each thread then has less
-    to do, and there are fewer instructions, which come from memory, too."""
-    most = _WARP if columns <= _WARP * width else _FREE
+    """Elements of a vector of few rows: as few as leave a row to one warp, or to 256 threads.  Each thread then has
+    less to do, and there are fewer instructions, which come from memory, too."""
+    most = _WARP if columns <= _WARP * width else _FREE // 2
     while width > least and (2 * columns <= most * width or (columns % width and 2 * columns <= _THREADS * width)):
         width //= 2
     return width
