@@ -71,6 +71,14 @@ def walrus(t, x, n):
     return y
 
 @newcomers
+def walrus_in_chain(t, x, n):
+    total = 0.0
+    for d in (-1, 0, 1):
+        if 0 <= (i := t + d) < 8 and x[i] > 2:
+            total += x[i] + i
+    return total + 1 if 0 < (k := t - n) < 3 else k + 0.5
+
+@newcomers
 def chained(t, x, n):
     return 1 if 2 < x[t] <= 5 != n else 0
 

@@ -279,6 +279,12 @@ class _Expressions(ast.NodeTransformer):
                              locs=[self.source.loc(walrus, self.node.name)])
         return _expression("lambda: BODY", node, BODY=self.tested(node) if tested else self.rewritten(node))
 
+    def _certain(self, node: ast.expr, tested: bool = False) -> ast.expr:
+        """An operand that runs in any case, as the first of ``and`` and the second of a chain do: it may bind names."""
+        if _walrus(node) is None:
+            return self._thunk(node, tested)
+        return _expression("lambda __v=V: __v", node, V=self.tested(node) if tested else self.rewritten(node))
+
     def _call(self, method: str, at: ast.expr, *values: ast.expr, prefix: str = "") -> ast.expr:
         """``__moye__.method(prefix values...)`` at the node that it replaces."""
         holes = {f"V{i}": value for i, value in enumerate(values)}
@@ -293,10 +299,7 @@ class _Expressions(ast.NodeTransformer):
 
     def _logic(self, node: ast.BoolOp, suffix: str, front: tuple[ast.expr, ...], tested: bool = False) -> ast.expr:
         first, *others = node.values
-        if _walrus(first) is None:
-            value = self._thunk(first, tested)
-        else:                                               # it runs in any case, and binds its name here
-            value = _expression("lambda __v=V: __v", first, V=self.tested(first) if tested else self.rewritten(first))
+        value = self._certain(first, tested)
         method = ("and_" if isinstance(node.op, ast.And) else "or_") + suffix
         return self._call(method, node, *front, value, *(self._thunk(other, tested) for other in others))
 
@@ -332,7 +335,8 @@ class _Expressions(ast.NodeTransformer):
                 return self._call("operator", node, ast.Constant(symbol), node.left, right)
             return self._strong(node, node.left, right, symbol)
         operators = tuple(OPERATORS[type(op)] for op in node.ops)
-        return self._call("chain", node, self.rewritten(node.left), *map(self._thunk, node.comparators),
+        second, *others = node.comparators
+        return self._call("chain", node, self.rewritten(node.left), self._certain(second), *map(self._thunk, others),
                           prefix=f"{operators!r}, ")
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
