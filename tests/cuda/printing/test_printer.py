@@ -414,6 +414,23 @@ def test_kernels_called_like_what_nvrtc_declares(name):
     assert printed.name == f"{name}_kernel" and nvrtc.compile_ptx(printed.source, "k.cu", "sm_90a")
 
 
+MATH_API = """
+abs acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh cospi cyl_bessel_i0 cyl_bessel_i1 erf erfc
+erfcinv erfcx erfinv exp exp10 exp2 expm1 fabs fdim fdivide floor fma fmax fmin fmod frexp hypot ilogb isfinite isinf
+isnan j0 j1 jn labs ldexp lgamma llabs llmax llmin llrint llround log log10 log1p log2 logb lrint lround max min modf
+nan nearbyint nextafter norm norm3d norm4d normcdf normcdfinv pow rcbrt remainder remquo rhypot rint rnorm rnorm3d
+rnorm4d round rsqrt scalbln scalbn signbit sin sincos sincospi sinh sinpi sqrt tan tanh tgamma trunc ullmax ullmin
+umax umin y0 y1 yn acosf cospif cyl_bessel_i0f erfcinvf fdividef lroundf norm3df normcdff rcbrtf remquof scalblnf
+scalbnf sincosf sinpif
+"""
+
+
+def test_kernels_called_like_functions_of_cuda():
+    """One text that has a kernel for each: what has its name in C already is declared twice."""
+    sources = [print_kernel(Func(name, [], Block(), (1, 1, 1))).source for name in MATH_API.split()]
+    assert nvrtc.compile_ptx("\n".join(sources), "k.cu", "sm_90a")
+
+
 @pytest.mark.parametrize(("n", "unrolled"), [(2048, True), (4096, False)])
 def test_loops_over_more_elements_than_registers_hold_stay_loops(n, unrolled):
     """Unrolled, ptxas would take minutes."""

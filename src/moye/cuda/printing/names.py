@@ -32,13 +32,16 @@ cluster_wait TensorMap prefetch_tensormap match_all grid_sync keep_order landed 
 CUDARTAPI CUDARTAPI_CDECL CUDART_DEVICE CUDART_VERSION NV_TARGET_MINIMUM_SM_INTEGER NV_TARGET_MINIMUM_SM_SELECTOR
 """
 _DECLARED = """clock_t free malloc nan nanf ptrdiff_t size_t std va_arg va_copy va_end va_list va_start cudaRoundNearest
-cudaRoundZero cudaRoundPosInf cudaRoundMinInf NV_DISPATCH_TARGET NV_IF_ELSE_TARGET NV_IF_TARGET"""
+cudaRoundZero cudaRoundPosInf cudaRoundMinInf NV_DISPATCH_TARGET NV_IF_ELSE_TARGET NV_IF_TARGET
+umin umax llmin llmax ullmin ullmax"""
+_UNPRINTED = """cospi sinpi sincos sincospi cyl_bessel_i0 cyl_bessel_i1 erfcinv erfcx fdivide ilogb llrint llround lrint
+lround nearbyint norm3d norm4d normcdf normcdfinv rcbrt remquo rhypot rnorm rnorm3d rnorm4d scalbln scalbn"""
 _MATH = """exp exp2 log log2 log10 sqrt rsqrt sin cos tan tanh erf floor ceil rint trunc fabs fmin fmax pow fmod round
 logb jn yn j0 j1 y0 y1 gamma tgamma lgamma remainder fma fdim hypot cbrt ldexp frexp modf acos asin atan atan2 cosh
 sinh acosh asinh atanh expm1 log1p exp10 erfc norm signbit isfinite div labs erfinv copysign nextafter
 index read write pipe time exit select"""
 RESERVED = frozenset(_WORDS.split()) | frozenset(name + f for name in _MATH.split() for f in ("", "f"))
-DECLARED = frozenset(_DECLARED.split())
+DECLARED = frozenset(_DECLARED.split()) | frozenset(name + f for name in _UNPRINTED.split() for f in ("", "f"))
 """What NVRTC declares outside of functions: no kernel has such a name, but a variable may."""
 _WRAPPER = re.compile(r"((cp_async|mma|fence|swizzle|atom|red|ld|st|mbarrier|bulk|setmaxnreg|griddepcontrol|wgmma|"
                       r"warpgroup|ptx|cuda|results)_|(to|from)_\w+x[24]$|tma_((load|store|prefetch|reduce_[a-z]+)_[1-5]d|"
