@@ -240,6 +240,14 @@ class Control:
 
     # --- names ---
 
+    def annotated(self, annotation: Callable[[], object], value: Any) -> Any:
+        """``total: mo.float64 = 0``: a number has the dtype that its variable is annotated with."""
+        try:
+            found = annotation()
+        except (NameError, AttributeError):     # Python would not look
+            return value
+        return of_dtype(found if isinstance(found, dt.DType) else dt.stands_for(found), value)
+
     def name(self, name: str, value: Any) -> Any:
         return naming(name, value)
 
@@ -248,6 +256,13 @@ class Control:
         if len(items) == len(names):
             return tuple(naming(n, v) for n, v in zip(names, items, strict=True))
         return items
+
+
+def of_dtype(dtype: dt.DType | None, value: Any) -> Any:
+    """A number as one of this dtype; anything else, and without a dtype, as it is."""
+    if dtype is None or not is_scalar(value) or getattr(value, "dtype", None) == dtype:
+        return value
+    return dtype(value)
 
 
 def under_a_condition() -> bool:

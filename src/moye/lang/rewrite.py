@@ -19,9 +19,10 @@ import functools
 import itertools
 from collections.abc import Iterator, Sequence
 from types import CellType, CodeType, FunctionType
-from typing import TypeVar
+from typing import TypeGuard, TypeVar
 from weakref import WeakKeyDictionary
 
+from moye.dtypes import BY_NAME
 from moye.errors import TraceError
 from moye.lang.liveness import Liveness, always_true, assigned
 from moye.lang.source import Source, cloned, compile_inner, head_of, source_of
@@ -241,6 +242,16 @@ def _terms(test: ast.expr) -> Iterator[ast.expr]:
         yield from _terms(value)
 
 
+def _parameters(arguments: ast.arguments) -> list[ast.arg]:
+    return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+
+
+def _may_be_dtype(annotation: ast.expr | None) -> TypeGuard[ast.expr]:
+    """Whether it ends in the name of a dtype, as ``mo.float64`` does; nothing else is evaluated, as in Python."""
+    name = getattr(annotation, "attr", getattr(annotation, "id", None))
+    return name in BY_NAME
+
+
 class _WalrusTests(ast.NodeTransformer):
     """``while TEST: BODY`` -> ``while True: (if TEST: pass; else: break); BODY`` where the test binds names, so that
     leaving the loop is a break, which sees them.
@@ -403,6 +414,10 @@ class _Rewriter(_Expressions):
         body, head = self.node.body, _span(head_of(self.node))
         documented = isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant)
         front, body = (body[:1], body[1:]) if documented else ([], body)
+        for parameter in _parameters(self.node.args):
+            if _may_be_dtype(parameter.annotation):
+                own = ast.copy_location(ast.Name(parameter.arg, ast.Load()), parameter)
+                front += _emit(f"{parameter.arg} = V", head, V=self._of_its_dtype(parameter.annotation, own))
         if self._early:
             front += _emit(f"{self._names.frame} = {CONTROL}.function()", head)
         self.node.body = [*front, *self._suite(body)]
@@ -537,10 +552,16 @@ class _Rewriter(_Expressions):
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt:
         node.target = self.rewritten(node.target)
         if node.value is not None:
-            node.value = self.rewritten(node.value)
+            node.value = self._of_its_dtype(node.annotation, self.rewritten(node.value))
             if isinstance(node.target, ast.Name):
                 node.value = self._named(node.target.id, node.value)
         return node
+
+    def _of_its_dtype(self, annotation: ast.expr, value: ast.expr) -> ast.expr:
+        """The value of ``total: mo.float64 = 0``, or of a parameter that is annotated so."""
+        if not _may_be_dtype(annotation):
+            return value
+        return self._call("annotated", value, _expression("lambda: A", annotation, A=annotation), value)
 
     def _named(self, name: str, value: ast.expr) -> ast.expr:
         return _expression(f"{CONTROL}.name(NAME, E)", value, NAME=ast.Constant(name), E=value)

@@ -20,7 +20,7 @@ import sys
 import types
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
-from functools import update_wrapper
+from functools import cached_property, update_wrapper
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
@@ -33,7 +33,7 @@ from moye.ir.nodes import Block, Buffer, Extent, Func, Param, ScalarParam, Tenso
 from moye.lang import identity
 from moye.lang.behaviour import MISSING, Behaviour
 from moye.lang.contents import Contents, contents_of, holds_attributes
-from moye.lang.control import CONTROL
+from moye.lang.control import CONTROL, of_dtype
 from moye.lang.failures import where_of
 from moye.lang.foreign_errors import told
 from moye.lang.functions import KernelMarker
@@ -117,9 +117,26 @@ class JitFunction:
                              locs=(locate(),))
         self._inside += 1
         try:
-            return self._rewritten(*args, **kwargs)
+            return self._rewritten(*args, **kwargs) if not self._dtypes else self._of_dtypes(args, kwargs)
         finally:
             self._inside -= 1
+
+    @cached_property
+    def _dtypes(self) -> dict[str, dt.DType]:
+        """Parameters that are annotated with a dtype: a number becomes one of it, as an argument of a kernel does."""
+        found = {name: dt.annotated(annotation) for name, annotation in self.function.__annotations__.items()}
+        return {name: dtype for name, dtype in found.items() if dtype is not None and name != "return"}
+
+    def _of_dtypes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        assert self._rewritten is not None, "a call is rewritten before its arguments are looked at"
+        try:
+            bound = inspect.signature(self.function).bind(*args, **kwargs)
+        except TypeError:                       # the call says so, too
+            return self._rewritten(*args, **kwargs)
+        bound.apply_defaults()
+        for name in self._dtypes.keys() & bound.arguments.keys():
+            bound.arguments[name] = of_dtype(self._dtypes[name], bound.arguments[name])
+        return self._rewritten(*bound.args, **bound.kwargs)
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)

@@ -139,8 +139,8 @@ class Signature:
 def _role(annotation: object) -> Role:
     """What an annotation asks for; it may be quoted."""
     name = annotation.strip("'\" ").partition("[")[0].rpartition(".")[2] if isinstance(annotation, str) else ""
-    if isinstance(annotation, DType) or name in dt.BY_NAME:
-        return annotation if isinstance(annotation, DType) else dt.BY_NAME[name]
+    if (dtype := dt.annotated(annotation)) is not None:
+        return dtype
     if annotation is Constexpr or name == "Constexpr":
         return "constexpr"
     return "static" if annotation is Static or name == "Static" else ""
