@@ -124,6 +124,19 @@ def test_arithmetic_says_which_dtype_holds_the_number():
     assert raised.value.hint == "convert the other operand, with .to(mo.int32)"
 
 
+@pytest.mark.parametrize("dtype", [mo.uint8, mo.uint16, mo.uint32, mo.uint64], ids=str)
+def test_minus_one_has_bits_of_an_unsigned_number(dtype):
+    """There is no other operand in ``mo.uint32(-1)``, what C programs call a key that is in no table."""
+    @mo.kernel
+    def k(out):
+        out[0] = dtype(-1)
+
+    with pytest.raises(mo.DTypeError, match=f"-1 does not fit {dtype}") as raised:
+        k.trace(np.zeros(1, np.uint64), block=1)
+    same = f"0x{'f' * (dtype.bits // 4)}, the same bits"
+    assert raised.value.hint == f"{same}, or convert the other operand, with .to(mo.int32)"
+
+
 @pytest.mark.parametrize("dtype", [np.uint32, np.uint64])
 def test_quotients_of_large_numbers_are_rounded_up_without_a_sum(dtype):
     @mo.kernel

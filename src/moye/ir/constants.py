@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from moye.dtypes import DType, Kind, rounded
+from moye.dtypes import DType, Kind, int32, int64, rounded, uint64
 from moye.ir.nodes import Literal
 
 
@@ -22,6 +22,15 @@ def wraps(dtype: DType) -> bool:
 def fits(number: int, dtype: DType) -> bool:
     """Whether the dtype can hold the integer."""
     return wrap(number, dtype) == number
+
+
+def instead_of(number: int, dtype: DType) -> str:
+    """What to write in place of an integer that does not fit a dtype."""
+    holds = next((x for x in (int32, int64, uint64) if fits(number, x)), None)
+    if holds is None:
+        return "no integer of a kernel has more than 64 bits"
+    same = f"{number & (1 << dtype.bits) - 1:#x}, the same bits, or " if -(1 << dtype.bits - 1) <= number < 0 else ""
+    return f"{same}convert the other operand, with .to(mo.{holds})"
 
 
 def wrap(value: int, dtype: DType) -> int:

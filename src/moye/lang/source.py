@@ -140,13 +140,14 @@ def definition(code: CodeType) -> Loc:
 def _refuse_other_kinds(fn: FunctionType) -> None:
     flags, where = fn.__code__.co_flags, definition(fn.__code__)
     if flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
-        raise TraceError(f"{fn.__qualname__} is an async function, and a kernel is a plain def",
+        raise TraceError(f"{fn.__qualname__} is an async function, and code of a kernel is a plain def",
                          hint="drop async; asynchronous copies need no await", locs=[where])
     if flags & inspect.CO_GENERATOR:
-        raise TraceError(f"{fn.__qualname__} is a generator, and a kernel is a plain def",
+        raise TraceError(f"{fn.__qualname__} is a generator, and code of a kernel is a plain def",
                          hint="write into an array instead; a function with @mo.jit may return a tuple", locs=[where])
     if fn.__code__.co_name == "<lambda>":
-        raise TraceError("a lambda cannot be a kernel", hint="write it as a def", locs=[where])
+        raise TraceError("a lambda can be no kernel, and no function with @mo.jit", hint="write it as a def",
+                         locs=[where])
 
 
 Definitions = dict[tuple[str, int], list[ast.FunctionDef]]

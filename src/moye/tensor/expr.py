@@ -349,10 +349,8 @@ def operand_of(x: Scalar, dtype: DType | None = None, *, modulo: bool = False) -
             number = int(number)
         pattern = modulo and -(1 << (chosen.bits - 1)) <= number < 1 << chosen.bits
         if not pattern and not constants.fits(number, chosen):
-            holds = next((x for x in (dt.int32, dt.int64, dt.uint64) if constants.fits(number, x)), None)
             raise DTypeError(f"{number} does not fit {chosen}", locs=(locate(),),
-                             hint=f"convert the other operand, with .to(mo.{holds})" if holds else
-                             "no integer of a kernel has more than 64 bits")
+                             hint=constants.instead_of(number, chosen))
     elif chosen.is_float and isinstance(number, int) and abs(number) >= 1 << 1023:
         raise DTypeError(f"an integer of {number.bit_length()} bits does not fit {chosen}", locs=(locate(),))
     return constants.literal(number, chosen)
