@@ -45,6 +45,7 @@ from moye.tensor.copy_agreement import after_copy, check_cover, check_partitions
 from moye.tensor.expr import Expr, Scalar, is_scalar, operand_of
 from moye.tensor.known import KnownBool, weak
 from moye.tensor.matrix_copy import emit_matrices
+from moye.tensor.overlaps import overlap, touch
 from moye.tensor.partitions import kind, require_threads
 from moye.tensor.slices import is_slice, normalise, wide
 from moye.tensor.space import common_space
@@ -183,7 +184,11 @@ def _copy_by_atom(how: object, dst: Tensor, src: Tensor, pred: Tensor | Scalar |
                           locs=(locate(),))
     if not atom.op.matrices:
         filling = None if other is None else operand_of(other, dst.dtype)
-        copying.emit_copy(atom.op, dst, src, pred, zero_fill=zero_fill, other=filling)
+        if overlap(dst, src):               # all is read before anything is written
+            read = make_fragment_like(src)
+            copying.emit_copy(atom.op, read, src, pred, zero_fill=zero_fill, other=filling)
+            src, pred, filling = read, None if zero_fill else pred, None
+        copying.emit_copy(atom.op, dst, src, pred, zero_fill=zero_fill and pred is not None, other=filling)
         return
     if pred is not None:
         raise TensorError(f"{atom} is executed by whole warps and takes no predicate", locs=(locate(),))
@@ -260,6 +265,10 @@ def gemm(*operands: TiledMMA | MmaOp | Tensor, accumulate: Scalar = True) -> Non
                               locs=(locate(),))
     a, b = _with_k(a), _with_k(b)
     _check_gemm(op, d, a, b, c)
+    for name, tensor in (("A", a), ("B", b)):
+        if touch(d, tensor):
+            raise TensorError(f"gemm with {op}: D ({d.label}) would overwrite operand {name} ({tensor.label}), which "
+                              "is read again", hint="accumulate in a fragment of its own", locs=(locate(),))
     require_warps(op)
     if not op.shared and weak(accumulate) is not True:
         raise TensorError(f"gemm with {op}: accumulate={accumulate} is for wgmma", hint="C.fill(0) starts from zero",

@@ -47,6 +47,7 @@ from moye.tensor.context import MAKE_STATIC, at_once, builder, joins, locate
 from moye.tensor.expr import Expr, Scalar, is_scalar, operand_of
 from moye.tensor.joined import Place
 from moye.tensor.operators import Elementwise
+from moye.tensor.overlaps import overlap
 from moye.tensor.slices import cut, is_slice, normalise, shown, wide
 from moye.tensor.space import IndexSpace, broadcast, common_space, merged, static_size
 from moye.tensor.tile_extents import require_allocated, require_index, require_inside, require_tiles
@@ -612,17 +613,21 @@ def assign(target: Tensor, value: object) -> None:
 
 def copy_plain(dst: Tensor, src: Tensor, pred: Tensor | Scalar | None = None, *, zero_fill: bool = False,
                other: Scalar | None = None, op: CopyOp = AUTO_COPY) -> None:
-    """Copy synchronously, element by element, as wide as layouts and alignment prove; convert if dtypes differ."""
+    """Copy synchronously, as wide as layouts and alignment prove; convert if dtypes differ.
+
+    All that is read is read before anything is written, where the two may be the same memory.
+    """
     if dst.dtype.bits < 8 and dst.dtype == src.dtype:
         dst, src = recast_tensor(dst, uint32), recast_tensor(src, uint32)
     filling = None if other is None else operand_of(other, src.dtype)
     if pred is None and dst.space is Space.REGISTER and src.space is Space.REGISTER and op is AUTO_COPY:
         assign(dst, src)
-    elif dst.dtype == src.dtype:
+    elif dst.dtype == src.dtype and not overlap(dst, src):
         copying.emit_copy(op, dst, src, pred, zero_fill=zero_fill, other=filling)
     elif src.space is Space.REGISTER:
         converted = None if other is None else operand_of(other, dst.dtype)
-        copying.emit_copy(op, dst, src.to(dst.dtype), pred, zero_fill=zero_fill, other=converted)
+        read = src.to(dst.dtype) if dst.dtype != src.dtype else elementwise(lambda x: x, src)
+        copying.emit_copy(op, dst, read, pred, zero_fill=zero_fill, other=converted)
     else:
         staged = make_fragment_like(src.layout if isinstance(size(src.layout), int) else dst.layout, src.dtype)
         loads, stores = copying.hinted_ends(op, dst, src)
