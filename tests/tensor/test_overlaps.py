@@ -79,3 +79,16 @@ def test_products_over_their_operands_are_refused(call):
                     f"f[2:6].with_layout(square)\n{call}", "registers")
     with pytest.raises(TensorError, match=r"would overwrite operand [AB]"):
         kernel.trace(np.zeros(8, np.float32), block=1)
+
+
+@pytest.mark.parametrize(("layout", "expected", "at_once"), [
+    ("mo.make_layout((4,), (0,))", [1, 1, 2, 3, 4, 5, 6, 7], False),
+    ("mo.make_layout((4, 2), (1, 1))", [1, 2, 3, 4, 5, 5, 6, 7], False),
+    ("mo.make_layout((4, 2), (2, 1))", [1, 2, 3, 4, 5, 6, 7, 8], True)])
+def test_views_that_repeat_an_element(layout, expected, at_once):
+    """``h += 1`` adds once to each element, as in NumPy, and not as often as it is in the view."""
+    kernel, out = placed(f"h = f.with_layout({layout})\nh += 1", "registers"), np.zeros(8, np.float32)
+    kernel[1, 1](out)
+    assert out.tolist() == expected
+    maps = [op for op in kernel.trace(out, block=1).body.walk() if isinstance(op, ops.Map)]
+    assert any(s.buffer is op.dst.buffer for op in maps for s in op.sources) == at_once

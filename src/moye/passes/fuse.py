@@ -8,6 +8,8 @@ A result in 8-bit floats stays a tile of its own, which is converted several ele
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from itertools import product
+from math import prod
 from typing import Any
 
 from moye.dtypes import Space
@@ -65,7 +67,16 @@ def _feeds(producer: ops.Map, consumer: ops.Map, readers: dict[int, list[ops.Op]
     if not all(_same_elements(read, target) for read in reads):
         return False
     # In one loop the consumer overwrites element i before the producer reads element i + 1, so these must not cross.
-    return all(_same_elements(s, consumer.dst) for s in producer.sources if s.buffer is consumer.dst.buffer)
+    changed = [s for s in producer.sources if s.buffer is consumer.dst.buffer]
+    return not changed or (all(_same_elements(s, consumer.dst) for s in changed) and _distinct(consumer))
+
+
+def _distinct(op: ops.Map) -> bool:
+    """Whether what is written is one element each time, not a repeated one as in a view (4):(0)."""
+    steps = [[step * i for i in range(extent)] if isinstance(extent, int) and isinstance(step, int) else None
+             for extent, step in zip(op.extents, op.dst.strides, strict=True)]
+    known = [several for several in steps if several is not None]
+    return len(known) == len(steps) and len(set(map(sum, product(*known)))) == prod(map(len, known))
 
 
 def _same_elements(a: TileRef, b: TileRef) -> bool:
