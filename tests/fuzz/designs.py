@@ -145,6 +145,7 @@ def families() -> dict[str, Callable[[random.Random], Design]]:
         designs_grid,
         designs_locks,
         designs_queues,
+        designs_readers,
         designs_roles,
         designs_signals,
         designs_stages,
@@ -154,7 +155,7 @@ def families() -> dict[str, Callable[[random.Random], Design]]:
     found: dict[str, Callable[[random.Random], Design]] = {}
     for module in (designs_grid, designs_block, designs_cluster, designs_signals, designs_tiles, designs_locks,
                    designs_async, designs_warpgroups, designs_roles, designs_queues,
-                   designs_stages, designs_copies):
+                   designs_stages, designs_copies, designs_readers):
         found |= module.FAMILIES
     return found
 

@@ -66,6 +66,8 @@ class Release:
 class Location:
     """The values of one place in their order; number 0 is what it held before the first strong write."""
 
+    number: int
+    """How many places were written before."""
     values: list[Any] = field(default_factory=list)
     """All but the newest, which is in memory."""
     chain: list[int | None] = field(default_factory=lambda: [None])
@@ -171,6 +173,8 @@ class Between:
         """Whether they find it in their first look already."""
         self.late: int | None = None
         """The flags that look old for longer than others that are set before them, as ``Traffic.key``."""
+        self.late_of_one: int | None = None
+        """The same of flags that lie in one tensor: every other one of them does."""
         self.steps = self.events = self.lag = self.vain = self.missed = 0
         """Work done, strong writes, by how many values looks have found older ones than the newest, how many looks
         loops that give up have taken, and how many of these have missed something."""
@@ -219,7 +223,7 @@ class Between:
         self.events += 1
         location = self.locations.get(place)
         if location is None:
-            location = self.locations[place] = Location()
+            location = self.locations[place] = Location(len(self.locations))
         # Observation order goes on through atomic read-modify-writes alone (PTX ISA): another write begins anew.
         number = location.chain[-1] if rmw else None
         if number is None:

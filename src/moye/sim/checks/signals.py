@@ -38,6 +38,7 @@ from moye.sim.checks.flag_history import (
 from moye.sim.checks.global_regions import CLUSTER, scope_of
 from moye.sim.checks.late_stores import LateStores, twins
 from moye.sim.checks.locks import Held
+from moye.sim.checks.patterns import Patterns
 from moye.sim.checks.signal_memory import ACQUIRES, RELEASES, Traffic
 from moye.sim.checks.versions import Versions
 from moye.sim.values.masks import lanes_of
@@ -115,6 +116,7 @@ class Flags:
         """The last writes of all places, unless locks order nothing in this run."""
         self._awaited: dict[int, dict[tuple[int, int, Location], tuple[int, int]]] = {}
         """The relaxed reads of the threads of a block at an epoch, by block: the value and the scope."""
+        self._patterns = Patterns()
         self._turns: dict[tuple[int, int, Location], dict[int, _Turn]] = {}
         """By block, thread and place, then by operation: one pass of a loop may look twice, and both get on."""
         self._last: dict[tuple[int, int, Location], int] = {}
@@ -262,7 +264,7 @@ class Flags:
     def _write(self, op: ops.Store | ops.Atomic, place: Place, block: int, thread: int, before: Any, *, rmw: bool,
                value: Any = None, same: Sequence[Writer] = ()) -> None:
         writer: Writer = self.first + block, thread, self._epoch(block, thread)
-        releases = self._releases(op, block, thread)
+        releases = self._patterns.writes(op, place, block, thread, self._releases(op, block, thread))
         if self.held is not None:
             releases = self._locked(self.held, op, place, writer, before, releases)
         location = self.between.write(place, writer, before, releases, rmw=rmw)
@@ -371,13 +373,18 @@ class Flags:
         # Who finds a value and does nothing about it may as well have come before it was there.
         for t in threads if where.watched and not self.traffic.heedless(op) else ():
             location.saw(self.first + block, t, self._epoch(block, t), value)
-        # An acquire orders at once; a relaxed read does so from the next fence of its thread on (acquire pattern).
+        # An acquire orders at once; a relaxed read does so from the next fence of its thread on, or from its next
+        # acquire of this place on (acquire patterns).
         if getattr(op, "order", None) in ACQUIRES:
             self._acquire(location, value, scope, block, threads)
+            for t in threads:
+                for old, reach in self._patterns.relaxed(location, value, block, t):
+                    self._acquire(location, old, min(scope, reach), block, [t])
         elif self.traffic.ordered:
             here = self._awaited.setdefault(block, {})
             for t in threads:
                 here[t, self._epoch(block, t), location] = value, scope
+                self._patterns.finds(location, value, scope, block, t)
 
     def _acquire(self, location: Location, value: int, scope: int, block: int, members: list[int]) -> None:
         clock = self.between.gather(location, value, self.first + block, scope)
@@ -546,7 +553,9 @@ class Flags:
         polls = id(op) in self.traffic.polled
         # An atomic that an older value satisfied would have to write, and find the newest.
         prompt = self.between.prompt and not self.traffic.older
-        if self.held is not None or prompt or not (polls or (self.traffic.older and isinstance(op, ops.Load))):
+        late = self._looks_late(op, location)           # a loop's first look may stand before it
+        old = polls or (isinstance(op, ops.Load) and (late or self.traffic.older))
+        if self.held is not None or prompt or not old:
             value = latest
         elif self.traffic.older and id(op) in self.traffic.hasty:
             self.between.vain += len(threads)
@@ -561,7 +570,7 @@ class Flags:
                     break
             while value < latest and fits is not None and not fits(location.values[value]):
                 value += 1
-        lag = LAG if self.between.late is not None and self.between.late == self.traffic.key(op.ref.buffer) else 0
+        lag = LAG if late else 0
         for thread in threads:
             turns, epoch = self._turns.setdefault((block, thread, location), {}), self._epoch(block, thread)
             before = turns.get(id(op))
@@ -570,6 +579,11 @@ class Flags:
             turns[id(op)] = _Turn(epoch, value, again, max(0, before.lag - 1) if before is not None and same else lag)
             self._last[block, thread, location] = value
         return value
+
+    def _looks_late(self, op: ops.Load | ops.Atomic, location: Location) -> bool:
+        """Whether a new value of a flag is found later than those of other flags."""
+        key, between = self.traffic.key(op.ref.buffer), self.between
+        return key == between.late or (key == between.late_of_one and location.number % 2 == 1)
 
     def _turn(self, op: ops.Op, location: Location, block: int, thread: int) -> _Turn | None:
         """The last look of a thread by this operation, since it wrote there itself."""

@@ -1,11 +1,12 @@
 """Cuts a Func where threads may have to wait: Func -> segments of straight code that end in a jump.
 
 In: a Func.  Out: ``Segment``s: items (ops, among them control flow in which nobody can wait) and an end (goto, branch,
-wait, yield, leave).  Names live across segments are known by liveness: ``v12`` is Value 12, ``x3`` Var 3.
+wait, yield, pause, leave).  Names live across segments are known by liveness: ``v12`` is Value 12, ``x3`` Var 3.
 
     lower(func)[0].end      # Wait(op=SyncThreads(...), next=1)
 
-A ``Loop`` that polls memory yields after each iteration, so that whoever it waits for can run.
+A ``Loop`` that polls memory yields after each iteration, so that whoever it waits for can run.  Before a fence.sc there
+is a pause: such fences have one order, and which values are found depends on it.
 """
 
 from __future__ import annotations
@@ -85,6 +86,13 @@ class Yield:
 
 
 @dataclass(slots=True)
+class Pause:
+    """Continue at ``next``; in some schedules when everybody else has got as far as they can."""
+
+    next: Segment
+
+
+@dataclass(slots=True)
 class Leave:
     """The threads exit."""
 
@@ -95,7 +103,7 @@ class Segment:
 
     index: int = -1
     items: list[Item] = field(default_factory=list)
-    end: Goto | Branch | Wait | Yield | Leave = field(default_factory=Leave)
+    end: Goto | Branch | Wait | Yield | Pause | Leave = field(default_factory=Leave)
     needs: set[str] = field(default_factory=set)
     changes: set[str] = field(default_factory=set)
     kills: set[str] = field(default_factory=set)
@@ -136,7 +144,7 @@ def _splits(op: ops.Op, found: set[int]) -> bool:
     # All children first, in a list: any() alone would stop at the first and leave the others without a cut.
     inner = [_splits(child, found) for block in op.blocks() for child in block]
     leaves = isinstance(op, ops.Exit) and op.target is not None and id(op.target) in found
-    if Trait.WAITS in op.traits or any(inner) or leaves or id(op) in found or polls(op):
+    if Trait.WAITS in op.traits or any(inner) or leaves or id(op) in found or polls(op) or in_turn(op):
         found.add(id(op))
     return id(op) in found
 
@@ -158,6 +166,11 @@ def polls(op: ops.Op) -> bool:
                 and _invariant(inner.ref.offset, inside):
             return True
     return False
+
+
+def in_turn(op: ops.Op) -> bool:
+    """Whether it is a fence.sc, or is printed with one before it."""
+    return getattr(op, "order", None) == "seq_cst"
 
 
 def _invariant(operand: Operand, inside: set[int]) -> bool:
@@ -220,6 +233,11 @@ class _Lowering:
         elif isinstance(op, ops.Exit):
             self.here.end = Goto(self.exits[id(op.target)][op.kind])
             self.place(Segment())
+        elif in_turn(op):
+            after = Segment()
+            self.here.end = Pause(after)
+            self.place(after)
+            after.items.append(op)
         else:
             after = Segment()
             self.here.end = Wait(op, after)

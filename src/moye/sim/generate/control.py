@@ -17,7 +17,21 @@ from moye.ir.nodes import Block, Extent, Func, Operand, TileRef, Value
 from moye.ir.traits import Trait
 from moye.sim.flow.choices import Choices, choices, condition
 from moye.sim.flow.guards import guards
-from moye.sim.flow.segments import Branch, Goto, Item, IvStart, IvStep, Lap, Loops, Segment, Turn, Wait, Yield, name_of
+from moye.sim.flow.segments import (
+    Branch,
+    Goto,
+    Item,
+    IvStart,
+    IvStep,
+    Lap,
+    Loops,
+    Pause,
+    Segment,
+    Turn,
+    Wait,
+    Yield,
+    name_of,
+)
 from moye.sim.flow.uniformity import SCALAR, Levels
 from moye.sim.generate import operations, scalars  # noqa: F401  (their functions register themselves)
 from moye.sim.generate.guarded import emit_skipped
@@ -128,6 +142,8 @@ class Emitter(Writer):
             self.line(f"return ('wait', m0, {self.op(end.op)}, {payload}, {end.next.index})")
         elif isinstance(end, Yield):
             self.line(f"return ('yield', m0, {self.op(end.loop)}, {end.next.index})")
+        elif isinstance(end, Pause):
+            self.line(f"return ('pause', m0, {end.next.index})")
         else:
             self.line("return ('leave', m0)")
 

@@ -47,6 +47,10 @@ if TYPE_CHECKING:
 
 
 _FULL = 0xFFFFFFFF
+PAUSES = 64
+"""So often threads of a batch give way before a fence.sc: those that wait for ever are to be found out."""
+QUIET = 4
+"""So many looks without an effect let those that poll find new values, which they do one after the other."""
 
 
 class Batch:
@@ -108,7 +112,9 @@ class Batch:
         self.exited: Mask = False
         self.returned: dict[Loc, tuple[ops.Exit, Mask]] = {}
         self.spinning: list[Group] = []
+        self.paused: list[Group] = []                   # before a fence.sc, in the order in which they came
         self._events, self._spun = 0, False             # strong writes so far; whether the last group polls
+        self._pauses = self._quiet = self._writes = 0
         self._rounds: Standstill | None = Standstill(self.launch)   # None once those that poll wake each other for ever
         self.polled: dict[int, ops.Op] = {}
         self.seen: dict[int, list[list[Any]]] = {}      # what those that poll carried at their last look ...
@@ -193,7 +199,7 @@ class Batch:
             while self.ready:
                 self._advance(self._next())
                 self._wake()
-        if self.spinning:
+        if self.spinning or self.paused:
             return "spinning"
         # Nobody polls, nothing is in flight, and threads wait: nothing can let them go any more.
         if self.barriers.waiting:
@@ -226,7 +232,10 @@ class Batch:
         """Let those that poll look again."""
         self.seen, self.looking = self.looking, {}
         if not self.launch.schedule.late:
-            self.ready, self.spinning = self.spinning, []
+            self.ready = []
+            if self.paused:
+                self._unpause()
+            self.ready, self.spinning = [*self.spinning, *self.ready], []
             return self.run()
         result = "spinning"
         for group in self.launch.schedule.turns(self.spinning):
@@ -338,12 +347,37 @@ class Batch:
                 return
         self.spinning.append(group)
 
+    def _pause(self, group: Group, result: tuple[Any, ...]) -> int | None:
+        group.mask = result[1]
+        if not self.launch.schedule.pauses or self._pauses == PAUSES:
+            return int(result[2])
+        self._pauses += 1
+        group.pc = result[2]
+        self.paused.append(group)
+        self.launch.paused.append(group)
+        return None
+
+    def _unpause(self) -> None:
+        """Once those that poll have looked often enough without an effect, one of those that have paused goes on."""
+        launch = self.launch
+        writes, self._writes = self._writes, launch.writes
+        self._quiet = self._quiet + 1 if self._writes == writes else 0
+        launch.moves += 1
+        again = launch.schedule.runs_on and launch.resumed in launch.paused
+        group = launch.resumed if again and launch.resumed is not None else launch.paused[0]
+        if self._quiet > QUIET and group in self.paused:
+            launch.writes += 1
+            launch.resumed = group
+            launch.paused.remove(group)
+            self.paused.remove(group)
+            self.ready.append(group)
+
     def _leave(self, group: Group, result: tuple[Any, ...]) -> None:
         self.leave(result[1])
         self._exited()
 
     _handlers: ClassVar[dict[str, Callable[[Any, Group, tuple[Any, ...]], int | None]]] = {
-        "branch": _branch, "wait": _wait, "yield": _spin, "leave": _leave}
+        "branch": _branch, "wait": _wait, "yield": _spin, "pause": _pause, "leave": _leave}
 
 
 def _in_cluster(block_ids: Array, cluster: tuple[int, int, int]) -> dict[str, Any]:

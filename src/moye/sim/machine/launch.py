@@ -29,6 +29,7 @@ from moye.sim.costs.meter import Meter
 from moye.sim.costs.occupancy import occupancy
 from moye.sim.findings.finding import Finding, Reporter
 from moye.sim.flow.apart import Turn
+from moye.sim.flow.groups import Group
 from moye.sim.flow.segments import name_of
 from moye.sim.machine.schedules import Schedule
 from moye.sim.operations.debug import Inspection
@@ -138,6 +139,10 @@ class Launch:
     late: int = 0
     """Counts copies by TMA that landed because somebody waited for them, and answers that were no though they may be
     yes."""
+    paused: list[Group] = field(default_factory=list)
+    """The groups of all batches that give way before a fence.sc, in the order in which they came."""
+    resumed: Group | None = None
+    """Which of them went on last."""
     moves: int = 0
     """Counts iterations of polling loops that changed a variable of their own."""
     steps: int = 0
@@ -175,7 +180,9 @@ class Launch:
                                     self.place, self.reporter, spent)
         self.globals.between.newest = self.schedule.late
         self.globals.between.prompt = self.schedule.prompt
-        self.globals.between.late = self.schedule.laggard(self.globals.traffic.waits_at(self.func))
+        polled = self.globals.traffic.waits_at(self.func)
+        self.globals.between.late = self.schedule.laggard(polled)
+        self.globals.between.late_of_one = self.schedule.laggard_of_one(polled)
         for param in self.func.params:
             if isinstance(param, TensorParam) and param.name in self.hooks.poison:
                 self.globals.unwritten.fill(param.buffer, self.memory(param.buffer, param.buffer.dtype))

@@ -96,7 +96,7 @@ class _Others:
         self.signals = (launch.globals.crossing and launch.total > 1) or counters or bool(launch.globals.traffic.polled)
         """Whether blocks, or threads that poll, may behave differently in another schedule."""
         usual = SEVERAL + bool(launch.globals.traffic.polled)
-        if counters:
+        if counters or (self.signals and _in_turn(launch.func)):
             usual = CROSSED + 1
         if twices(launch.func):
             usual = LATE_AND_LAST + 1

@@ -39,8 +39,9 @@ class Schedule:
     done with all that it need not wait for.  Who has waited longest looks last with seed 1, with seed 3 first.  With
     odd seeds those that poll are ``late``: they look too early, then when nobody else moves, and find the newest value
     alone, so that they miss one that another follows; every other time they are ``prompt``, and find it in their first
-    look.  With even ones from 2 on, one of several flags looks old for longer than the others; with those from 4 on,
-    threads that come to atomics together take turns in another order at every other tensor.
+    look.  With even ones from 2 on, one of several flags looks old for longer than the others, and threads give way
+    before a fence.sc; with those from 4 on, threads that come to atomics together take turns in another order at every
+    other tensor.
 
     Only blocks that are all ``resident`` may begin in any order: others may count on the one that devices keep to.
     If it is ``turned``, the last of the threads that come to an atomic together is always first.
@@ -83,6 +84,11 @@ class Schedule:
         """
         return None if self.seed < 2 or self.late or len(flags) < 2 else flags[(self.seed // 2 - 1) % len(flags)]
 
+    def laggard_of_one(self, flags: Sequence[T]) -> T | None:
+        """The tensor of flags of which every other one looks old for longer, where no second tensor is polled: a warp
+        whose lanes poll one each may find some set and others not."""
+        return flags[0] if len(flags) == 1 and self.seed >= 2 and not self.late else None
+
     def backwards(self, tensor: Callable[[], int]) -> bool:
         """Whether of threads that come to one atomic together the last is first: of every other tensor, so that who is
         last at one counter need not be at the next.  ``tensor`` is its number in the kernel."""
@@ -92,6 +98,16 @@ class Schedule:
     def prompt(self) -> bool:
         """Whether those that poll find the newest value at once: a look that seldom is the first to succeed may be."""
         return self.seed % 4 == 3
+
+    @property
+    def pauses(self) -> bool:
+        """Whether threads give way before a fence.sc until others can get no further, and then in turn."""
+        return self.seed >= 2 and not self.late
+
+    @property
+    def runs_on(self) -> bool:
+        """Whether of those that have given way one goes on until it ends; else they take turns."""
+        return self.seed // 2 % 2 == 0
 
     @property
     def steady(self) -> bool:

@@ -46,6 +46,7 @@ class Polling(BatchState, Protocol):
     plans: list[Any]
     ready: list[Group]
     spinning: list[Group]
+    paused: list[Group]
     polled: dict[int, ops.Op]
 
 
@@ -115,6 +116,8 @@ class Standstill:
         groups: list[tuple[Polling, Group, bool]] = []
         held = {id(entry): entry for batch in batches for entry in batch.barriers.waiting}
         for batch in batches:
+            if batch.paused:
+                return None, 0
             for group in (*batch.spinning, *batch.ready):
                 if group.pc not in batch.polled:
                     return None, 0                      # it is on its way
