@@ -1,4 +1,4 @@
-"""Designs in which readers tell writers what they use: hazard pointers, flags of lanes, lists of waiters, two levels.
+"""Designs of flags that go to and fro: hazard pointers, flags of lanes, lists of waiters, generations, answers.
 
 In: a ``random.Random``.  Out: ``Design``s with marked faults.
 """
@@ -170,4 +170,85 @@ def program(y, x, data, count):
                   options={"poison": "data"})
 
 
-FAMILIES: dict[str, Any] = {f.__name__: f for f in (hazards, flags_of_lanes, listed, two_levels)}
+def generations(rng: random.Random) -> Design:
+    """A barrier of the grid: the last to come sets the count back and then tells the generation."""
+    blocks, rounds = rng.choice([2, 3]), rng.choice([2, 3])
+    back = rng.choice(['mo.store(count, 0, 0, order="relaxed")', "mo.atomic_exch(count, 0, 0)",
+                       f"mo.atomic_add(count, 0, -{blocks})"])
+    text = f"""
+@mo.kernel
+def program(y, x, data, count, gen):
+    tid, bid = mo.thread_idx().x, mo.block_idx().x
+    v = x[bid * 32 + tid]
+    for r in range({rounds}):
+        data[(r % 2 * {blocks} + bid) * 32 + tid] = v
+        mo.sync_warp()                                                  #- no warp barrier
+        if tid == 0:
+            g = mo.load(gen, 0, order="relaxed")                        #= looks late: pass
+            old = mo.atomic_add(count, 0, 1, order="acq_rel")
+                #= arrives relaxed: old = mo.atomic_add(count, 0, 1)
+            #+ looks late: g = mo.load(gen, 0, order="relaxed")
+            if old == {blocks - 1}:
+                {back}
+                    #- never back
+                    #= told first: pass
+                mo.store(gen, 0, g + 1, order="release")
+                    #= gen relaxed: mo.store(gen, 0, g + 1, order="relaxed")
+                #+ told first: {back}
+            else:
+                while mo.load(gen, 0, order="acquire") == g: pass
+                    #= looks relaxed: while mo.load(gen, 0, order="relaxed") == g: pass
+        mo.sync_warp()                                                  #- no second warp barrier
+        v += data[(r % 2 * {blocks} + (bid + 1) % {blocks}) * 32 + 31 - tid]
+    y[bid * 32 + tid] = v
+"""
+    x = _numbers(blocks * 32)
+    v = x.reshape(blocks, 32)
+    for _ in range(rounds):
+        v = v + np.roll(v, -1, 0)[:, ::-1]
+    harmless = {"told first"} if "add" in back else set()               # a difference is right whenever it comes
+    return Design(text, blocks, 32, lambda: [np.full_like(x, np.nan), x.copy(), np.full(2 * x.size, np.nan, np.float32),
+                  *np.zeros((2, 1), np.int32)], lambda _: {0: v.ravel()}, harmless=frozenset(harmless),
+                  options={"poison": "data"})
+
+
+def answers(rng: random.Random) -> Design:
+    """Who has been told sets the flag back for the next round, and then answers."""
+    rounds = rng.choice([2, 3])
+    text = f"""
+@mo.kernel
+def program(y, x, data, flag, answer):
+    tid, bid = mo.thread_idx().x, mo.block_idx().x
+    for r in range({rounds}):
+        if bid == 0:
+            data[tid] = x[r * 32 + tid]
+            mo.sync_warp()                                              #- no warp barrier
+            if tid == 0:
+                mo.store(flag, 0, 1, order="release")
+                    #= tells relaxed: mo.store(flag, 0, 1, order="relaxed")
+                while mo.load(answer, 0, order="acquire") == 0: pass
+                    #= hears relaxed: while mo.load(answer, 0, order="relaxed") == 0: pass
+                mo.store(answer, 0, 0, order="relaxed")                 #- answer stays
+            mo.sync_warp()                                              #- no second warp barrier
+        else:
+            if tid == 0:
+                while mo.load(flag, 0, order="acquire") == 0: pass
+            mo.sync_warp()                                              #- no third warp barrier
+            y[r * 32 + tid] = data[31 - tid]
+            mo.sync_warp()                                              #- no fourth warp barrier
+            if tid == 0:
+                mo.store(flag, 0, 0, order="relaxed")                   #= back late: pass
+                    #- flag stays
+                mo.store(answer, 0, 1, order="release")
+                    #= answers relaxed: mo.store(answer, 0, 1, order="relaxed")
+                #+ back late: mo.store(flag, 0, 0, order="relaxed")
+"""
+    x = _numbers(rounds * 32)
+    harmless = {"answer stays"} if rounds == 2 else set()               # it is the last one
+    return Design(text, 2, 32, lambda: [np.full_like(x, np.nan), x.copy(), np.full(32, np.nan, np.float32),
+                  *np.zeros((2, 1), np.int32)], lambda _: {0: x.reshape(-1, 32)[:, ::-1].ravel()},
+                  harmless=frozenset(harmless), options={"poison": "data"})
+
+
+FAMILIES: dict[str, Any] = {f.__name__: f for f in (
+    hazards, flags_of_lanes, listed, two_levels, generations, answers)}

@@ -29,7 +29,7 @@ from moye.sim.checks.judge import witnesses
 from moye.sim.findings.finding import Reporter
 from moye.sim.findings.wording import Clause
 from moye.sim.flow.once import once_per_func
-from moye.sim.flow.segments import polls
+from moye.sim.flow.polling import polls
 from moye.sim.values.memory import Global
 
 KEPT = 4096

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from moye.ir import ops
 from moye.ir.nodes import Block, Func, Operand, Value
 from moye.ir.traits import Trait
-from moye.sim.flow.segments import polls
+from moye.sim.flow.polling import polls
 
 _CLOCKS = ("clock", "globaltimer")
 _READS = (ops.Load, ops.Atomic, ops.MbarrierTest)

@@ -16,7 +16,7 @@ from moye.ir import ops
 from moye.ir.nodes import Block, Buffer, Func, Operand, Value
 from moye.sim.checks.patience import patience
 from moye.sim.flow.double_looks import twices
-from moye.sim.flow.segments import polls
+from moye.sim.flow.polling import polls
 
 ACQUIRES = ("acquire", "acq_rel", "seq_cst")
 RELEASES = ("release", "acq_rel", "seq_cst")

@@ -80,7 +80,7 @@ class Outcome:
     old: Any
     wrote: Bools
     backwards: bool = False
-    leaves: Callable[[Any, int, int], bool] = lambda _, __, ___: True
+    leaves: Callable[[int, int, Any], bool] = lambda _, __, ___: True
     """Whether the atomic of a thread of a block would leave a value as it is: another one is the newest."""
 
 
@@ -128,6 +128,8 @@ class Flags:
         """The oldest values that threads can still find, where locks and chance order nothing."""
         self._idle: dict[int, tuple[int, Ints, Bools]] = {}
         self._given: list[tuple[int, list[int], Any]] = []
+        self._several = False
+        """Whether lanes look at several places in the load that is being done."""
         self.versions: Versions | None = None
         """The threads that look twice at a number, if there are any."""
 
@@ -170,7 +172,9 @@ class Flags:
         if before is not None and before[0] == self.between.events and np.array_equal(before[1], address) and \
                 np.array_equal(before[2], lanes):
             return
-        for block, place, threads in self._meet(where, address, lanes):
+        met = list(self._meet(where, address, lanes))
+        self._several = len({place for _, place, _ in met}) > 1
+        for block, place, threads in met:
             if self.held is not None and self.held.busy:
                 self.held.awaits(op, place, self.first + block, threads)
             if (location := self.between.locations.get(place)) is not None:
@@ -237,7 +241,7 @@ class Flags:
                 if outcome.wrote[thread, block]:
                     self._observe(op, where, location, location.latest, block, [thread])
                 else:
-                    self._look(op, where, location, block, [thread], partial(_leaves, outcome, thread, block))
+                    self._look(op, where, location, block, [thread], partial(outcome.leaves, thread, block))
             if outcome.wrote[thread, block]:
                 self._write(op, place, block, thread, outcome.old[thread, block], rmw=True)
         if not self._given:
@@ -553,8 +557,9 @@ class Flags:
         polls = id(op) in self.traffic.polled
         # An atomic that an older value satisfied would have to write, and find the newest.
         prompt = self.between.prompt and not self.traffic.older
-        late = self._looks_late(op, location)           # a loop's first look may stand before it
-        old = polls or (isinstance(op, ops.Load) and (late or self.traffic.older))
+        late = self._looks_late(op, location)
+        # The first look of a loop may stand before it; any other is late where threads give way, and finds the newest.
+        old = polls or (isinstance(op, ops.Load) and ((late and self._several) or self.traffic.older))
         if self.held is not None or prompt or not old:
             value = latest
         elif self.traffic.older and id(op) in self.traffic.hasty:
@@ -684,10 +689,6 @@ class Flags:
             here = self._awaited.setdefault(block, {})
             for thread in np.flatnonzero(lanes[:, block]).tolist():
                 here[thread, self._epoch(block, thread), location] = location.latest, CLUSTER
-
-
-def _leaves(outcome: Outcome, thread: int, block: int, value: Any) -> bool:
-    return outcome.leaves(value, thread, block)
 
 
 def _moved(place: Place, step: int) -> Place:

@@ -5,8 +5,8 @@ wait, yield, pause, leave).  Names live across segments are known by liveness: `
 
     lower(func)[0].end      # Wait(op=SyncThreads(...), next=1)
 
-A ``Loop`` that polls memory yields after each iteration, so that whoever it waits for can run.  Before a fence.sc there
-is a pause: such fences have one order, and which values are found depends on it.
+A ``Loop`` that polls memory yields after each iteration, so that whoever it waits for can run.  Where threads give way
+(giving_way.py) there is a pause.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from moye.dtypes import Space
 from moye.ir import ops
 from moye.ir.nodes import Block, Func, Literal, Operand, ScalarParam, Value, Var
 from moye.ir.traits import Trait
+from moye.sim.flow.giving_way import Way, sites
+from moye.sim.flow.polling import polls
 
 
 @dataclass(slots=True)
@@ -89,6 +90,7 @@ class Yield:
 class Pause:
     """Continue at ``next``; in some schedules when everybody else has got as far as they can."""
 
+    way: Way
     next: Segment
 
 
@@ -129,8 +131,9 @@ def name_of(item: Operand | Var) -> str:
 
 
 def splitting(func: Func) -> set[int]:
-    """The ids of ops at which segments end: what may wait, what contains such an op, and exits out of it."""
-    found: set[int] = set()
+    """The ids of ops at which segments end: what may wait, where threads give way, what contains such an op, and exits
+    out of it."""
+    found = set(sites(func))
     size = -1
     # An exit out of a loop that is cut cuts what is around the exit, so go on until nothing is added.
     while size != len(found):
@@ -144,41 +147,9 @@ def _splits(op: ops.Op, found: set[int]) -> bool:
     # All children first, in a list: any() alone would stop at the first and leave the others without a cut.
     inner = [_splits(child, found) for block in op.blocks() for child in block]
     leaves = isinstance(op, ops.Exit) and op.target is not None and id(op.target) in found
-    if Trait.WAITS in op.traits or any(inner) or leaves or id(op) in found or polls(op) or in_turn(op):
+    if Trait.WAITS in op.traits or any(inner) or leaves or id(op) in found or polls(op):
         found.add(id(op))
     return id(op) in found
-
-
-def polls(op: ops.Op) -> bool:
-    """Whether a loop reads memory that others may change, to see whether it may go on."""
-    if not isinstance(op, (ops.Loop, ops.For)):
-        return False
-    body = list(op.body.walk())
-    if not any(isinstance(inner, ops.Exit) and inner.target is op and inner.kind == "break" for inner in body) and \
-            isinstance(op, ops.For):
-        return False
-    inside = {id(inner) for inner in body} | {id(inner.iv) for inner in body if isinstance(inner, ops.For)}
-    for inner in body:
-        if isinstance(inner, (ops.Atomic, ops.MbarrierTest)) or (isinstance(inner, ops.Load) and ops.is_ordered(inner)):
-            return True
-        # A load from the same place in every pass waits for a value; one that walks on is work, and ends by itself.
-        if isinstance(inner, ops.Load) and isinstance(op, ops.Loop) and inner.ref.buffer.space is not Space.REGISTER \
-                and _invariant(inner.ref.offset, inside):
-            return True
-    return False
-
-
-def in_turn(op: ops.Op) -> bool:
-    """Whether it is a fence.sc, or is printed with one before it."""
-    return getattr(op, "order", None) == "seq_cst"
-
-
-def _invariant(operand: Operand, inside: set[int]) -> bool:
-    if isinstance(operand, Literal) or operand.op is None:
-        return id(operand) not in inside                # a parameter, or the variable of an outer loop
-    if id(operand.op) not in inside:
-        return True
-    return Trait.PURE in operand.op.traits and all(_invariant(child, inside) for child in operand.op.operands())
 
 
 # --- lowering --------------------------------------------------------------------------------------------------------
@@ -189,7 +160,7 @@ def lower(func: Func, loops: Loops | None = None, counted: frozenset[int] = froz
 
     ``loops`` has an entry per op to be recorded; ``counted`` are the ids of the loops whose passes are counted.
     """
-    lowering = _Lowering(splitting(func), counted)
+    lowering = _Lowering(func, counted)
     lowering.block(func.body)
     params = {name_of(p.value) for p in func.params if isinstance(p, ScalarParam)}
     params |= {name_of(e) for p in func.params if not isinstance(p, ScalarParam) for e in (*p.shape, *p.strides)
@@ -199,8 +170,8 @@ def lower(func: Func, loops: Loops | None = None, counted: frozenset[int] = froz
 
 
 class _Lowering:
-    def __init__(self, split: set[int], counted: frozenset[int]) -> None:
-        self.split, self.counted = split, counted
+    def __init__(self, func: Func, counted: frozenset[int]) -> None:
+        self.split, self.sites, self.counted = splitting(func), sites(func), counted
         self.segments: list[Segment] = []
         self.exits: dict[int, dict[str, Segment]] = {}
         self.here = self.place(Segment())
@@ -233,9 +204,9 @@ class _Lowering:
         elif isinstance(op, ops.Exit):
             self.here.end = Goto(self.exits[id(op.target)][op.kind])
             self.place(Segment())
-        elif in_turn(op):
+        elif id(op) in self.sites:
             after = Segment()
-            self.here.end = Pause(after)
+            self.here.end = Pause(self.sites[id(op)], after)
             self.place(after)
             after.items.append(op)
         else:

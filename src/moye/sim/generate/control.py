@@ -143,7 +143,7 @@ class Emitter(Writer):
         elif isinstance(end, Yield):
             self.line(f"return ('yield', m0, {self.op(end.loop)}, {end.next.index})")
         elif isinstance(end, Pause):
-            self.line(f"return ('pause', m0, {end.next.index})")
+            self.line(f"return ('pause', m0, {end.way!r}, {end.next.index})")
         else:
             self.line("return ('leave', m0)")
 

@@ -29,6 +29,7 @@ from moye.sim.flow.groups import Group, merge_values, same_values
 from moye.sim.machine.barriers import Barriers
 from moye.sim.machine.cluster_barrier import Cluster
 from moye.sim.machine.launch import places
+from moye.sim.machine.pauses import LONGEST, QUIET
 from moye.sim.machine.register_budgets import Budgets
 from moye.sim.machine.standstill import Standstill
 from moye.sim.machine.stops import Turns
@@ -47,10 +48,6 @@ if TYPE_CHECKING:
 
 
 _FULL = 0xFFFFFFFF
-PAUSES = 64
-"""So often threads of a batch give way before a fence.sc: those that wait for ever are to be found out."""
-QUIET = 4
-"""So many looks without an effect let those that poll find new values, which they do one after the other."""
 
 
 class Batch:
@@ -112,9 +109,10 @@ class Batch:
         self.exited: Mask = False
         self.returned: dict[Loc, tuple[ops.Exit, Mask]] = {}
         self.spinning: list[Group] = []
-        self.paused: list[Group] = []                   # before a fence.sc, in the order in which they came
+        self.paused: list[Group] = []                   # those that give way
         self._events, self._spun = 0, False             # strong writes so far; whether the last group polls
-        self._pauses = self._quiet = self._writes = 0
+        self._quiet, self._held = 0, 0                  # rounds without an effect, and since somebody has gone on
+        self._before = 0, 0                             # what was written before the last round
         self._rounds: Standstill | None = Standstill(self.launch)   # None once those that poll wake each other for ever
         self.polled: dict[int, ops.Op] = {}
         self.seen: dict[int, list[list[Any]]] = {}      # what those that poll carried at their last look ...
@@ -349,26 +347,24 @@ class Batch:
 
     def _pause(self, group: Group, result: tuple[Any, ...]) -> int | None:
         group.mask = result[1]
-        if not self.launch.schedule.pauses or self._pauses == PAUSES:
-            return int(result[2])
-        self._pauses += 1
-        group.pc = result[2]
+        if not self.launch.pauses.stops(result[2], group):
+            return int(result[3])
+        group.pc = result[3]
         self.paused.append(group)
-        self.launch.paused.append(group)
         return None
 
     def _unpause(self) -> None:
-        """Once those that poll have looked often enough without an effect, one of those that have paused goes on."""
+        """Once nobody else gets on, one of those that give way does."""
         launch = self.launch
-        writes, self._writes = self._writes, launch.writes
-        self._quiet = self._quiet + 1 if self._writes == writes else 0
+        # Those that poll find one value after the other, and the newest in the end.
+        before, self._before = self._before, (launch.writes, launch.globals.between.lag)
+        self._quiet, self._held = self._quiet + 1 if self._before == before else 0, self._held + 1
         launch.moves += 1
-        again = launch.schedule.runs_on and launch.resumed in launch.paused
-        group = launch.resumed if again and launch.resumed is not None else launch.paused[0]
-        if self._quiet > QUIET and group in self.paused:
+        group = launch.pauses.next
+        if (self._quiet > QUIET or self._held > LONGEST) and group in self.paused:
+            self._held = 0
             launch.writes += 1
-            launch.resumed = group
-            launch.paused.remove(group)
+            launch.pauses.remove(group)
             self.paused.remove(group)
             self.ready.append(group)
 

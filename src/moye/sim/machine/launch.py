@@ -29,8 +29,8 @@ from moye.sim.costs.meter import Meter
 from moye.sim.costs.occupancy import occupancy
 from moye.sim.findings.finding import Finding, Reporter
 from moye.sim.flow.apart import Turn
-from moye.sim.flow.groups import Group
 from moye.sim.flow.segments import name_of
+from moye.sim.machine.pauses import Pauses
 from moye.sim.machine.schedules import Schedule
 from moye.sim.operations.debug import Inspection
 from moye.sim.operations.probe import Probe
@@ -139,10 +139,6 @@ class Launch:
     late: int = 0
     """Counts copies by TMA that landed because somebody waited for them, and answers that were no though they may be
     yes."""
-    paused: list[Group] = field(default_factory=list)
-    """The groups of all batches that give way before a fence.sc, in the order in which they came."""
-    resumed: Group | None = None
-    """Which of them went on last."""
     moves: int = 0
     """Counts iterations of polling loops that changed a variable of their own."""
     steps: int = 0
@@ -158,6 +154,7 @@ class Launch:
     stale: Stale | None = None
     """The predicated copies whose leftovers are looked for."""
     schedule: Schedule = field(init=False)
+    pauses: Pauses = field(init=False)
     dependence: Dependence | None = None
     """What launches before it touch; only in checked runs."""
     globals: GlobalMemory = field(init=False)
@@ -171,6 +168,7 @@ class Launch:
         most = self.hooks.resident or resident_blocks(self.func, self.hooks.hardware)
         self.schedule = Schedule(self.hooks.seed, self.total, math.prod(self.func.cluster_dim),
                                  resident=self.total <= most, turned=self.hooks.apart == "last")
+        self.pauses = Pauses(self.func, self.hooks.seed, self.total)
 
     def watch(self, stale: Stale, spent: int | None) -> None:
         """Check global memory and look for leftovers; ``spent`` is the bytes taken already, None means no global

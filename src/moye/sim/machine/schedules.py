@@ -40,8 +40,8 @@ class Schedule:
     odd seeds those that poll are ``late``: they look too early, then when nobody else moves, and find the newest value
     alone, so that they miss one that another follows; every other time they are ``prompt``, and find it in their first
     look.  With even ones from 2 on, one of several flags looks old for longer than the others, and threads give way
-    before a fence.sc; with those from 4 on, threads that come to atomics together take turns in another order at every
-    other tensor.
+    (pauses.py); with those from 4 on, threads that come to atomics together take turns in another order at every other
+    tensor.
 
     Only blocks that are all ``resident`` may begin in any order: others may count on the one that devices keep to.
     If it is ``turned``, the last of the threads that come to an atomic together is always first.
@@ -98,16 +98,6 @@ class Schedule:
     def prompt(self) -> bool:
         """Whether those that poll find the newest value at once: a look that seldom is the first to succeed may be."""
         return self.seed % 4 == 3
-
-    @property
-    def pauses(self) -> bool:
-        """Whether threads give way before a fence.sc until others can get no further, and then in turn."""
-        return self.seed >= 2 and not self.late
-
-    @property
-    def runs_on(self) -> bool:
-        """Whether of those that have given way one goes on until it ends; else they take turns."""
-        return self.seed // 2 % 2 == 0
 
     @property
     def steady(self) -> bool:

@@ -82,7 +82,7 @@ class AtomicPlan:
         wrote.T[active.T] = self._wrote(found, values, expected)
         flags = self.batch.watch.globals.flags
         full = np.broadcast_to(np.asarray(value, flat.dtype), shape)
-        flags.outcome = Outcome(old, wrote, self.backwards, lambda found, thread, block: bool(
+        flags.outcome = Outcome(old, wrote, self.backwards, lambda thread, block, found: bool(
             self._new(np.asarray(found, flat.dtype), full[thread, block], None) == found))
         self._check(index, mask)
         given, older = flags.give(old)
