@@ -70,6 +70,7 @@ ALONE = {
     "of another room than its importer": (
         "ir.text", "sim.costs.table", "sim.costs.tma_boxes", "sim.flow.choices",
         "sim.flow.widened"),
+    "one rule of the memory model": ("sim.checks.patterns",),
     "words for users, which no other code of the importer needs": (
         "puzzles.notebook", "runtime.check.report_html", "runtime.host_text",
         "runtime.snapshots"),
