@@ -250,5 +250,39 @@ def program(y, x, data, flag, answer):
                   harmless=frozenset(harmless), options={"poison": "data"})
 
 
+def announced(rng: random.Random) -> Design:
+    """Blocks clear their flags, say that they wait, and are told by who finds that."""
+    blocks = rng.choice([2, 3])
+    text = f"""
+@mo.kernel
+def program(y, x, go, ready):
+    bid = mo.block_idx().x
+    if mo.thread_idx().x == 0:
+        if bid > 0:
+            mo.store(go, bid, 0, order="relaxed")                       #- never cleared
+            mo.store(ready, bid, 1, order="release")
+                #= announces relaxed: mo.store(ready, bid, 1, order="relaxed")
+                #= announces in the block: mo.store(ready, bid, 1, order="release", scope="cta")
+                #- never announces
+            #+ cleared late: mo.store(go, bid, 0, order="relaxed")
+            while mo.load(go, bid, order="acquire") == 0: pass
+            y[bid] = 2 * x[bid]
+        else:
+            for b in range(1, {blocks}):
+                x[b] = x[b] + 1
+                while mo.load(ready, b, order="acquire") == 0: pass
+                    #= looks relaxed: while mo.load(ready, b, order="relaxed") == 0: pass
+                    #- no look
+                mo.store(go, b, 1, order="release")
+                    #= tells relaxed: mo.store(go, b, 1, order="relaxed")
+                #+ adds late: x[b] = x[b] + 1
+"""
+    x = _numbers(blocks)
+    y = 2 * x + 2
+    y[0] = 0
+    return Design(text, blocks, 32, lambda: [np.zeros_like(x), x.copy(), np.full(blocks, -1, np.int32),
+                  np.zeros(blocks, np.int32)], lambda _: {0: y})
+
+
 FAMILIES: dict[str, Any] = {f.__name__: f for f in (
-    hazards, flags_of_lanes, listed, two_levels, generations, answers)}
+    hazards, flags_of_lanes, listed, two_levels, generations, answers, announced)}

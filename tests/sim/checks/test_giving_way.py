@@ -65,9 +65,52 @@ def answered(flag, answer, late: mo.Constexpr):
                     mo.store(flag, 0, 0, order="relaxed")
 
 
-@pytest.mark.parametrize("late, found", [(False, set()), (True, {"F4"})])
+@pytest.mark.parametrize("late, found", [(False, set()), (True, {"G3"})])
 def test_a_flag_that_is_set_back(late, found):
     assert codes(answered, 2, ints(0), ints(0), late) == found
+
+
+@mo.kernel
+def announced(go, ready, order: mo.Constexpr, looks: mo.Constexpr):
+    """A block clears its flag, says that it waits, and is told by who finds that."""
+    if mo.thread_idx().x == 0:
+        if mo.block_idx().x == 0:
+            mo.store(go, 0, 0, order="relaxed")
+            mo.store(ready, 0, 1, order=order)
+            while mo.load(go, 0, order="acquire") == 0:
+                pass
+        else:
+            while mo.load(ready, 0, order=looks) == 0:
+                pass
+            mo.store(go, 0, 1, order="release")
+
+
+@pytest.mark.parametrize("order, looks, found", [
+    ("release", "acquire", set()), ("relaxed", "acquire", {"G3"}), ("release", "relaxed", {"G3"})])
+def test_a_flag_that_its_waiter_clears_first(order, looks, found):
+    report = mo.check(announced, lints=False)[2, 32](ints(-1), ints(0), order, looks)
+    assert {finding.code for finding in report.findings} == found
+    assert not found or "stores 0 in go" in str(report)
+
+
+@mo.kernel
+def hints(hint, y):
+    """Who stores in each pass, too, does not wait for what others store."""
+    if mo.thread_idx().x == 0:
+        if mo.block_idx().x == 0:
+            seen = mo.int32(0)
+            for k in range(4):
+                mo.store(hint, 0, k, order="relaxed")
+                seen = mo.max(seen, mo.load(hint, 0, order="relaxed"))
+                if seen > 9:
+                    break
+            y[0] = seen
+        else:
+            mo.store(hint, 0, 7, order="relaxed")
+
+
+def test_a_hint_may_be_lost():
+    assert codes(hints, 2, ints(0), ints(0)) == set()
 
 
 @mo.kernel

@@ -173,6 +173,8 @@ class Between:
         """Whether they find it in their first look already."""
         self.late: int | None = None
         """The flags that look old for longer than others that are set before them, as ``Traffic.key``."""
+        self.awaited = False
+        """Whether threads poll at all."""
         self.late_of_one: int | None = None
         """The same of flags that lie in one tensor: every other one of them does."""
         self.steps = self.events = self.lag = self.vain = self.missed = 0

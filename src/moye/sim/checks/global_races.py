@@ -87,7 +87,7 @@ class GlobalMemory:
                                                for buffer in region.buffers})
         self.unwritten = Unwritten(memory, place, reporter)
         self.between = Between(self.cluster)
-        self.late: LateStores | None = LateStores(self.between, reporter, place)
+        self.late: LateStores | None = LateStores(func, self.between, reporter, place)
         self.held: Held | None = None
         """The locks and their holders, in a run in which locks order nothing."""
         self.coarse = False

@@ -1,7 +1,8 @@
-"""Flags that several threads set to one value: a store that comes late takes back what has been made of them since.
+"""Flags that several threads store: a store that comes late takes back what has been made of them since.
 
 In: strong writes of places, as they happen.  Out: G3 (in shared memory C2) if somebody changes a value that two have
-stored, after one of them, but not after the other; or if somebody sets a counter back while others may still draw.
+stored, after one of them, but not after the other; if somebody sets a counter back while others may still draw; or if
+a thread clears a flag, waits for it, and nothing orders its store before the one that it waits for.
 
     if tid % 32 == 0:               # two warps; the next block waits for one of them, stores b + 2, and then the
         mo.store(turn, 0, b + 1)    # other warp may still store b + 1
@@ -17,7 +18,7 @@ from typing import Any
 from moye.dtypes import Space
 from moye.hardware import WARP
 from moye.ir import ops
-from moye.ir.nodes import Literal
+from moye.ir.nodes import Func, Literal
 from moye.sim.checks.flag_history import Between, Clock, Eye, Location, Writer
 from moye.sim.checks.signal_memory import counts
 from moye.sim.findings.finding import Reporter
@@ -43,11 +44,14 @@ class _Written:
 class LateStores:
     """The last writes of all flags of a launch."""
 
-    def __init__(self, between: Between, reporter: Reporter, place: Callable[[int], tuple[int, ...]]) -> None:
-        self.between, self.reporter, self.place = between, reporter, place
+    def __init__(self, func: Func, between: Between, reporter: Reporter,
+                 place: Callable[[int], tuple[int, ...]]) -> None:
+        self.func, self.between, self.reporter, self.place = func, between, reporter, place
         self._last: dict[Location, deque[_Written]] = {}
         self._drawn: dict[Location, deque[_Written]] = {}
         """The last draws of numbers of each counter since it was set back."""
+        self._loose: dict[tuple[Location, int], tuple[_Written, ops.Store, Writer]] = {}
+        """The stores, by place and version, that nothing orders after the store before, and that one."""
 
     def written(self, op: ops.Store | ops.Atomic, location: Location, writer: Writer, value: Any,
                 knows: Callable[[], tuple[Eye, Clock]], twins: Sequence[Writer] = ()) -> None:
@@ -57,7 +61,40 @@ class LateStores:
             last[-1].seen = True
         if _twice(each.value for each in last if each.value != value):
             self._judge(op, location, writer, value, *knows())
+        if isinstance(op, ops.Store) and last and not twins:
+            self._compare(last[-1], op, location, writer, value, knows)
         last.extend(_Written(op, each, location.latest, value, alone=not twins) for each in (*twins, writer))
+
+    def _compare(self, last: _Written, op: ops.Store, location: Location, writer: Writer, value: Any,
+                 knows: Callable[[], tuple[Eye, Clock]]) -> None:
+        """Keep a store that nothing orders after the last one, of another value by another warp."""
+        other = isinstance(last.op, ops.Store) and last.version == location.latest - 1 and last.value != value
+        if not self.between.awaited or not other or _warp(last.writer) == _warp(writer):
+            return
+        eye, clock = knows()
+        if self.between.view(eye, clock, location) < last.version and not self.between.before(
+                eye, clock, last.writer):
+            self._loose[location, location.latest] = last, op, writer
+
+    def awaited(self, op: ops.Op, location: Location, version: int, block: int, thread: int) -> None:
+        """A thread that polls has found the version before, and now this one."""
+        if (found := self._loose.get((location, version))) is None:
+            return
+        own, store, writer = found
+        if own.writer[:2] != (block, thread) or not self._waits(op):
+            return
+        buffer, there, here = store.ref.buffer, self.place(block), self.place(writer[0])
+        self.reporter.tell("C2" if buffer.space is not Space.GLOBAL else "G3", "own", (own.op, store, op), block=here,
+                           threads=(thread, writer[1]), tensor=buffer.name, rival=thread, other=there, stores=own.op,
+                           value=own.value)
+
+    def _waits(self, op: ops.Op) -> bool:
+        """Whether the innermost loop around a load does nothing with memory but this: else another look may end it, or
+        it stores there itself in each pass."""
+        around = [list(loop.body.walk()) for loop in self.func.body.walk() if isinstance(loop, (ops.Loop, ops.For))]
+        inside = min((body for body in around if any(inner is op for inner in body)), key=len, default=[])
+        return not any(inner is not op and isinstance(inner, (ops.Load, ops.Store, ops.Atomic, ops.MbarrierTest))
+                       for inner in inside)
 
     def reset(self, op: ops.Store | ops.Atomic, location: Location, writer: Writer, value: Any,
               knows: Callable[[], tuple[Eye, Clock]]) -> None:

@@ -128,8 +128,7 @@ class Flags:
         """The oldest values that threads can still find, where locks and chance order nothing."""
         self._idle: dict[int, tuple[int, Ints, Bools]] = {}
         self._given: list[tuple[int, list[int], Any]] = []
-        self._several = False
-        """Whether lanes look at several places in the load that is being done."""
+        self._several = False                           # whether lanes look at several places in one load
         self.versions: Versions | None = None
         """The threads that look twice at a number, if there are any."""
 
@@ -558,7 +557,7 @@ class Flags:
         # An atomic that an older value satisfied would have to write, and find the newest.
         prompt = self.between.prompt and not self.traffic.older
         late = self._looks_late(op, location)
-        # The first look of a loop may stand before it; any other is late where threads give way, and finds the newest.
+        # The first look of a loop may stand before it; others are late where threads give way.
         old = polls or (isinstance(op, ops.Load) and ((late and self._several) or self.traffic.older))
         if self.held is not None or prompt or not old:
             value = latest
@@ -579,6 +578,8 @@ class Flags:
         for thread in threads:
             turns, epoch = self._turns.setdefault((block, thread, location), {}), self._epoch(block, thread)
             before = turns.get(id(op))
+            if polls and self.late is not None and before is not None and before.value < value:
+                self.late.awaited(op, location, value, self.first + block, thread)
             same = before is not None and before.value == value
             again = before is not None and same and before.epoch != epoch
             turns[id(op)] = _Turn(epoch, value, again, max(0, before.lag - 1) if before is not None and same else lag)

@@ -173,6 +173,7 @@ C2   S     overwritten while other threads may still be reading
   global_over {before_write}
   load       {being_read}: no barrier lies between a wait for the copy and thread {actor}
   late       {taken_back}
+  own        {taken_again}
   reset      {set_back}
   > -          sync_threads() between the reads and the next write
   > roles      a second barrier, "empty": the readers arrive there after the read, and the writers wait there before
@@ -182,6 +183,7 @@ C2   S     overwritten while other threads may still be reading
   > atomic     sync_threads() between the two; where an older value will do, mo.load(x, i, order="relaxed") may meet
         atomics
   > late       let one thread store it, or order all who do before the signal
+  > own        say that it waits by a release, which who answers acquires
   > reset      order all who draw before it: by the atomic that says who is last, with order="acq_rel"
 C3   S     exchange within a warp through shared memory without sync_warp
   read       {read_early}
@@ -528,10 +530,12 @@ G3   S     a flag without release and acquire
   torn       thread {thread} of block {block} reads {tensor}{read} between two looks at {version}, and uses it if both
         find {number}; but it may have read {may} then: the {who} has no fence {where}
   late       {taken_back}
+  own        {taken_again}
   reset      {set_back}
   > -          sync_threads(), then signal with order="release"; wait with order="acquire", then sync_threads()
   > torn       mo.fence() there, in the {who}
   > late       let one thread store it, or order all who do before the signal
+  > own        say that it waits by a release, which who answers acquires
   > reset      order all who draw before it: by the atomic that says who is last, with order="acq_rel"
   > atomic     mo.load(x, i) and mo.store(x, i, value) may meet atomics: order="relaxed" for the value alone, release
         and acquire for what was written before it

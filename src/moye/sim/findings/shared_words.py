@@ -51,6 +51,9 @@ SHARED = """
   = not_stored {accessed}{op}, but the store{store} may not have written it
   = taken_back thread {rival} of block {other} stores {value} in {tensor}{stores}, as another thread does, and nothing
         orders that before thread {thread} of block {block} changes it{op}: if it comes late, it takes that back
+  = taken_again thread {rival} of block {other} stores {value} in {tensor}{stores}, waits there for something else, and
+        nothing orders its store before thread {thread} of block {block} stores that{op}: if it comes late, it takes
+        that back, and the wait does not end
   = set_back   thread {rival} of block {other} draws a number from {tensor}{draws}, and nothing orders that before
         thread {thread} of block {block} sets it back to {value}{op}: if it comes late, a number is drawn twice
   = being_read {accessed}{op}, while the {bulk:asynchronous copy|bulk copy}{copy} may still be reading it

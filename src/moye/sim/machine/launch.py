@@ -179,6 +179,7 @@ class Launch:
         self.globals.between.newest = self.schedule.late
         self.globals.between.prompt = self.schedule.prompt
         polled = self.globals.traffic.waits_at(self.func)
+        self.globals.between.awaited = bool(polled)
         self.globals.between.late = self.schedule.laggard(polled)
         self.globals.between.late_of_one = self.schedule.laggard_of_one(polled)
         for param in self.func.params:
