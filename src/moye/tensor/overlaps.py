@@ -7,12 +7,8 @@ In: two tensors.  Out: True where they do or may.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from moye.layout import cosize, is_static, size
-
-if TYPE_CHECKING:
-    from moye.tensor.tensor import Tensor
+from moye.tensor.view import View
 
 LOOKED_AT = 4096
 """Elements up to which places are compared one by one; of more, where they begin and end."""
@@ -20,7 +16,7 @@ UNKNOWN = 64
 """Elements up to which views at places that only the kernel knows are taken to overlap: registers hold so many."""
 
 
-def overlap(dst: Tensor, src: Tensor) -> bool:
+def overlap(dst: View, src: View) -> bool:
     """Whether an element of ``dst`` is, or may be, another one of ``src``."""
     same = dst.offset is src.offset or (isinstance(dst.offset, int) and isinstance(src.offset, int)
                                         and dst.offset == src.offset)
@@ -28,7 +24,7 @@ def overlap(dst: Tensor, src: Tensor) -> bool:
     return not (same and alike) and touch(dst, src)
 
 
-def touch(one: Tensor, other: Tensor) -> bool:
+def touch(one: View, other: View) -> bool:
     """Whether two views have, or may have, an element in common.
 
     Of dynamic extents, and of more than ``UNKNOWN`` elements whose places are dynamic, nothing is said: False.
@@ -42,7 +38,7 @@ def touch(one: Tensor, other: Tensor) -> bool:
     return not mine.isdisjoint(others)
 
 
-def _places(tensor: Tensor) -> set[int] | None:
+def _places(tensor: View) -> set[int] | None:
     """The bytes that a view holds, from the beginning of its buffer; None where only the kernel knows."""
     offset, layout, width, swizzle = tensor.offset, tensor.layout, tensor.dtype.bits // 8, tensor.swizzle
     count, reach = size(layout), cosize(layout)
