@@ -19,6 +19,8 @@ import moye as mo
 from moye.kernels import views
 
 THREADS = 256
+_NARROW = 1024
+"""Threads of a multiprocessor up to which vectors are narrower."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +37,14 @@ def make_plan(modes: Sequence[views.Mode], infos: Sequence[Any], exact: bool) ->
     """The rule: vectors of 16 bytes where all lines begin at multiples of them, else narrower ones.
 
     A thread reads up to 64 bytes, of all inputs together, before it computes: with 2048 threads a multiprocessor has
-    up to 128 KB on their way, and 64 KB keep HBM3 busy.  Small problems give every thread one vector.
+    up to 128 KB on their way, and 64 KB keep HBM3 busy.  Small problems give every thread one vector, and narrower
+    ones where as many threads are there.
     """
-    width = views.width_of(modes, *infos)
+    width, elements = views.width_of(modes, *infos), math.prod(m.extent for m in modes)
+    while width > 1 and 2 * elements <= width * _NARROW * mo.multiprocessors(infos[0]):
+        width //= 2
     bytes_ = sum(info.dtype.bytes for info in infos[1:]) * width
-    vectors = math.prod(m.extent for m in modes) // width
+    vectors = elements // width
     each = max(1, min(4, 64 // max(bytes_, 1))) if vectors >= 4 * THREADS * mo.multiprocessors(infos[0]) else 1
     wide = any(info.dtype is mo.float64 for info in infos)
     return Plan(width, each, modes[0].extent % width == 0, None if exact else mo.float64 if wide else mo.float32)

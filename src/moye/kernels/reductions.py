@@ -38,6 +38,8 @@ _ONE_LAUNCH = 12
 """Vectors of a thread down columns up to which it is no slower than a second launch."""
 _SEGMENT = 128
 """Bytes of a row of x that a block reads at least, where outputs lie side by side."""
+_TINY = 1 << 17
+"""Bytes of x up to which blocks read a quarter of that, in vectors of 4 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +90,16 @@ def make_plan(fold: Fold, reduced: Sequence[views.Mode], kept: Sequence[views.Mo
     width = full if shifted else width
     if not rows and outputs <= _FILL:                   # no vector is left in part
         width = math.gcd(width, kept[0].extent)
+    segment = _SEGMENT
+    if not rows and outputs * elements * info.dtype.bytes <= _TINY:     # as few instructions as may be
+        width, segment = math.gcd(width, max(1, 4 // info.dtype.bytes)), _SEGMENT // 4
     if rows:
         vectors = -(-elements // width)
         lanes = THREADS if vectors >= 256 else min(32, 1 << max(0, -(-vectors // 4) - 1).bit_length())
         blocks, share = -(-outputs * lanes // THREADS), lanes * 16
     else:
-        vectors, lanes = elements, _side_by_side(outputs, elements, width, info, multiprocessors)
+        vectors, lanes = elements, _side_by_side(outputs, elements, width, segment // info.dtype.bytes,
+                                                 multiprocessors)
         blocks, share = -(-outputs // (width * lanes)), THREADS // lanes * 16
         if blocks * max(1, vectors // share) < multiprocessors:
             share = vectors if vectors <= THREADS // lanes * _ONE_LAUNCH else share // 4
@@ -109,9 +115,10 @@ def make_plan(fold: Fold, reduced: Sequence[views.Mode], kept: Sequence[views.Mo
                 gathers, eager)
 
 
-def _side_by_side(outputs: int, elements: int, width: int, info: Any, multiprocessors: int) -> int:
-    """Vectors of outputs that a block has side by side."""
-    lanes, least = 32, max(1, _SEGMENT // (width * info.dtype.bytes))
+def _side_by_side(outputs: int, elements: int, width: int, segment: int, multiprocessors: int) -> int:
+    """Vectors of outputs that a block has side by side: ``segment`` elements at least, and so many that a warp or less
+    joins what was found of one."""
+    lanes, least = 32, max(1, segment // width, THREADS // 32 // width)
     while lanes > least and -(-outputs // (width * lanes)) * max(1, elements // (THREADS // lanes * 16)) \
             < 2 * multiprocessors:
         lanes //= 2

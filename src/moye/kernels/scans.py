@@ -69,10 +69,13 @@ def make_plan(n: int, modes: Sequence[views.Mode], infos: tuple[Any, Any]) -> Pl
     full = 16 // max(info.dtype.bytes for info in infos)
     few = n <= 4 * _SHARED and lines * _SHARED <= _FILL * mo.multiprocessors(infos[0])
     width = math.gcd(width, n) if few else width
+    while few and width > 1 and 2 * n <= width * _SHARED:
+        width //= 2
     shifted = not few and width < full <= n // 4 and infos[0].dtype == infos[1].dtype and modes[0].strides == (1, 1)
     width = full if shifted else width
     whole, wide = modes[0].extent % width == 0 and not shifted, any(info.dtype is mo.float64 for info in infos)
     each, vectors = (2, -(-(n + width - 1) // width)) if shifted else (4, -(-n // width))
+    each = -(-vectors // _SHARED) if few else each
     threads = min(1024 // each, 32 * -(-vectors // (32 * each)))
     running, most = lines * threads, min(1024, -(-vectors // (threads * each)) // 4)
     room = _FILL * mo.multiprocessors(infos[0])
