@@ -19,7 +19,7 @@ import moye as mo
 from moye.kernels import views
 
 THREADS = 256
-_NARROW = 1024
+_NARROW = 256
 """Threads of a multiprocessor up to which vectors are narrower."""
 
 

@@ -79,40 +79,66 @@ def make_plan(fold: Fold, reduced: Sequence[views.Mode], kept: Sequence[views.Mo
     are few.  Where this makes fewer blocks than fill the device, several share an output, with at least 16 vectors a
     thread.
     """
-    contiguous = reduced if rows else kept
-    others = [*contiguous[1:], *(kept if rows else reduced)]
-    width = views.width_of([views.Mode(m.extent, m.strides[:1]) for m in (contiguous[0], *others)], info)
-    outputs, elements = (math.prod(m.extent for m in modes) for modes in (kept, reduced))
-    full = 16 // info.dtype.bytes
-    multiprocessors = mo.multiprocessors(info)
-    few = elements <= _SINGLES and outputs * THREADS <= _FILL * multiprocessors
-    shifted = rows and len(reduced) == 1 and width < full <= elements // 4 and reduced[0].strides[0] == 1 and not few
-    width = full if shifted else width
-    if not rows and outputs <= _FILL:                   # no vector is left in part
-        width = math.gcd(width, kept[0].extent)
-    segment = _SEGMENT
-    if not rows and outputs * elements * info.dtype.bytes <= _TINY:     # as few instructions as may be
-        width, segment = math.gcd(width, max(1, 4 // info.dtype.bytes)), _SEGMENT // 4
-    if rows:
-        vectors = -(-elements // width)
-        lanes = THREADS if vectors >= 256 else min(32, 1 << max(0, -(-vectors // 4) - 1).bit_length())
-        blocks, share = -(-outputs * lanes // THREADS), lanes * 16
-    else:
-        vectors, lanes = elements, _side_by_side(outputs, elements, width, segment // info.dtype.bytes,
-                                                 multiprocessors)
-        blocks, share = -(-outputs // (width * lanes)), THREADS // lanes * 16
-        if blocks * max(1, vectors // share) < multiprocessors:
-            share = vectors if vectors <= THREADS // lanes * _ONE_LAUNCH else share // 4
-    room = _BLOCKS * multiprocessors
-    splits = max(1, min(room // max(blocks, 1), vectors // share, 1 << 12)) if blocks < room // 2 else 1
+    room, place = _BLOCKS * mo.multiprocessors(info), (_along if rows else _down)(reduced, kept, info)
+    blocks, most = place.blocks, place.vectors // place.share
+    splits = max(1, min(room // max(blocks, 1), most, 1 << 12)) if blocks < room // 2 else 1
     gathers = rows and fold.gather is not None
     each = 4 if gathers else 4 // len(fold.parts)         # states of two parts are longer to join, and take registers
-    whole, rising = contiguous[0].extent % width == 0 and not shifted, [m.strides[1] for m in reduced]
+    whole = (reduced if rows else kept)[0].extent % place.width == 0 and not place.shifted
+    rising = [m.strides[1] for m in reduced]
     compute = mo.float64 if info.dtype is mo.float64 else mo.float32
-    eager = blocks * splits <= _BLOCKS // 2 * multiprocessors or \
-        (not rows and width > 1 and (fold.adds or len(fold.parts) > 1))     # which takes no more registers there
-    return Plan(fold, width, each, whole, lanes, splits, len(reduced), compute, rising == sorted(rising), shifted,
-                gathers, eager)
+    eager = blocks * splits <= room // 2 or \
+        (not rows and place.width > 1 and (fold.adds or len(fold.parts) > 1))   # which takes no more registers there
+    return Plan(fold, place.width, each, whole, place.lanes, splits, len(reduced), compute, rising == sorted(rising),
+                place.shifted, gathers, eager)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where threads work: the ``vectors`` of an output, of which a block has ``share`` at least if several blocks have
+    some, and the ``blocks`` if none do; the rest as in ``Plan``."""
+
+    width: int
+    lanes: int
+    vectors: int
+    share: int
+    blocks: int
+    shifted: bool = False
+
+
+def _widest(contiguous: Sequence[views.Mode], others: Sequence[views.Mode], info: Any) -> int:
+    """Elements of a vector along the first mode."""
+    modes = (contiguous[0], *contiguous[1:], *others)
+    return views.width_of([views.Mode(m.extent, m.strides[:1]) for m in modes], info)
+
+
+def _along(reduced: Sequence[views.Mode], kept: Sequence[views.Mode], info: Any) -> _Place:
+    """Where the contiguous mode is reduced."""
+    outputs, elements = (math.prod(m.extent for m in modes) for modes in (kept, reduced))
+    width, full = _widest(reduced, kept, info), 16 // info.dtype.bytes
+    few = elements <= _SINGLES and outputs * THREADS <= _FILL * mo.multiprocessors(info)
+    shifted = len(reduced) == 1 and width < full <= elements // 4 and reduced[0].strides[0] == 1 and not few
+    width = full if shifted else width
+    vectors = -(-elements // width)
+    lanes = THREADS if vectors >= 256 else min(32, 1 << max(0, -(-vectors // 4) - 1).bit_length())
+    return _Place(width, lanes, vectors, lanes * 16, -(-outputs * lanes // THREADS), shifted)
+
+
+def _down(reduced: Sequence[views.Mode], kept: Sequence[views.Mode], info: Any) -> _Place:
+    """Where the contiguous mode stays.  Of few outputs no vector is left in part, and tiny arrays go in vectors of four
+    bytes: as few instructions as may be."""
+    outputs, elements = (math.prod(m.extent for m in modes) for modes in (kept, reduced))
+    width, segment, multiprocessors = _widest(kept, reduced, info), _SEGMENT, mo.multiprocessors(info)
+    if outputs <= _FILL:
+        width = math.gcd(width, kept[0].extent)
+    if outputs * elements * info.dtype.bytes <= _TINY and elements <= 32 * _ONE_LAUNCH:
+        width, segment = math.gcd(width, max(1, 4 // info.dtype.bytes)), _SEGMENT // 4
+    lanes = _side_by_side(outputs, elements, width, segment // info.dtype.bytes, multiprocessors)
+    below, blocks = THREADS // lanes, -(-outputs // (width * lanes))
+    share = below * 16
+    if blocks * max(1, elements // share) < multiprocessors:
+        share = elements if elements <= below * _ONE_LAUNCH else share // 4
+    return _Place(width, lanes, elements, share, blocks)
 
 
 def _side_by_side(outputs: int, elements: int, width: int, segment: int, multiprocessors: int) -> int:
