@@ -24,6 +24,26 @@ def test_draws():
     assert max(x["columns"] for x in some) > 65536 and min(x["rows"] for x in some) < 8
 
 
+def test_few_rows():
+    found, again = (rows_random.draw(7, 100, most=rows_random.FEW) for _ in range(2))
+    assert [one.make.keywords for one in found] == [one.make.keywords for one in again]
+    assert {one.family for one in found} == set(rows_random.FAMILIES)
+    rows = [one.make.keywords["rows"] for one in found]
+    assert min(rows) == 1 and 40 < max(rows) <= rows_random.FEW and sum(n < 8 for n in rows) > 30
+    assert min(one.make.keywords["columns"] for one in found) < 100
+
+
+def test_what_is_compiled_ahead(monkeypatch):
+    """moye's call once, and torch.compile's if it is asked for."""
+    done = []
+    monkeypatch.setattr(rows_random, "compiled_peer", lambda told: lambda: done.append(told.name))
+    one = rows_random.Drawn("scans", partial(rows_random.rows_moves.scan, rows=2, columns=8))
+    rows_random.run_once(one, compiled=False)
+    assert done == []
+    rows_random.run_once(one, compiled=True)
+    assert done == ["cumsum along axis 1 2x8"]
+
+
 def test_long_rows():
     found, again = (rows_random.draw_long(7, 80) for _ in range(2))
     assert [one.make.keywords for one in found] == [one.make.keywords for one in again]
