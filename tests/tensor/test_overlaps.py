@@ -81,6 +81,25 @@ def test_products_over_their_operands_are_refused(call):
         kernel.trace(np.zeros(8, np.float32), block=1)
 
 
+@pytest.mark.parametrize(("each", "refused"), [(1, False), (2, True)])
+def test_one_instruction_may_overwrite_its_operands(each, refused):
+    @mo.kernel
+    def k(out):
+        mma = mo.make_tiled_mma(mo.UniversalFMA(mo.float32), mo.make_layout((1, 1, 1)))
+        part = mo.fragment((1, each, each), mo.float32)
+        part.fill(3)
+        mo.gemm(mma, part, part, part)
+        out[0] = part[0, 0, 0]
+
+    out = np.zeros(1, np.float32)
+    if refused:
+        with pytest.raises(TensorError, match="would overwrite operand A"):
+            k[1, 1](out)
+    else:
+        k[1, 1](out)
+        assert out[0] == 12
+
+
 @pytest.mark.parametrize(("layout", "expected", "at_once"), [
     ("mo.make_layout((4,), (0,))", [1, 1, 2, 3, 4, 5, 6, 7], False),
     ("mo.make_layout((4, 2), (1, 1))", [1, 2, 3, 4, 5, 5, 6, 7], False),
