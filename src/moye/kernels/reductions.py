@@ -137,7 +137,7 @@ def _down(reduced: Sequence[views.Mode], kept: Sequence[views.Mode], info: Any) 
     below, blocks = THREADS // lanes, -(-outputs // (width * lanes))
     share = below * 16
     if blocks * max(1, elements // share) < multiprocessors:
-        share = elements if elements <= below * _ONE_LAUNCH else share // 4
+        share = max(1, elements) if elements <= below * _ONE_LAUNCH else share // 4
     return _Place(width, lanes, elements, share, blocks)
 
 

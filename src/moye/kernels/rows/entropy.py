@@ -43,8 +43,15 @@ from moye.kernels.rows.softmax import (
 
 COUNTED = 128
 """Labels that a warp counts beside its row at most."""
+_LIGHT = 16
+"""Registers of a thread for parts of a row that are asked for together with labels."""
 THREADS = 1024
 """Of a block that adds up losses, always in the same order."""
+
+
+def light(plan: Any, dtype: Any) -> bool:
+    """Whether a thread has registers for all of a row's parts beside what tells of the label."""
+    return bool(plan.rounds * plan.width * dtype.bits <= 32 * _LIGHT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +208,7 @@ def cross_entropy_kernel(loss, lse, dlogits, dloss, logits, labels, weight, coun
                 given = brought_number(dloss, number, rX.there)
             brought.append((rX, number, held, brought_number(gI, number, rX.there), given))
         counted = asked(of)
-        if plan.eager:
+        if plan.eager and light(plan, logits.dtype):
             in_flight(*[values for _, _, held, label, given in brought for values in (*held, label, given)], *counted)
         for k in mo.static_range(plan.at_once):
             rX, number, held, label, given = brought[k]
@@ -314,7 +321,7 @@ def label_logit(plan, where, rX, target):
             own[0] = rX.tensor[column]
     if plan.warps == 1:
         mo.sync_warp()                                  # a barrier of the block comes anyway, in the folds
-    if plan.eager:
+    if plan.eager and light(plan, own.dtype):
         in_flight(own)                                   # on its way before the folds
     return mo.where(target.known, nan.dtype(own[0]), nan), tells
 
@@ -345,7 +352,8 @@ def cross_entropy_backward_kernel(dlogits, dloss, logits, labels, lse, weight, c
                                                                            for t in (gI, gS))
         given = None if dloss is None else brought_number(dloss, number, rX.there)
         counted = asked(of)
-        in_flight(*held, label, whole, given, *counted)          # what is used first, last
+        if light(plan, logits.dtype):
+            in_flight(*held, label, whole, given, *counted)     # what is used first, last
         target = target_of(wide, label[0], weight, rX.there, ignored, where.columns)
         backward_row(plan, where, (rX, rD, held), target, of, gradient_of(of, target, given, counted), wide(whole[0]))
 

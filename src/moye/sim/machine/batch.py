@@ -29,7 +29,6 @@ from moye.sim.flow.groups import Group, merge_values, same_values
 from moye.sim.machine.barriers import Barriers
 from moye.sim.machine.cluster_barrier import Cluster
 from moye.sim.machine.launch import places
-from moye.sim.machine.pauses import LONGEST, QUIET
 from moye.sim.machine.register_budgets import Budgets
 from moye.sim.machine.standstill import Standstill
 from moye.sim.machine.stops import Turns
@@ -361,7 +360,7 @@ class Batch:
         self._quiet, self._held = self._quiet + 1 if self._before == before else 0, self._held + 1
         launch.moves += 1
         group = launch.pauses.next
-        if (self._quiet > QUIET or self._held > LONGEST) and group in self.paused:
+        if launch.pauses.over(self._quiet, self._held) and group in self.paused:
             self._held = 0
             launch.writes += 1
             launch.pauses.remove(group)

@@ -18,8 +18,8 @@ MOST, LEAST, SHARED = 64, 8, 1024
 Those that wait for ever are to be found out, too."""
 QUIET = 2
 """So many turns of all others without an effect."""
-LONGEST = 64
-"""So many turns at most: loops may do something in each pass while they wait."""
+LONGEST, IN_ALL = 64, 256
+"""So many turns at most, of one and of all that give way: loops may do something in each pass while they wait."""
 
 
 class Pauses:
@@ -32,14 +32,20 @@ class Pauses:
         self.ways: set[Way] = {"fence"} if self.in_turn else ways
         self.left = max(LEAST, min(MOST, SHARED // max(1, blocks)))
         self.waiting: list[Group] = []
+        self.turns = 0
 
     def stops(self, way: Way, group: Group) -> bool:
         """Whether a group gives way here."""
-        if way not in self.ways or not self.left:
+        if way not in self.ways or not self.left or self.turns > IN_ALL:
             return False
         self.left -= 1
         self.waiting.append(group)
         return True
+
+    def over(self, quiet: int, held: int) -> bool:
+        """After one more turn of all others: whether somebody goes on, after so many without an effect, or in all."""
+        self.turns += 1
+        return quiet > QUIET or held > LONGEST or self.turns > IN_ALL
 
     @property
     def next(self) -> Group:
