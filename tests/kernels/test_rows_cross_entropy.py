@@ -37,7 +37,7 @@ def test_long_rows_are_spread_over_a_cluster(columns, dtype, kind):
     assert plan_of(Rows("cross_entropy", x)).cluster > 1
     with mo.checking() as reports:
         exact.compare_entropy(kind, x, labels, dloss, {"label_smoothing": 0.1})
-    assert len(reports) == 10 and all(report.ok for report in reports), reports
+    assert len(reports) == 7 and all(report.ok for report in reports), reports
 
 
 @pytest.mark.parametrize("ignored", [-2 ** 40, 2 ** 32, 2 ** 32 + 3, -2 ** 63])

@@ -29,7 +29,7 @@ from moye.sim.flow.double_looks import twices
 from moye.sim.generate.program import Program, program_of
 from moye.sim.machine.batch import Batch
 from moye.sim.machine.launch import Argument, Finding, Hooks, Launch, Outcome, Reporter, resident_blocks
-from moye.sim.machine.schedules import CROSSED, DEAR, LATE_AND_LAST, MOST_BLOCKS, MOST_BYTES, SEVERAL, Rewind
+from moye.sim.machine.schedules import CROSSED, DEAR, IN_TURN, LATE_AND_LAST, MOST_BLOCKS, MOST_BYTES, SEVERAL, Rewind
 from moye.sim.machine.standstill import Standstill
 from moye.sim.machine.stops import StopSimulation, crowded, stuck
 from moye.sim.timeline.tape import Tape
@@ -96,10 +96,12 @@ class _Others:
         self.signals = (launch.globals.crossing and launch.total > 1) or counters or bool(launch.globals.traffic.polled)
         """Whether blocks, or threads that poll, may behave differently in another schedule."""
         usual = SEVERAL + bool(launch.globals.traffic.polled)
-        if counters or (self.signals and _in_turn(launch.func)):
+        if counters:
             usual = CROSSED + 1
+        if self.signals and _in_turn(launch.func):
+            usual = IN_TURN + 1
         if twices(launch.func):
-            usual = LATE_AND_LAST + 1
+            usual = max(usual, LATE_AND_LAST + 1)
         if launch.total > MOST_BLOCKS or sum(a.memory.nbytes for a in outputs) > MOST_BYTES:
             usual = 1
         self.wanted = (launch.hooks.schedules or usual) if self.signals else 1

@@ -12,6 +12,7 @@ from __future__ import annotations
 from moye.ir.nodes import Func
 from moye.sim.flow.giving_way import Way, sites
 from moye.sim.flow.groups import Group
+from moye.sim.machine.schedules import CROSSED, IN_TURN
 
 MOST, LEAST, SHARED = 64, 8, 1024
 """Threads give way so often in a launch, the more blocks the less often: each time all others have several turns.
@@ -27,9 +28,11 @@ class Pauses:
 
     def __init__(self, func: Func, seed: int, blocks: int) -> None:
         ways = set(sites(func).values()) if seed >= 2 and seed % 2 == 0 else set[Way]()
-        self.in_turn = "fence" in ways and seed % 4 == 2
+        self.in_turn = "fence" in ways and seed % 4 == 2 and seed >= IN_TURN
         """Whether who came first goes on first, and only fences count; else the last one does, so that others wait."""
         self.ways: set[Way] = {"fence"} if self.in_turn else ways
+        if "fence" in ways and seed < CROSSED:          # one schedule in which nobody gives way
+            self.ways = set()
         self.left = max(LEAST, min(MOST, SHARED // max(1, blocks)))
         self.waiting: list[Group] = []
         self.turns = 0

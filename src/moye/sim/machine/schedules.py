@@ -27,6 +27,8 @@ other takes seconds."""
 
 LATE_AND_LAST = 5
 """With this seed the last ones come when the first are done, and find old values first."""
+IN_TURN = 6
+"""The first schedule in which threads take turns at fences by fence.sc."""
 CROSSED, TOGETHER = 4, 4
 """From this seed on who is first at one atomic may be last at the next; so many blocks, or clusters, at least run at
 once then."""
