@@ -71,6 +71,7 @@ ALONE = {
         "ir.text", "sim.costs.table", "sim.costs.tma_boxes", "sim.flow.choices",
         "sim.flow.widened"),
     "one rule of the memory model": ("sim.checks.patterns",),
+    "when threads of a schedule give way, which batches ask, too": ("sim.machine.pauses",),
     "words for users, which no other code of the importer needs": (
         "puzzles.notebook", "runtime.check.report_html", "runtime.host_text",
         "runtime.snapshots"),
