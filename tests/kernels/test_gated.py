@@ -9,7 +9,7 @@ import pytest
 
 import moye as mo
 from drawn_arrays import FLOATS, clean, close, drawn, laid_out, poisoned, shape_of, wide
-from moye.kernels import geglu, geglu_backward, swiglu, swiglu_backward
+from moye.kernels import geglu, geglu_backward, maps, swiglu, swiglu_backward
 from moye.kernels.gated import backward_of, forward_of
 from moye.kernels.maps import Plan, map_kernel
 
@@ -127,3 +127,17 @@ def test_a_slice_of_rows_is_read_in_vectors():
     with mo.checking() as reports:
         swiglu(out, both)
     assert len(reports) == 1 and reports[0].ok
+
+
+@pytest.mark.parametrize("shape, pitch", [((6, 74), 74), ((3, 5), 8), ((1, 3), 3), ((40, 61), 64), ((7, 8), 8)])
+def test_what_is_left_of_lines(monkeypatch, shape, pitch):
+    """Elements behind the last whole vector of each line, in lines shorter than one, too; nothing beside is written."""
+    rng = np.random.default_rng(11)
+    gate, up = (rng.standard_normal((shape[0], pitch)).astype(np.float32)[:, :shape[1]] for _ in range(2))
+    room = np.full((shape[0], pitch), 77, np.float32)
+    with mo.checking() as reports:
+        monkeypatch.setattr(maps, "_NARROW", 0)         # vectors of 16 bytes, as larger arrays have them
+        maps.mapped((room[:, :shape[1]],), (gate, up), forward_of("silu", False))
+    exact = gate.astype(np.float64) / (1 + np.exp(-gate.astype(np.float64))) * up
+    assert abs(room[:, :shape[1]] - exact).max() < 1e-5 and (room[:, shape[1]:] == 77).all()
+    assert all(report.ok for report in reports), reports

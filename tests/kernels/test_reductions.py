@@ -200,3 +200,34 @@ def test_exponentials_of_what_is_no_number(dtype, axis, length):
         wanted = (np.log(np.exp(wide - base).sum(1, keepdims=True)) + top)[:, 0]
     reduce(out, x if axis else np.ascontiguousarray(x.T), "logsumexp", axis=axis)
     np.testing.assert_allclose(out, wanted.astype(dtype), rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in FOLDS if not kind.startswith(("arg", "max", "min"))])
+def test_no_elements_down_columns(kind):
+    """Whether or not these are few: nothing is shared out."""
+    for columns in (1, 7, 5000):
+        out = np.full(columns, 7, np.float32)
+        reduce(out, np.zeros((3, columns), np.float32)[:0], kind, axis=0)       # with strides, as torch's have
+        expected = {"mean": np.nan, "logsumexp": -np.inf}.get(kind, 0)
+        assert np.array_equal(out, np.full(columns, expected, np.float32), equal_nan=True)
+
+
+@pytest.mark.parametrize("kind", FOLDS)
+@pytest.mark.parametrize(("shape", "axis"), [((1, 1094), 0), ((3, 1, 50), 1), ((5, 1), 1), ((1,), None)])
+def test_of_one_element(kind, shape, axis):
+    """A copy, of magnitudes for norms, or index 0: of NaN as well."""
+    x = np.random.default_rng(9).standard_normal(shape).astype(np.float32)
+    x.flat[0] = np.nan
+    kept = x.reshape(() if axis is None else [n for i, n in enumerate(shape) if i != axis])
+    out = np.full(kept.shape, 77, np.int64 if kind.startswith("arg") else np.float32)
+    reduce(out, x, kind, axis=axis)
+    expected = np.zeros_like(out) if kind.startswith("arg") else abs(kept) if kind.startswith("norm") else kept
+    assert np.allclose(out, expected, rtol=1e-6, equal_nan=True)
+
+
+@pytest.mark.parametrize("rows, columns", [(33, 72), (384, 20), (385, 20), (236, 2176), (1000, 40), (3, 129)])
+@pytest.mark.parametrize("kind", ["sum", "argmax", "logsumexp"])
+def test_few_outputs_down_columns(kind, rows, columns):
+    """Threads that join what was found of an output share it: of any width, and in one launch or two."""
+    x = np.random.default_rng(10).standard_normal((rows, columns)).astype(np.float32)
+    check(kind, x, 0, np.zeros(columns, np.int32 if kind == "argmax" else np.float32), "f32")

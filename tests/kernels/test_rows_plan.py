@@ -196,3 +196,20 @@ def test_long_rows_with_sums(bits, columns, sums, cluster, two):
     assert (plan.cluster, plan.resident, plan.streamed) == (cluster, 1, False) and plan.threads <= 512
     assert plan.stages >= (2 if two else 1) * plan.rounds and plan.rounds * plan.width * sums <= 64
     assert row_plan(Shape(2000, 2 * columns, bits, held=2, sums=2, ahead=1)).streamed == (cluster == 8)
+
+
+@pytest.mark.parametrize("columns, width, shifted, expected", [
+    (112, 8, False, (4, 32, 1)), (544, 8, False, (4, 160, 1)), (4096, 8, False, (8, 512, 1)),
+    (1001, 8, True, (1, 1024, 1)), (4097, 8, True, (8, 512, 1)), (1002, 8, False, (2, 512, 1))])
+def test_few_rows_have_narrow_vectors(columns, width, shifted, expected):
+    """And ask for all at once; rows that pass, and many rows, do not."""
+    plan = row_plan(Shape(5, columns, 16, width, shifted))
+    assert (plan.width, plan.lanes, plan.rounds) == expected and plan.eager
+    many = row_plan(Shape(5000, columns, 16, width, shifted))
+    assert many.width == width and not many.eager
+    passing = row_plan(Shape(5, columns, 16, width, passed=True))
+    assert passing.width == width
+
+
+def test_blocks_of_columns_keep_their_width():
+    assert row_plan(Shape(5, 128, 16, 8, least=4)).width == 4 and row_plan(Shape(5, 128, 16, 8, least=8)).width == 8

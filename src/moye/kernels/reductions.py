@@ -32,6 +32,7 @@ _FEW = 64
 _BLOCKS = 8
 """Blocks of 256 threads that fill a multiprocessor."""
 _FILL = _BLOCKS * THREADS
+"""Threads that fill a multiprocessor."""
 _SINGLES = 4 * THREADS
 """Elements of the longest row that goes element by element."""
 _ONE_LAUNCH = 12
