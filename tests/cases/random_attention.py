@@ -126,6 +126,19 @@ def draw(rng: random.Random, *, most: int, archs: tuple[str, ...] = ("sm_90a",),
     return replace(case, tiles=rng.choice((None, *range(10))))
 
 
+def dimensions(rng: random.Random, steps: tuple[int, ...]) -> tuple[int, int]:
+    """Head dimensions of any size, multiples of one of ``steps``; those of values mostly no larger."""
+    step = rng.choice(steps)
+    dim = step * rng.randint(1, 256 // step)
+    return dim, step * rng.randint(1, (dim if rng.random() < 0.75 else 256) // step)
+
+
+def resized(rng: random.Random, case: Case) -> Case:
+    """The same with head dimensions of any size; of 8 bits, with what these take."""
+    dim, dim_v = dimensions(rng, (32,) if case.out else (16, 16, 16, 8, 1))
+    return replace(case, dim=dim, dim_v=min(dim, dim_v) if case.out else dim_v)
+
+
 def _narrowed(rng: random.Random, case: Case) -> Case:
     """The same in 8 bits, which only TMA and wgmma take, with factors."""
     dim, dim_v = rng.choice(NARROW_DIMS)

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from moye.kernels import paged_attention
-from random_attention import UNIT, _length, _wide, relative
+from random_attention import UNIT, _length, _wide, dimensions, relative
 from random_products import Place, _filled, _made
 
 
@@ -69,6 +69,12 @@ def draw(rng: random.Random, *, most: int) -> Case:
                 heads_K * rng.choice((1, 2, 4, 8)), heads_K, dim, dim_v, rng.choice((16, 32, 64, 128, 256)),
                 rng.choice((0, 3)), rng.choice((None, None, 0, rng.randint(0, most))), rng.choice((0.0, 0.0, 20.0)),
                 rng.choice((None, 0.25)), blocks=rng.choice((1, 8, 132)), long=rng.choice((1, 1024)), **more)
+
+
+def resized(rng: random.Random, case: Case) -> Case:
+    """The same with head dimensions of any size."""
+    dim, dim_v = dimensions(rng, (16,) if case.stored else (16, 8))
+    return replace(case, dim=dim, dim_v=dim_v)
 
 
 def _more(rng: random.Random) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import moye as mo
 import random_pages
 from moye.kernels import attention, attention_backward, attention_varlen, attention_varlen_backward
 from moye.kernels.attention.sm90.config import candidates, gradient_candidates
-from random_attention import draw, pinned, run
+from random_attention import draw, pinned, resized, run
 from torch_arrays import Torch
 
 CHUNKS, FORMS, SIZES = 15, 5, 5
@@ -39,6 +39,18 @@ def test_drawn(chunk):
                                        queries=max(1, case.queries - 128 * rng.randint(0, case.queries // 256)),
                                        keys=max(1, case.keys - 128 * rng.randint(0, case.keys // 256)))
     assert not wrong, f"{len(wrong)} of {FORMS * SIZES} cases\n" + "\n".join(wrong[:3])
+
+
+@pytest.mark.parametrize("chunk", range(6))
+def test_head_dimensions_of_any_size(chunk):
+    rng, wrong = random.Random(f"dimensions {chunk}"), []
+    for _ in range(4):
+        case = resized(rng, draw(rng, most=1000, work=1 << 29))
+        try:
+            run(case, Torch())
+        except (AssertionError, mo.MoyeError) as error:
+            wrong.append(f"{case}\n{type(error).__name__}: {error}")
+    assert not wrong, f"{len(wrong)} of 4 cases\n" + "\n".join(wrong[:3])
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
@@ -184,6 +196,7 @@ def test_drawn_pages(chunk):
     rng, wrong = random.Random(f"pages {chunk}"), []
     for _ in range(6):
         case = random_pages.draw(rng, most=20000)
+        case = random_pages.resized(rng, case) if chunk % 2 else case
         try:
             random_pages.run(case, Torch())
         except (AssertionError, mo.MoyeError) as error:

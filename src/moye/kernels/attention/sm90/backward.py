@@ -30,6 +30,7 @@ from moye.kernels.attention.parts.scores import (
     whole_from,
 )
 from moye.kernels.attention.sm90.config import GROUP
+from moye.kernels.attention.sm90.products import multiply
 from moye.kernels.attention.sm90.sequences import (
     Sequences,
     place_of_slot,
@@ -453,7 +454,7 @@ def consume(plan, parts, how, copies, stages, pipes, place):
     work.dV.fill(0)
     at_Q, at_dO = pipes.Q.consumer_start(), pipes.dO.consumer_start()
     pipes.KV.consumer_wait(pipes.KV.consumer_start())
-    begin_scores(plan, work, at_Q)
+    begin_scores(plan, work, at_Q, rolled=config.share)
     mo.warpgroup_wait(0)
     least, most = tiles_of(plan, how, n)
     low = most if how.rules.left else whole_from(how, n * config.bN, config.bM, config.bN, least, most)
@@ -531,12 +532,10 @@ def queries_piece(plan, work, stage, piece):
 
 
 @mo.jit
-def begin_scores(plan, work, at_Q):
+def begin_scores(plan, work, at_Q, rolled=False):
     """Begin the scores (keys, queries) of the queries of a stage."""
     work.pipes.Q.consumer_wait(at_Q)
-    mo.warpgroup_arrive()
-    mo.gemm(plan.scores, work.K, work.Q[:, :, :, at_Q.stage], work.S, accumulate=False)
-    mo.warpgroup_commit_batch()
+    multiply(plan.scores, work.K, work.Q[:, :, :, at_Q.stage], work.S, rolled)
 
 
 @mo.jit

@@ -22,6 +22,8 @@ from moye.kernels.attention.sm90.sections import section_of
 
 GROUP = 128
 SHARED = 227 * 1024
+BESIDE = 2048
+"""Bytes of shared memory beside the tiles: for mbarriers, the next tile's number, and where tiles have to begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +91,15 @@ def candidates(dims: tuple[int, int], *, narrow: bool = False, biased: bool = Fa
     """
     dim, dim_v = dims
     tiles = _narrow_tiles(dim, dim_v) if narrow else _tiles(dim, dim_v)
+    tiles = [_fitting(config, dims, 1 if narrow else 2) for config in tiles]
     if biased:
         tiles = [config for config in tiles if max(config.groups, config.blocks) < 3]
     return [config for config in tiles if config.blocks < 3 or not ruled or dim <= 64]
+
+
+def _fitting(config: ForwardConfig, dims: tuple[int, int], width: int) -> ForwardConfig:
+    """One stage of queries, where two are more than shared memory holds."""
+    return config if config.shared(*dims, width) + BESIDE <= SHARED else replace(config, q_stages=1)
 
 
 def _tiles(dim: int, dim_v: int) -> list[ForwardConfig]:

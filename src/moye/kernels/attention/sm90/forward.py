@@ -29,6 +29,7 @@ from moye.kernels.attention.parts.scores import (
 )
 from moye.kernels.attention.parts.softmax import finished, grew, online, rescale, row_state
 from moye.kernels.attention.sm90.config import GROUP
+from moye.kernels.attention.sm90.products import multiply
 from moye.kernels.attention.sm90.sections import in_sections
 from moye.kernels.attention.sm90.sequences import (
     Sequences,
@@ -380,7 +381,8 @@ def begin(plan, how, work, at, place):
     work.pipes.Q.consumer_wait(at_Q)
     at_K = leave_out(work.pipes.K, at_K, unseen_before(plan, how, place))
     work.pipes.K.consumer_wait(at_K)
-    start_scores(plan, work, at_Q, at_K)
+    few_registers = not plan.narrow and (how.modified or plan.dim_v > 192)
+    start_scores(plan, work, at_Q, at_K, few_registers)
     biases = first_biases(plan, how, place)
     mo.warpgroup_wait(0)
     release(work.pipes.K, at_K)
@@ -541,11 +543,9 @@ def start_both(plan, work, at):
 
 
 @mo.jit
-def start_scores(plan, work, at_Q, at_K):
+def start_scores(plan, work, at_Q, at_K, rolled=False):
     """Begin the product of queries and keys."""
-    mo.warpgroup_arrive()
-    mo.gemm(plan.scores, work.tQ[:, :, :, at_Q.stage], work.tK[:, :, :, at_K.stage], work.S, accumulate=False)
-    mo.warpgroup_commit_batch()
+    multiply(plan.scores, work.tQ[:, :, :, at_Q.stage], work.tK[:, :, :, at_K.stage], work.S, rolled)
 
 
 @mo.jit
