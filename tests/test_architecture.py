@@ -72,6 +72,7 @@ ALONE = {
         "sim.flow.widened"),
     "one rule of the memory model": ("sim.checks.patterns",),
     "when threads of a schedule give way, which batches ask, too": ("sim.machine.pauses",),
+    "arithmetic of counters alone, without memory": ("sim.flow.remainders",),
     "words for users, which no other code of the importer needs": (
         "puzzles.notebook", "runtime.check.report_html", "runtime.host_text",
         "runtime.snapshots"),

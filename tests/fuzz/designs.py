@@ -144,6 +144,7 @@ def families() -> dict[str, Callable[[random.Random], Design]]:
         designs_copies,
         designs_grid,
         designs_locks,
+        designs_patterns,
         designs_queues,
         designs_readers,
         designs_roles,
@@ -155,7 +156,7 @@ def families() -> dict[str, Callable[[random.Random], Design]]:
     found: dict[str, Callable[[random.Random], Design]] = {}
     for module in (designs_grid, designs_block, designs_cluster, designs_signals, designs_tiles, designs_locks,
                    designs_async, designs_warpgroups, designs_roles, designs_queues,
-                   designs_stages, designs_copies, designs_readers):
+                   designs_stages, designs_copies, designs_readers, designs_patterns):
         found |= module.FAMILIES
     return found
 

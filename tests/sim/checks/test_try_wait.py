@@ -148,3 +148,43 @@ def test_what_is_too_much_to_run_again_is_said(monkeypatch):
     monkeypatch.setattr("moye.sim.machine.machine.MOST_BYTES", 1)
     report = mo.check(reversed_row, lints=False)[1, THREADS](np.zeros(2 * THREADS, np.float32), "ignored")
     assert "mbarrier_try_wait is false, or elect() chooses another lane: it is too much" in report.not_judged[-1]
+
+
+@mo.kernel
+def asked_ahead(out, x, how: mo.Constexpr):
+    """Two copies; whoever uses one asks for the other, and waits where the answer is no."""
+    tid = mo.thread_idx().x
+    mo.assume(mo.size(x) == 2 * THREADS)
+    s, bars = mo.shared_array(mo.float32, (THREADS, 2)), mo.mbarrier_array(2)
+    if tid == 0:
+        for i in mo.static_range(2):
+            mo.mbarrier_init(bars, i, 1)
+        mo.fence_mbarrier_init()
+    mo.sync_threads()
+    if tid == 0:
+        for i in mo.static_range(2):
+            mo.mbarrier_arrive_expect_tx(bars, i, 4 * THREADS)
+            mo.copyto(mo.BulkCopy(), s[:, i], mo.tile(x, (THREADS,), (i,)), barrier=(bars, i))
+    total, there = mo.float32(0), mo.mbarrier_try_wait(bars, 0, 0)
+    for i in mo.static_range(2):
+        if not there:
+            mo.mbarrier_wait(bars, i, 0)
+        if i == 0 and how != "kept":
+            new = mo.mbarrier_try_wait(bars, 1, 0)
+            if how == "kept if true":
+                there = new or there
+            elif how == "asked for the next":
+                there = new
+        total += s[tid, i]
+    out[tid] = total
+
+
+@pytest.mark.parametrize(("how", "said"), [("asked for the next", ""), ("kept", "may be true at once"),
+                                           ("kept if true", "may be true once and false later")])
+def test_an_answer_about_another_phase(how, said):
+    """In the usual order copies land late, and a first answer is no; there nobody relies on it."""
+    x, out = np.arange(2 * THREADS, dtype=np.float32), np.zeros(THREADS, np.float32)
+    report = mo.check(asked_ahead, lints=False)[1, THREADS](out, x, how)
+    assert [finding.code for finding in report.findings] == (["D6"] if said else []), str(report)
+    assert all(said in finding.message for finding in report.findings), str(report)
+    assert np.array_equal(out, x[:THREADS] + x[THREADS:]), "the outputs are those of the first run"

@@ -288,15 +288,87 @@ def with_barriers(x, flags, end):
     x[tid] = k
 
 
-@pytest.mark.parametrize(("kernel", "wrong", "right"), [(sentinel, 2.0, 1.0), (with_barriers, 0, 1)])
-def test_a_loop_without_end(kernel, wrong, right, monkeypatch):
+@pytest.mark.parametrize(("kernel", "wrong", "right", "why"), [
+    (sentinel, 2.0, 1.0, "after 2000 passes, and nothing has ended it"),
+    (with_barriers, 0, 1, "for ever: in 547 passes, what decides whether it ends has come back to what it was, again "
+                          "and again")], ids=["sentinel", "with_barriers"])
+def test_a_loop_without_end(kernel, wrong, right, why, monkeypatch):
     monkeypatch.setenv("MOYE_STEPS", "2000")
     (finding,) = judged(kernel, wrong).findings
     line = finding.locs[0].line
     assert finding.code == "F4" and finding.message == (
-        f"warp 0 of block (0, 0, 0) goes on with the loop at line {line} after 2000 passes, and nothing has ended it")
+        f"warp 0 of block (0, 0, 0) goes on with the loop at line {line} {why}")
     assert "while" in finding.locs[0].innermost.text()
     assert judged(kernel, right).ok
+
+
+@mo.kernel
+def turns_of_three_flags(x, flags, ok: mo.Constexpr):
+    """Goes on while somebody has changed something; the flag of the turn to come must be cleared."""
+    tid, s, changed = mo.thread_idx().x, mo.shared_array(mo.float32, (2, 32)), mo.shared_array(mo.int32, 3)
+    s[0, tid] = mo.float32(tid % 7)
+    if tid < 3:
+        changed[tid] = 0
+    mo.sync_threads()
+    turn, go = 0, 1
+    while go > 0:
+        if tid == 0 and ok:
+            changed[(turn + 1) % 3] = 0
+        here = s[turn % 2, tid]
+        new = mo.min(here, s[turn % 2, mo.max(tid - 1, 0)])
+        s[(turn & 1) ^ 1, tid] = new
+        if new != here:
+            changed[turn % 3] = 1
+        mo.sync_threads()
+        go = changed[turn % 3]
+        turn += 1
+    x[tid] = s[turn % 2, tid]
+
+
+@mo.kernel
+def flags_of_the_grid(x, flags, ok: mo.Constexpr):
+    """Whose turn it is follows from a quotient of the counter."""
+    turn, go = 0, 1
+    while go > 0:
+        if mo.block_idx().x == turn // 2 % 2 and mo.thread_idx().x == 0:
+            mo.atomic_add(flags, turn & 1, 1 if ok else 0)
+        mo.grid_sync()
+        go = mo.where(mo.load(flags, (turn + 1) % 2, order="relaxed") < 4, 1, 0)
+        turn += 1
+    x[mo.block_idx().x * 32 + mo.thread_idx().x] = mo.float32(turn)
+
+
+@pytest.mark.parametrize(("kernel", "grid"), [(turns_of_three_flags, 1), (flags_of_the_grid, 2)],
+                         ids=lambda value: value.function.__name__ if hasattr(value, "function") else "")
+def test_turns_that_only_count(kernel, grid):
+    """Of the counter of the turns remainders alone matter, so all is as it was every few turns."""
+    before = time.process_time()
+    wrong, right = judged(kernel, False, grid=grid, flags=2), judged(kernel, True, grid=grid, flags=2)
+    assert [finding.code for finding in wrong.findings] == ["F4"], str(wrong)
+    assert right.ok, str(right)
+    assert time.process_time() - before < 8
+
+
+@mo.kernel
+def ends_by_itself(x, flags, n: mo.Constexpr):
+    """Nothing changes for a long time but a counter, which ends the loop or makes somebody do so."""
+    tid, s = mo.thread_idx().x, mo.shared_array(mo.int32, 2)
+    if tid < 2:
+        s[tid] = 0
+    mo.sync_threads()
+    turn = 0
+    while s[turn % 2] == 0:
+        mo.sync_threads()
+        turn += 1
+        if tid == 0:
+            s[turn % 2] = turn // n
+        mo.sync_threads()
+    x[tid] = mo.float32(turn)
+
+
+def test_a_counter_that_ends_a_loop():
+    report = judged(ends_by_itself, 2500)
+    assert report.ok, str(report)
 
 
 def test_only_some_lanes_go_on(monkeypatch):

@@ -487,6 +487,8 @@ F4   S     cyclic wait
   endless    {here} of block {block} {here:goes|go} on with the loop{op} {why}
   round      {here} of block {block} {here:goes|go} on with the loop{op} for ever: in {looks} turns of all who wait,
         what decides whether a loop ends has come back to what it was, again and again
+  passes     {here} of block {block} {here:goes|go} on with the loop{op} for ever: in {looks} passes, what decides
+        whether it ends has come back to what it was, again and again
   polls      {polls}: nobody changes what it waits for{others:|; {others}}
   locks      thread {thread} of block {block} waits{op} for a lock while it holds another one, and so does thread
         {rival} of block {other}{waits}, but in another order: each may hold what the other waits for
@@ -494,6 +496,7 @@ F4   S     cyclic wait
   > -          one of them must arrive before it waits
   > endless    look at what its condition depends on; MOYE_STEPS=0 lets loops run for as long as they like
   > round      let somebody change what its condition depends on
+  > passes     let somebody change what its condition depends on
   > polls
 F5   S     a consumer exits while the producer still waits
   > -          let the readers release every stage that is filled for them, or tell the one who fills them to stop

@@ -105,6 +105,10 @@ SHARED = """
   = exited     which has exited
   = not_there  which is not there
   > unheeded   mbarrier_wait() where mbarrier_try_wait() is false
+  > answered   let mbarrier_try_wait() ask for the phase whose mbarrier_wait() its answer saves
+  = answered   {sentence}; mbarrier_try_wait() may be true at once, and nobody waits then
+  > once       keep no answer of mbarrier_try_wait() for another phase
+  = once       {sentence}; mbarrier_try_wait() may be true once and false later, and nobody waits then
   > elected    let the thread that elect() chooses do what belongs together: keep its answer
   = elected    {sentence}; elect() may choose another lane than the first, and does here
   = unheeded   {sentence}; mbarrier_try_wait() may be false, and does not wait then

@@ -16,6 +16,7 @@ from moye.dtypes import Space
 from moye.ir import ops
 from moye.ir.nodes import Block, Buffer, Operand, Value
 from moye.ir.traits import Trait
+from moye.sim.flow.remainders import remainders
 from moye.sim.flow.segments import name_of
 
 
@@ -67,11 +68,12 @@ def _used(op: ops.Op) -> Iterator[Operand]:
 @dataclass(frozen=True, slots=True)
 class Ends:
     """What decides whether loops are left: names of variables, what the operations ``reads`` (by id) find where they
-    look, and all of the buffers ``whole`` (by id)."""
+    look, and all of the buffers ``whole`` (by id).  Of counters among the names the ``remainders`` by a number do."""
 
     names: frozenset[str]
     reads: frozenset[int]
     whole: frozenset[int]
+    remainders: dict[str, int]
 
 
 def repeats(loop: ops.Loop | ops.For) -> bool:
@@ -86,10 +88,10 @@ def ends(loops: Iterable[ops.Loop | ops.For], same: Callable[[Buffer], Iterable[
 
     ``same`` are the buffers that may be the same memory as one of them, itself included.
     """
-    found = _Ends(same)
+    found, loops = _Ends(same), list(loops)
     for loop in loops:
         found.collect(loop.body, (loop.start, loop.stop, loop.step, loop.iv) if isinstance(loop, ops.For) else ())
-    return found.close()
+    return found.close(remainders(loops))
 
 
 class _Ends:
@@ -126,7 +128,7 @@ class _Ends:
             for each in op.blocks():
                 self.collect(each, inner)
 
-    def close(self) -> Ends | None:
+    def close(self, counters: dict[str, int]) -> Ends | None:
         seen, names = set[int](), set[str]()
         while self.todo:
             value = self.todo.pop()
@@ -145,7 +147,7 @@ class _Ends:
                 self.todo += op.operands()
                 self._reads(op)
         known = self.lands or not self.copies
-        return Ends(frozenset(names), frozenset(self.reads), frozenset(self.whole)) if known else None
+        return Ends(frozenset(names), frozenset(self.reads), frozenset(self.whole), counters) if known else None
 
     def _reads(self, op: ops.Op) -> None:
         """What the op finds decides, so what is written there does, and when."""

@@ -31,7 +31,7 @@ from moye.sim.machine.cluster_barrier import Cluster
 from moye.sim.machine.launch import places
 from moye.sim.machine.register_budgets import Budgets
 from moye.sim.machine.standstill import Standstill
-from moye.sim.machine.stops import Turns
+from moye.sim.machine.stops import Turns, endless
 from moye.sim.machine.waiters import span_of
 from moye.sim.operations.mbarriers import Mbarriers
 from moye.sim.operations.tma import TensorCopies
@@ -113,6 +113,7 @@ class Batch:
         self._quiet, self._held = 0, 0                  # rounds without an effect, and since somebody has gone on
         self._before = 0, 0                             # what was written before the last round
         self._rounds: Standstill | None = Standstill(self.launch)   # None once those that poll wake each other for ever
+        self._circling: tuple[ops.Loop, Standstill] | None = None  # the loop that is watched, and how it goes on
         self.polled: dict[int, ops.Op] = {}
         self.seen: dict[int, list[list[Any]]] = {}      # what those that poll carried at their last look ...
         self.looking: dict[int, list[list[Any]]] = {}   # ... and carry in this round
@@ -280,11 +281,28 @@ class Batch:
                         return
                     mask = group.mask
             pc = result
+            if self.turns.watched is not None:
+                self._goes_round(pc, env, mask)
             # Somebody else may be behind now, so ``_next`` chooses again.
             if self.ready:
                 group.pc, group.mask = pc, mask
                 self.ready.append(group)
                 return
+
+    def _goes_round(self, pc: int, env: list[Any], mask: Mask) -> None:
+        """A pass of a watched loop is over: the simulation ends if nothing can come of more of them.
+
+        Nobody else runs as long as these do not wait, so what has come back, often enough, comes back for ever.
+        """
+        loop, self.turns.watched = self.turns.watched, None
+        assert loop is not None, "a loop is watched"
+        if self.ready or self.spinning or self.paused or self.barriers.waiting:
+            return
+        if self._circling is None or self._circling[0] is not loop:
+            self._circling = loop, Standstill(self.launch)
+        rounds = self._circling[1]
+        if rounds.passed(self, Group(pc, env, mask), loop):
+            endless(self, loop, mask, case="passes", looks=self.turns.made(loop, mask))
 
     def _exited(self) -> None:
         if self.barriers.holds:
@@ -329,6 +347,7 @@ class Batch:
         group.pc = after
         self.polled[after] = op
         self.turns.meet(op, group.mask)
+        self.turns.watched = None                       # who polls is looked at elsewhere
         slots = self.program.deciding(op, after)
         if slots is None:
             self.launch.moves += 1

@@ -86,7 +86,7 @@ class Hooks:
     compare: Callable[[], list[Finding]] | None = None
     """What is wrong with the outputs of a further schedule, while they are there."""
     chance: Case | None = None
-    """Let mbarrier_try_wait be false where it may, or elect() choose the last lane."""
+    """Let mbarrier_try_wait be false where it may, or true, or elect() choose the last lane."""
     apart: Turn | None = None
     """Run the warps of a block one after the other, each as far as it gets."""
     first: int | None = None

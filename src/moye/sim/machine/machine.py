@@ -13,13 +13,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 
 from moye.dtypes import Space
 from moye.ir import ops
 from moye.ir.nodes import Block, Func
-from moye.sim.checks.answers import Case, chances
+from moye.sim.checks.answers import EARLY, Case, chances
 from moye.sim.checks.dependent_launches import Dependence, Prior
 from moye.sim.checks.locks import RACES, Locks, by_luck
 from moye.sim.checks.stale import Again, Stale
@@ -182,8 +183,9 @@ class _Others:
 
     def by_chance(self, program: Program, spent: int, case: Case) -> None:
         """Run once more, with mbarrier_try_wait false where it may be: whoever does not heed it has not waited.  Or
-        with elect() choosing another lane: whoever takes it for the first waits for what others have issued.  Or with
-        loads that find the oldest values: whoever counts on a store that nothing orders before may miss it."""
+        with it true: whoever takes that for an answer about another phase has not waited either.  Or with elect()
+        choosing another lane: whoever takes it for the first waits for what others have issued.  Or with loads that
+        find the oldest values: whoever counts on a store that nothing orders before may miss it."""
         first = self.launch
         if self.rewind is None or first.reporter.findings:
             return
@@ -193,11 +195,12 @@ class _Others:
         reporter.strict = first.hooks.strict
         # Of fences by fence.sc the first one to run tells the others: once in each order.
         turns = 2 if case == "older" and _in_turn(first.func) else 1
+        ways: tuple[Turn | None, ...] = ("first", "last") if case in EARLY and self.inside else (None,)
         self.rewind.keep()
         try:
-            for seed in range(first.hooks.seed, first.hooks.seed + turns):
+            for seed, apart in product(range(first.hooks.seed, first.hooks.seed + turns), ways):
                 self.rewind.back()
-                self._one(program, seed, spent, reporter, case=case)
+                self._one(program, seed, spent, reporter, case=case, apart=apart)
         except StopSimulation:                          # it is among the findings
             pass
         finally:
@@ -211,6 +214,8 @@ class _Others:
         first.globals.forget()
         hooks = replace(first.hooks, progress=None, printer=None, inspect=None, record=(), probe=None, seed=seed,
                         chance=case, apart=apart)
+        if case in EARLY:
+            hooks = replace(hooks, asynchronous="earliest")
         launch = Launch(first.func, first.arguments, first.grid, True, hooks, reporter or first.reporter)
         launch.watch(Stale(Func("", [], Block(), (1, 1, 1))), spent)
         if locks is not None:

@@ -95,6 +95,23 @@ class Standstill:
             return False
         return self._compared(state + str(self.lag).encode())
 
+    def passed(self, batch: Polling, group: Group, loop: ops.Loop) -> bool:
+        """The only threads of a batch that run have made a pass of a loop.  Whether they go round."""
+        self.looks += 1
+        scope = self._scope(loop)
+        if scope is None or self.looks < self.next:
+            return False
+        decided = self._ends(batch.program.func, {id(scope): scope})
+        state, size = self._digest([batch], [(batch, group, True)], decided) if decided is not None else (None, 0)
+        self.next = self.looks + 1 + size // SLICE
+        if state is None:
+            return False
+        between, missed = (self.launch.globals.between, self.missed) if self.launch.check else (None, 0)
+        lag, self.missed = (between.lag, between.missed) if between is not None else (0, 0)
+        if missed != self.missed:                       # they will not miss it for ever
+            self.again()
+        return self._compared(state + str(lag).encode())
+
     def _compared(self, state: bytes) -> bool:
         """Brent's way to find a period: compare with one state for a while, then with a later one for twice as long."""
         launch = self.launch
@@ -168,11 +185,13 @@ class Standstill:
         for batch, group, polls in groups:
             slots = batch.program.slots
             wanted = {slots[name].index for name in decided.names if name in slots} if polls else None
+            wheels = {slots[name].index: by for name, by in decided.remainders.items() if name in slots}
             text.update(f"{order[id(batch)]} {group.pc} {polls}".encode())
             text.update(np.packbits(lanes_of(group.mask, batch.threads, batch.blocks)).tobytes())
             for slot in batch.program.live[group.pc]:
                 if wanted is None or slot.index in wanted:
-                    text.update(_bytes(group.env[slot.index]))
+                    value = group.env[slot.index]
+                    text.update(_bytes(value % wheels[slot.index] if polls and slot.index in wheels else value))
         return text.digest(), size
 
     def _memory(self, batches: Sequence[Polling], decided: Ends) -> Iterable[Array]:

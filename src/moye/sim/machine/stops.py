@@ -84,7 +84,8 @@ def stuck(polling: Sequence[Polling], launch: Launch, admitted: int, total: int,
 
 # --- how long loops may go on ----------------------------------------------------------------------------------------
 
-MANY = 100
+MANY, WATCHED = 100, 500
+"""How many more passes may be left than made; after how many passes it is asked whether a ``while`` goes round."""
 
 
 class Turns:
@@ -93,7 +94,8 @@ class Turns:
     A ``while`` ends after ``steps`` passes (MOYE_STEPS).  A ``for`` has a given number of them, and ends where, after
     as many, MANY times as many are left.  Nor may loops, taken together, make MANY times as many passes that change no
     memory: they may be nested.  A ``while`` whose passes break rules ends after a hundredth of ``steps`` such passes:
-    what it reads out of bounds may never end it, and the findings are wanted.
+    what it reads out of bounds may never end it, and the findings are wanted.  A ``while`` in which lanes meet is
+    ``watched`` once it has made many passes: its blocks may have come back to what they were.
     """
 
     def __init__(self, batch: BatchState) -> None:
@@ -105,6 +107,8 @@ class Turns:
         """Passes since memory was changed last."""
         self.passes: dict[tuple[int, int], int] = {}
         """The passes of loops in which lanes meet, by the loop and the first lane in it."""
+        self.watched: ops.Loop | None = None
+        """The loop of which a pass has just ended, if it is watched."""
         self.broken: dict[tuple[int, int], tuple[int, int]] = {}
         """Of a ``while``, by the same: what had been told when its last pass began, and how many told more."""
 
@@ -118,6 +122,12 @@ class Turns:
             key = (id(loop), _first(mask))
             passes = self.passes[key] = self.passes.get(key, 0) + 1
             self.turn(loop, passes, mask, value, stop, step)
+            if passes >= WATCHED and isinstance(loop, ops.Loop):
+                self.watched = loop
+
+    def made(self, loop: ops.Op, mask: Mask) -> int:
+        """How many passes of a loop in which they meet the lanes have made."""
+        return self.passes[id(loop), _first(mask)]
 
     def turn(self, loop: ops.Op, passes: int, mask: Mask, value: Any = None, stop: Any = None, step: Any = 1) -> None:
         """The lanes are in this pass of a loop; of a ``for`` the variable, its bound and its step."""

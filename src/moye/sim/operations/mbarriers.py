@@ -67,7 +67,9 @@ class Mbarriers:
         self.all: dict[int, Phases] = {}
         self.asked: dict[tuple[int, int], Array] = {}
         """The element for which each lane (T, B) has asked in vain, -1 for none, by tensor and operation."""
-        self.answers = Answers(self.batch.launch.func) if self.batch.launch.hooks.chance == "unheeded" else None
+        launch = self.batch.launch
+        case = launch.hooks.chance
+        self.answers = Answers(launch.func, case) if case in ("unheeded", "once") else None
 
     def of(self, buffer: Buffer) -> Phases:
         """The barriers of a shared tensor."""
