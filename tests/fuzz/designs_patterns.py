@@ -91,9 +91,9 @@ def program(y, x, data, flags):
     if at < 3: flag[at] = 0
     {meet}                                              #- no first barrier
     turn, go = 0, 1
-    while go > 0 and turn < 100:
+    while go > 0 and turn < 25:
         if at == 0: flag[(turn + 1) % 3] = 0            #= two flags: if at == 0: flag[(turn + 1) % 2] = 0
-        here, left = s[turn % 2, at], s[turn % 2, mo.max(at - 3, 0)]
+        here, left = s[turn % 2, at], s[turn % 2, mo.max(at - 9, 0)]
         s[(turn + 1) % 2, at] = mo.min(here, left)      #= in place: s[turn % 2, at] = mo.min(here, left)
         if left < here: {tell}
             #= two flags: if left < here: {tell_2}
@@ -107,7 +107,7 @@ def program(y, x, data, flags):
     x = _counts(blocks * n)
     least = x.copy()
     for _ in range(n):
-        least = np.minimum(least, least[np.maximum(np.arange(len(x)) - 3, 0)])
+        least = np.minimum(least, least[np.maximum(np.arange(len(x)) - 9, 0)])
     return Design(text, blocks, n, lambda: [np.full_like(x, -1), x.copy(), np.zeros((2, len(x)), np.int32),
                   np.zeros(3, np.int32)], lambda _: {0: least})
 
