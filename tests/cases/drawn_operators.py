@@ -68,7 +68,7 @@ class Draw:
         values = torch.from_numpy(np.asarray(self.rng.standard_normal(whole))).to(dtype or self.dtype)
         x = (values.to(self.device) if dense else self.placed(values)).expand(shape).detach()
         exact = x.double().clone()
-        if tracked:
+        if tracked and self.chance(0.85):
             x, exact = x.requires_grad_(), exact.requires_grad_()
         self.inputs.append((x, exact))
         return x
@@ -76,6 +76,11 @@ class Draw:
     def integers(self, low: int, high: int, *shape: int) -> Tensor:
         values = torch.from_numpy(np.asarray(self.rng.integers(low, high, shape)))
         return self.placed(values.to(self.one(torch.int32, torch.int64)))
+
+    def gradient(self, x: Tensor) -> Tensor:
+        """A gradient of a result; now and then one number along modes, as that of a sum is."""
+        whole = [1 if n and self.chance(0.2) else n for n in x.shape]
+        return self.placed(torch.from_numpy(np.asarray(self.rng.standard_normal(whole))).to(x.dtype)).expand(x.shape)
 
     def exact(self, x: Tensor | None) -> Tensor | None:
         """The float64 copy of an input."""
@@ -90,8 +95,7 @@ class Draw:
         pairs = [(x, y) for x, y in pairs if x.requires_grad]
         if not pairs or not tracked:
             return
-        seeds = [self.placed(torch.from_numpy(np.asarray(self.rng.standard_normal(tuple(x.shape)))).to(x.dtype))
-                 for x, _ in pairs]
+        seeds = [self.gradient(x) for x, _ in pairs]
         mine = torch.autograd.grad([x for x, _ in pairs], [x for x, _ in tracked], seeds, allow_unused=True)
         others = torch.autograd.grad([y for _, y in pairs], [x for _, x in tracked],
                                      [g.to(y.dtype) for g, (_, y) in zip(seeds, pairs, strict=True)],

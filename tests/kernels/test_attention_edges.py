@@ -53,6 +53,20 @@ def test_rows_of_bias_that_count_nothing():
     assert np.isfinite(gradients[1].astype(float)).all() and (gradients[0][:, 1] == 0).all()
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+@pytest.mark.parametrize(("queries", "keys"), [(3, 0), (0, 3)])
+def test_a_bias_of_no_elements(queries, keys, dtype):
+    """Kernels clip to its last element, and there is none."""
+    q, k, v = (x.astype(dtype) for x in arrays(queries, keys))
+    out, lse = np.full_like(q, np.nan), np.full((1, 2, queries), np.nan, np.float32)
+    bias = np.zeros((1, 2, queries, keys), dtype)
+    attention(out, q, k, v, bias=bias, lse=lse)
+    assert (out == 0).all() and np.isneginf(lse).all()
+    gradients = [np.full_like(x, np.nan) for x in (q, k, v)]
+    attention_backward(*gradients, np.ones_like(out), q, k, v, out, lse, bias=bias)
+    assert all((x == 0).all() for x in gradients)
+
+
 def test_a_scale_of_0_weighs_all_keys_alike():
     q, k, v = arrays(3, 5)
     out, lse = np.full_like(q, np.nan), np.full((1, 2, 3), np.nan, np.float32)

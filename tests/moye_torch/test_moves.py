@@ -12,6 +12,7 @@ import moye.torch as mt  # noqa: E402
 from moye.errors import ArgumentError  # noqa: E402
 from moye.torch.operators.gated import _gated, _gated_backward  # noqa: E402
 from moye.torch.operators.moves import _embedding_backward  # noqa: E402
+from moye.torch.operators.reductions import _reduce  # noqa: E402
 from operators import check_fake, check_one_graph, check_operator, check_reference  # noqa: E402
 
 
@@ -90,6 +91,8 @@ def reduced(x, kind, axis, keepdim=False):
 @pytest.mark.parametrize("kind", ["sum", "logsumexp", "norm2"])
 def test_reductions(kind):
     check_operator(mt.reduce, (drawn(3, 4, 5), kind, [0, 2], True), reduced, twice=True)
+    torch.library.opcheck(_reduce.overload, (drawn(3, 4, 5), kind, [0, 2], True))
+    assert mt.reduce(drawn(3, 4), kind, -1).equal(mt.reduce(drawn(3, 4), kind, [1]))
 
 
 @pytest.mark.parametrize("kind", ["mean", "max", "min", "norm1", "norminf", "argmax", "argmin"])

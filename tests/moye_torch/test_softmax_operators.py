@@ -44,6 +44,14 @@ def test_softmax_of_one_number():
     assert moye.torch.softmax(x) == 1 and moye.torch.log_softmax(x) == 0
     moye.torch.softmax(x).backward()
     assert x.grad == 0
+    assert moye.torch.softmax(torch.tensor(torch.nan)).isnan()
+    assert moye.torch.log_softmax(torch.tensor(torch.inf)).isnan()
+    assert moye.torch.softmax(x, mask=torch.tensor(False)) == 0
+    assert moye.torch.softmax(x, 0, mask=torch.tensor(2.0)) == 1
+    with pytest.raises(ArgumentError, match="axis=5 is none of the 1 modes"):
+        moye.torch.softmax(x, 5)
+    with pytest.raises(ArgumentError, match=r"mask has shape \(3,\), which is not repeated to \(\)"):
+        moye.torch.softmax(x, mask=torch.ones(3))
 
 
 def losses(logits, labels, weight, reduction, ignored, smoothing, z):

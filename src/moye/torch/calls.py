@@ -5,7 +5,8 @@ In: an operator.  Out: a function with the operator's parameters and defaults, m
     def call(_self, x, y, alpha=1.0):
         if x.__class__ in _tensors and ... and alpha.__class__ is float and (_included(), _excluded()) in _usual:
             if _grad_enabled() and (x.requires_grad or y.requires_grad): return _node(x, y, alpha)
-            return _function(x, y, alpha)
+            found = _function(x, y, alpha)
+            return found if found.__class__ in _tensors else _results(found)
         return _overload(x, y, alpha)
 
 Whatever the short way does not know goes the long one, where torch converts it, or refuses it.
@@ -29,11 +30,11 @@ from moye.errors import ArgumentError, UnsupportedError
 
 Keys = tuple[int, int]
 TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
-_TYPES = {"Tensor": "{0}.__class__ in _tensors and not {0}.is_meta", "int": "{0}.__class__ is int",
-          "float": "{0}.__class__ is float", "bool": "{0}.__class__ is bool", "str": "{0}.__class__ is str",
+_TYPES = {"Tensor": "{0}.__class__ in _tensors and not {0}.is_meta", "int": "{0}.__class__ is _int",
+          "float": "{0}.__class__ is _float", "bool": "{0}.__class__ is _bool", "str": "{0}.__class__ is _str",
           "ScalarType": "{0}.__class__ is _dtype",
-          "List[int]": "{0}.__class__ is list and all(i.__class__ is int for i in {0})",
-          "List[Tensor]": "{0}.__class__ is list and all(x.__class__ in _tensors and not x.is_meta for x in {0})"}
+          "List[int]": "{0}.__class__ is _list and _all(i.__class__ is _int for i in {0})",
+          "List[Tensor]": "{0}.__class__ is _list and _all(x.__class__ in _tensors and not x.is_meta for x in {0})"}
 """When an argument of a type of the schema is one that needs no conversion."""
 
 
@@ -44,13 +45,14 @@ def eager(operator: Any, node: Callable[..., Any] | None) -> Callable[..., Any]:
               "_dtype": torch.dtype, "_compiling": torch.compiler.is_compiling, "_refuse": _refusal(operator),
               "_grad_enabled": torch.is_grad_enabled, "_untransformed": operator.untransformed, "_dual": forward_ad,
               "_no_tangents": _no_tangents(operator.name), "_missing": _missing(operator),
-              "_confused": _confused(operator),
+              "_confused": _confused(operator), "_results": operator.require_results,
+              **{f"_{x.__name__}": x for x in (all, any, bool, float, int, len, list, str, tuple)},   # parameters may
               **_watchers(operator.autocast is not None),
               **{f"_default_{name}": x for name, x in operator.defaults.items()}}
     lists = [a for a in (*arguments, *operator.overload._schema.returns) if str(a.type) == "List[Tensor]"]
     watched = None if node is None else "_overload" if lists else "_node"       # a node sees no tensors in lists
     refused = _refused(operator)
-    text = "\n".join(_lines(arguments, values, refused, watched))
+    text = "\n".join(_lines(arguments, operator.overload._schema.returns, values, refused, watched))
     file = f"<moye operator {operator.name}>"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     namespace: dict[str, Any] = {}
@@ -59,7 +61,8 @@ def eager(operator: Any, node: Callable[..., Any] | None) -> Callable[..., Any]:
     return made
 
 
-def _lines(arguments: Any, values: dict[str, Any], refused: Sequence[str], watched: str | None) -> Iterator[str]:
+def _lines(arguments: Any, returns: Any, values: dict[str, Any], refused: Sequence[str],
+           watched: str | None) -> Iterator[str]:
     """The text of a function that makes the call, by ``watched`` where a gradient is wanted."""
     places = [a for a in arguments if not a.kwarg_only]
     named = [a for a in arguments if a.kwarg_only]
@@ -77,7 +80,8 @@ def _lines(arguments: Any, values: dict[str, Any], refused: Sequence[str], watch
         yield f"            if {' and '.join([*usual, *(t for t in tests if t)])}:"
         if watched:
             yield f"                if _grad_enabled() and ({_tracked(arguments)}): return {watched}({given})"
-        yield f"                return _function({given})"
+        yield f"                found = _function({given})"
+        yield f"                return found if {_as_told(returns)} else _results(found)"
     if "_transformed" in values:
         yield "            if _transformed() is not None: _untransformed()"
     yield f"            if _dual._current_level >= 0: _no_tangents({', '.join(a.name for a in arguments)})"
@@ -93,10 +97,18 @@ def _parameter(argument: Any) -> str:
     return f"{argument.name}=_default_{argument.name}" if argument.has_default_value() else str(argument.name)
 
 
+def _as_told(returns: Any) -> str:
+    """The expression that says that a result is of the kind that the schema tells, without a look at its parts."""
+    if len(returns) > 1:
+        return f"found.__class__ is _tuple and _len(found) == {len(returns)}"
+    kinds = {"Tensor": "found.__class__ in _tensors", "List[Tensor]": "found.__class__ is _list"}
+    return kinds.get(str(returns[0].type), "False") if returns else "found is None"
+
+
 def _tracked(arguments: Any, names: Sequence[str] | None = None) -> str:
     """The expression that says whether one of the tensors requires grad."""
     forms = {"Tensor": "{0}.requires_grad", "Optional[Tensor]": "({0} is not None and {0}.requires_grad)",
-             "List[Tensor]": "any(x.requires_grad for x in {0})"}
+             "List[Tensor]": "_any(x.requires_grad for x in {0})"}
     found = [forms[str(a.type)].format(a.name) for a in arguments
              if str(a.type) in forms and (names is None or a.name in names)]
     return " or ".join(found) or "False"
@@ -151,8 +163,8 @@ def _confusion(argument: Any) -> str | None:
     """The expression that says that a truth value is given for an integer, or the other way round; None for others."""
     kind = str(argument.real_type)
     kind = kind[9:-1] if kind.startswith("Optional[") else kind
-    forms = {"int": "{0}.__class__ is bool", "bool": "{0}.__class__ is int",
-             "List[int]": "({0}.__class__ in (list, tuple) and any(i.__class__ is bool for i in {0}))"}
+    forms = {"int": "{0}.__class__ is _bool", "bool": "{0}.__class__ is _int",
+             "List[int]": "({0}.__class__ in (_list, _tuple) and _any(i.__class__ is _bool for i in {0}))"}
     return forms[kind].format(argument.name) if kind in forms else None
 
 

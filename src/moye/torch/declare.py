@@ -36,7 +36,7 @@ def op(name: str, *, mutates: Sequence[str] = (), schema: str | None = None, fak
     "region" is the dtype that the region asks for.  ArgumentError for names and annotations that are none of these;
     UnsupportedError without torch.
     """
-    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z_]\w*::[A-Za-z_]\w*", name):
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z_]\w*::[A-Za-z_]\w*", name, re.ASCII):
         raise ArgumentError(f"torch_op takes the operator's name as 'library::name', not {name!r}",
                             hint="@mo.torch_op('mine::scaled_add')")
     if (library := name.partition("::")[0]) in ("aten", "prim", "prims"):

@@ -12,9 +12,9 @@ casts.  ``benchmarks/torch_ops.py`` measures what it costs.  What the two ways d
 from __future__ import annotations
 
 import functools
-import inspect
+import pickle
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import torch
@@ -23,12 +23,14 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from moye.errors import ArgumentError, UnsupportedError
 from moye.runtime.prepare import launch_nothing
-from moye.torch.calls import eager
+from moye.torch.calls import TENSORS, eager
+from moye.torch.schemas import defaults, of_annotations, require_free, written
 
 F = TypeVar("F", bound=Callable[..., Any])
 DEVICES = ("CPU", "CUDA")
 # A graph passes tensors of the strides that it was traced with: views of them, and fake results, depend on them.
 _TAGS = (torch.Tag.pt2_compliant_tag, getattr(torch.Tag, "needs_exact_strides", torch.Tag.needs_fixed_stride_order))
+_RESULTS: dict[str, Any] = {"Tensor": torch.Tensor, "List[Tensor]": (list, tuple)}
 _defined: dict[str, Operator] = {}
 
 
@@ -42,8 +44,8 @@ class Operator:
         if not hasattr(torch.library, "infer_schema"):
             raise UnsupportedError(f"torch_op needs torch 2.6 or newer, and this is {torch.__version__}")
         self.function, self.name = function, name
-        self.schema = schema or _schema(function, name, mutates)
-        self.mutates = _written(self.schema, name)
+        self.schema = schema or of_annotations(function, name, mutates)
+        self.mutates = written(self.schema, name, function)
         self._fake = fake
         self._gradient: Callable[..., Any] | None = None
         self._setup: Callable[..., Any] | None = None
@@ -53,7 +55,7 @@ class Operator:
             raise ArgumentError(f"{name}: autocast is a torch.dtype of floating point or 'region', not {autocast!r}")
         self.autocast = autocast
         self.overload = self._define()
-        self.defaults = _defaults(function, self.overload._schema.arguments)
+        self.defaults = defaults(function, self.overload._schema.arguments)
         node = None if mutates else _node(self)
         call = eager(self, node.apply if node else None)
         self.__class__ = type("Operator", (Operator,), {"__call__": call})      # to pass arguments on costs 0.3 us
@@ -66,7 +68,14 @@ class Operator:
         return f"<moye.torch.op {self.name}{self.schema}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _of_name, (self.function.__module__, self.function.__qualname__)
+        place = self.function.__module__, self.function.__qualname__
+        try:
+            found = _of_name(*place)
+        except (ImportError, AttributeError):
+            found = None
+        if found is not self:
+            raise pickle.PicklingError(f"{self.name} cannot be pickled: it is not {'.'.join(place)}")
+        return _of_name, place
 
     def __copy__(self) -> Operator:
         return self
@@ -109,15 +118,23 @@ class Operator:
     def _define(self) -> Any:
         """Register everything; a second operator of the name takes the first one's place, as in a notebook."""
         space, _, word = self.name.partition("::")
+        require_free(self.name)
         if (old := _defined.get(self.name)) is not None:
+            _require_same_author(self, old)
             old._library._destroy()
         library = torch.library.Library(space, "FRAGMENT")
         self._library: Any = library
-        library.define(f"{word}{self.schema}", tags=_TAGS)
+        try:
+            library.define(f"{word}{self.schema}", tags=_TAGS)
+        except RuntimeError as error:
+            library._destroy()
+            raise ArgumentError(f"{self.name}: torch does not define it: {str(error).partition('. ')[0].strip()}",
+                                hint="another library may have it: give it another name") from None
         _defined[self.name] = self
         defined: Any = getattr(getattr(torch.ops, space), word).default
-        for device in DEVICES:
-            library.impl(word, self._carry_out if defined._schema.returns else self.function, device)
+        tensors = any("Tensor" in str(a.type) for a in defined._schema.arguments)
+        for device in DEVICES if tensors else ("BackendSelect",):       # torch knows a device by the tensors
+            library.impl(word, self._carry_out, device)
         torch.library.register_fake(self.name, self._shapes, lib=library)
         if not self.mutates:
             torch.library.register_autograd(self.name, self.gradient, setup_context=self.keep, lib=library)
@@ -128,12 +145,25 @@ class Operator:
 
     def _carry_out(self, *args: Any, **kwargs: Any) -> Any:
         """What the dispatcher calls: the function.  A graph may use the memory of an argument again for its result."""
-        result = self.function(*args, **kwargs)
+        result = self.require_results(self.function(*args, **kwargs))
+        if result is None:
+            return None
         given = set(map(_memory, tree_leaves((args, kwargs)))) - {None}
         if any(_memory(x) in given for x in (result if isinstance(result, (tuple, list)) else (result,))):
             raise ArgumentError(f"{self.name} returns one of its arguments or a view of one, and torch expects new "
                                 "tensors", hint="return a copy: x.clone()")
         return result
+
+    def require_results(self, result: Any) -> Any:
+        """What the function returned, as the schema has it: a tuple of several; ArgumentError for what it is not."""
+        returns = self.overload._schema.returns
+        several = isinstance(result, (list, tuple)) and len(returns) != 1
+        parts = tuple(result) if several else () if result is None and not returns else (result,)
+        if len(parts) != len(returns) or not all(isinstance(x, _RESULTS.get(str(a.type), object))
+                                                 for a, x in zip(returns, parts, strict=True)):
+            told = f"{len(result)} results" if several else type(result).__name__ if result is not None else "None"
+            raise ArgumentError(f"{self.name} returned {told}, and its schema is {self.schema}")
+        return parts if len(returns) > 1 else result
 
     def _shapes(self, *args: Any, **kwargs: Any) -> Any:
         """The result on tensors without memory; what returns nothing does nothing there."""
@@ -159,8 +189,11 @@ class Operator:
     def gradient(self, ctx: Any, *gradients: Any) -> Any:
         """The gradients of the arguments."""
         if self._gradient is None:
+            more = "" if _is_ours(self.name) else f"give it one by @{self.function.__name__}.backward, or "
             raise UnsupportedError(f"{self.name} has no backward, and a gradient goes through it",
-                                   hint=f"give it one by @{self.function.__name__}.backward, or detach its arguments")
+                                   hint=f"{more}detach its arguments")
+        if any(isinstance(g, torch.Tensor) and g.is_neg() for g in gradients):      # of the conjugate of complex ones
+            gradients = tuple(g.resolve_neg() if isinstance(g, torch.Tensor) else g for g in gradients)
         if self._twice or not torch.is_grad_enabled():
             return self._gradient(ctx, *gradients)
         with torch.no_grad():
@@ -171,6 +204,11 @@ class Operator:
         """What a transform of ``torch.func`` gets."""
         raise UnsupportedError(f"{self.name} has no rule for torch.vmap and the transforms of torch.func",
                                hint="call it on the whole batch, and differentiate it by torch.autograd")
+
+
+def _is_ours(name: str) -> bool:
+    """Whether an operator comes with moye, so that a user cannot change it."""
+    return name.startswith("moye::")
 
 
 def _memory(x: Any) -> Any:
@@ -194,50 +232,20 @@ def _require_one_place(name: str, arguments: Any) -> None:
                             hint="give it memory: module.to_empty(device=...), and load its parameters")
 
 
-def _schema(function: Callable[..., Any], name: str, mutates: Sequence[str]) -> str:
-    """torch's text of the annotations; ArgumentError in one sentence where torch has several."""
-    parameters = inspect.signature(function).parameters
-    unknown = [word for word in mutates if word not in parameters]
-    if unknown:
-        raise ArgumentError(f"{name}: mutates names {', '.join(unknown)}, and the parameters are "
-                            f"{', '.join(parameters)}")
-    try:
-        found: str = torch.library.infer_schema(function, mutates_args=tuple(mutates))
-    except (ValueError, TypeError, NameError) as error:
-        told = str(error).replace("infer_schema(func): ", "").partition(". ")[0].partition("Got func")[0].strip(" .")
-        raise ArgumentError(f"{name}: {told}") from None
-    return found
-
-
-def _defaults(function: Callable[..., Any], arguments: Any) -> dict[str, Any]:
-    """The defaults of arguments; the schema has numbers where the function has dtypes."""
-    own = {word: x.default for word, x in inspect.signature(function).parameters.items()}
-    return {a.name: own[a.name] if isinstance(own.get(a.name), torch.dtype) else a.default_value
-            for a in arguments if a.has_default_value()}
-
-
-def _written(schema: str, name: str) -> tuple[str, ...]:
-    """The arguments that a schema says are written; ArgumentError for what is no schema."""
-    try:
-        parsed = torch._C.parse_schema(f"{name}{schema}")
-    except RuntimeError as error:
-        raise ArgumentError(f"{name}: torch does not read the schema {schema!r}: "
-                            f"{str(error).strip().partition(chr(10))[0]}") from None
-    private = [a.name for a in parsed.arguments if a.name.startswith("_")]
-    if private:
-        raise ArgumentError(f"{name}: the parameter {private[0]} begins with an underscore")
-    only = [a.name for a in parsed.arguments if a.kwarg_only]
-    written = tuple(a.name for a in parsed.arguments if a.alias_info is not None and a.alias_info.is_write)
-    if only and not written:
-        raise ArgumentError(f"{name}: {', '.join(only)} can be passed by name alone, which torch's autograd does not "
-                            "take", hint="leave out the * of the signature")
-    return written
+def _require_same_author(new: Operator, old: Operator) -> None:
+    """ArgumentError if an operator would take the place of one of another module: that one's graphs would call it."""
+    ours, theirs = new.function, old.function
+    if ours.__module__ != theirs.__module__ and ours.__code__.co_filename != theirs.__code__.co_filename:
+        raise ArgumentError(f"{new.name}: {theirs.__module__} has an operator of this name already",
+                            hint="give it another name")
 
 
 def _node(operator: Operator) -> Any:
     """The operator as a node of autograd's graph."""
     def forward(ctx: Any, *args: Any) -> Any:
         output = operator.function(*args)
+        if output.__class__ is not tuple and output.__class__ not in TENSORS:
+            output = operator.require_results(output)
         operator.keep(ctx, args, output)
         return output
     members = {"forward": staticmethod(forward), "backward": staticmethod(operator.gradient)}
@@ -255,8 +263,8 @@ class _Once(torch.autograd.Function):                 # type: ignore[misc]
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
         raise UnsupportedError(f"the backward of {ctx.name} is not differentiable, and a second gradient goes through "
-                               "it", hint="@operator.backward(differentiable=True), if it is made of operations that "
-                               "are")
+                               "it", hint="second gradients need torch's own operations" if _is_ours(ctx.name) else
+                               "@operator.backward(differentiable=True), if it is made of operations that are")
 
 
 def _once(name: str, found: Any, made_of: tuple[Any, ...]) -> Any:

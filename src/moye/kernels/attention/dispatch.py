@@ -72,7 +72,7 @@ def attention(out: Any, q: Any, k: Any, v: Any, *, causal: bool = False, window:
                "k_scale": k_scale, "v_scale": v_scale, **named(tensors)})
     if 0 in (problem.batch, problem.heads, problem.queries):
         return out
-    given: dict[str, Any] = {"bias": bias, "slopes": alibi, "sinks": sinks, "tensors": tensors, "lse": lse}
+    given: dict[str, Any] = {"bias": _read(problem, bias), "slopes": alibi, "sinks": sinks, "tensors": tensors, "lse": lse}
     if problem.narrow:
         require_suits(problem, out, q, k, v)
         launch_sm90(problem, out, q, k, v, factors=factors, **given)
@@ -107,7 +107,7 @@ def attention_backward(dq: Any, dk: Any, dv: Any, dout: Any, q: Any, k: Any, v: 
         arrays = {"q": q, "k": k, "v": v, "out": out, "dout": dout, "lse": lse, "dq": dq, "dk": dk, "dv": dv}
         launch = launch_of_gradients(problem, arrays)
         how = {"in_order": deterministic} if launch is launch_gradients_sm90 else {}    # the others always are
-        launch(problem, arrays, bias=bias, slopes=alibi, **how)
+        launch(problem, arrays, bias=_read(problem, bias), slopes=alibi, **how)
     return dq, dk, dv
 
 
@@ -123,6 +123,11 @@ def launch_of_gradients(problem: Problem, arrays: dict[str, Any]) -> Callable[..
     if problem.dtype in EXACT:
         return launch_gradients_simt
     return launch_gradients_sm90 if suits_gradients(problem, arrays) else launch_gradients
+
+
+def _read(problem: Problem, bias: Any) -> Any:
+    """The bias that kernels read: they clip to its last element, and without queries or keys it has none."""
+    return None if 0 in (problem.queries, problem.keys) else bias
 
 
 def _check_more(problem: Problem, q: Any, bias: Any, alibi: Any, lse: Any) -> None:

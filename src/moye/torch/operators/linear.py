@@ -68,7 +68,8 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     x, weight, _, activation, ctx.tf32 = inputs
     if activation != "none":
         raise ArgumentError("moye::linear with an activation has no gradient", hint="moye.torch.linear has one")
-    ctx.save_for_backward(x, weight)
+    need_x, need_weight = ctx.needs_input_grad[:2]      # the other operand of what is frozen is of no use
+    ctx.save_for_backward(x if need_weight else None, weight if need_x else None)
 
 
 @_linear.backward(setup=_keep, differentiable=True)

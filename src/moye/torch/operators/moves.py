@@ -46,7 +46,7 @@ def _permuted_back(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:
 def rope(x: Tensor, cos: Tensor, sin: Tensor, positions: Tensor | None = None, offset: int = 0,
          interleaved: bool = False, inverse: bool = False) -> Tensor:
     """x (batch, seq, heads, dim) or (seq, heads, dim), turned as ``moye.kernels.rope`` has it; it can be differentiated
-    twice, by x alone: the tables are constants."""
+    twice, by x alone: tables that require a gradient are an ArgumentError."""
     out = _turned_like(x, cos, sin, positions, offset, interleaved, inverse)
     kernels.rope(out, x, cos, sin, positions=positions, offset=offset, interleaved=interleaved, inverse=inverse)
     return out
@@ -60,6 +60,10 @@ def _turned_like(x: Tensor, cos: Tensor, sin: Tensor, positions: Tensor | None =
 
 def _keep_tables(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     _, cos, sin, positions, *ctx.options = inputs
+    if any(ctx.needs_input_grad[1:3]):
+        name = "cos" if ctx.needs_input_grad[1] else "sin"
+        raise ArgumentError(f"rope: {name} requires a gradient, and only that of x is computed",
+                            hint=f"{name}.detach()")
     ctx.save_for_backward(cos, sin, *([positions] if positions is not None else []))
 
 

@@ -8,6 +8,7 @@ In: a tensor of floating point, of any strides.  Out: contiguous tensors.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,20 +21,25 @@ from moye.kernels.top_k import MOST
 from moye.torch.declare import op
 
 
-@op("moye::reduce")
-def reduce(x: Tensor, kind: str = "sum", axis: Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
-    """x reduced over some axes or all, as ``moye.kernels.reduce`` has it, in x's dtype (argmax and argmin: int64).
+def reduce(x: Tensor, kind: str = "sum", axis: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
+    """x reduced over an axis, some or all, as ``moye.kernels.reduce`` has it, in x's dtype (argmax and argmin: int64).
 
     The gradient of an extremum is shared by its equals, as that of ``torch.amax``; argmax and argmin have none.
     """
+    found: Tensor = _reduce(x, kind, [axis] if axis.__class__ is int else axis, keepdim)
+    return found
+
+
+@op("moye::reduce")
+def _reduce(x: Tensor, kind: str, axis: Sequence[int] | None, keepdim: bool) -> Tensor:
     out = _reduced_like(x, kind, axis, keepdim)
     axes: Any = None if axis is None else list(axis) if len(axis) != 1 else axis[0]
     kernels.reduce(out, x, kind, axis=axes)
     return out
 
 
-@reduce.fake
-def _reduced_like(x: Tensor, kind: str = "sum", axis: Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
+@_reduce.fake
+def _reduced_like(x: Tensor, kind: str, axis: Sequence[int] | None, keepdim: bool) -> Tensor:
     gone = _gone(x, axis)
     shape = [1 if i in gone else n for i, n in enumerate(x.shape) if keepdim or i not in gone]
     return x.new_empty(shape, dtype=torch.int64 if kind.startswith("arg") else x.dtype)
@@ -43,27 +49,33 @@ def _gone(x: Tensor, axis: Sequence[int] | None) -> list[int]:
     return [i % x.dim() for i in axis if -x.dim() <= i < x.dim()] if axis is not None else list(range(x.dim()))
 
 
-def _keep_both(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    x, ctx.kind, ctx.axis, _ = inputs
+_KEPT = {"sum": 0, "mean": 0, "norm1": 1}
+"""How many of (x, result) the gradient of a kind looks at; both where nothing is said."""
+
+
+def _keep_used(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    x, ctx.kind, axis, _ = inputs
     if ctx.kind.startswith("arg"):
         ctx.mark_non_differentiable(output)
-    ctx.save_for_backward(x, output)
+        return
+    ctx.shape, ctx.gone = x.shape, _gone(x, axis)
+    ctx.save_for_backward(*(x, output)[:_KEPT.get(ctx.kind, 2)])
 
 
-@reduce.backward(setup=_keep_both, differentiable=True)
+@_reduce.backward(setup=_keep_used, differentiable=True)
 def _spread(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:
-    x, y = ctx.saved_tensors
-    full = [1 if i in _gone(x, ctx.axis) else n for i, n in enumerate(x.shape)]
-    g, y = gradient.reshape(full), y.reshape(full)
-    return _slope(ctx.kind, x, y, g).to(x.dtype), None, None, None
+    full = [1 if i in ctx.gone else n for i, n in enumerate(ctx.shape)]
+    g = gradient.reshape(full)
+    if ctx.kind == "mean":
+        g = g / math.prod(ctx.shape[i] for i in ctx.gone)
+    if ctx.kind in ("sum", "mean"):
+        return g.expand(ctx.shape), None, None, None
+    x, *result = ctx.saved_tensors
+    return _slope(ctx.kind, x, result[0].reshape(full) if result else g, g, ctx.gone).to(x.dtype), None, None, None
 
 
-def _slope(kind: str, x: Tensor, y: Tensor, g: Tensor) -> Tensor:
-    """The gradient of x for that of y, g."""
-    if kind == "sum":
-        return g.expand_as(x)
-    if kind == "mean":
-        return (g * (y.numel() / max(x.numel(), 1))).expand_as(x)
+def _slope(kind: str, x: Tensor, y: Tensor, g: Tensor, gone: list[int]) -> Tensor:
+    """The gradient of x for that of y, g, which has axes of one element where x is reduced."""
     if kind == "logsumexp":
         return g * torch.where(y == -torch.inf, 0.0, torch.exp(x - torch.where(y == -torch.inf, 0.0, y)))
     if kind == "norm1":
@@ -71,9 +83,9 @@ def _slope(kind: str, x: Tensor, y: Tensor, g: Tensor) -> Tensor:
     if kind == "norm2":
         return g * torch.where(y == 0, 0.0, x / torch.where(y == 0, 1.0, y))
     largest = x.abs() if kind == "norminf" else x
-    equal = ((largest == y) | (torch.isnan(largest) & torch.isnan(y))).to(x.dtype)
-    axes = [i for i, n in enumerate(y.shape) if n == 1]
-    shared = equal * (g / equal.sum(axes, keepdim=True))
+    equal = (largest == y) | (torch.isnan(largest) & torch.isnan(y))
+    count = equal.sum(gone, keepdim=True) if gone else 1        # of no axes torch takes all
+    shared = equal * (g.double() / count).to(x.dtype)           # float16 has no 70000
     return shared * torch.sign(x) if kind == "norminf" else shared
 
 

@@ -42,10 +42,16 @@ def log_softmax(x: Tensor, dim: int = -1, *, scale: float = 1.0, mask: Tensor | 
 @op("moye::softmax")
 def _softmax(x: Tensor, mask: Tensor | None, dim: int, scale: float, causal: int | None, log: bool) -> Tensor:
     out = _like(x, mask, dim, scale, causal, log)
-    if x.dim():
-        (kernels.log_softmax if log else kernels.softmax)(out, x, axis=dim, scale=scale, mask=mask, causal=causal)
-        return out
-    return out.fill_(0 if log else 1)                   # of one number
+    if mask is not None and mask.dim() > x.dim():
+        raise ArgumentError(f"softmax: mask has shape {tuple(mask.shape)}, which is not repeated to {tuple(x.shape)}")
+    function = kernels.log_softmax if log else kernels.softmax
+    function(_row(out), _row(x), axis=dim, scale=scale, mask=None if mask is None else _row(mask), causal=causal)
+    return out
+
+
+def _row(x: Tensor) -> Tensor:
+    """One number as a row of one."""
+    return x if x.dim() else x.view(1)
 
 
 @_softmax.fake
@@ -56,10 +62,8 @@ def _like(x: Tensor, mask: Tensor | None, dim: int, scale: float, causal: int | 
 @op("moye::softmax_backward")
 def _softmax_backward(dout: Tensor, out: Tensor, dim: int, scale: float, log: bool) -> Tensor:
     dx = _gradient_like(dout, out, dim, scale, log)
-    if not out.dim():
-        return dx.fill_(0)
     backward = kernels.log_softmax_backward if log else kernels.softmax_backward
-    backward(dx, dout, out, axis=dim, scale=scale)
+    backward(_row(dx), _row(dout), _row(out), axis=dim, scale=scale)
     return dx
 
 
@@ -76,11 +80,15 @@ def _keep_softmax(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 @_softmax.backward(setup=_keep_softmax)
 def _softmax_gradients(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:
-    dx = _softmax_backward(gradient, ctx.saved_tensors[0], ctx.dim, ctx.scale, ctx.log)
+    out, = ctx.saved_tensors
+    need_x, need_mask = ctx.needs_input_grad[:2]
+    dx = _softmax_backward(gradient, out, ctx.dim, ctx.scale, ctx.log) if need_x else None
     dmask = None
-    if ctx.mask is not None and ctx.needs_input_grad[1]:
+    if ctx.mask is not None and need_mask:
         shape, dtype = ctx.mask
-        dmask = (dx / ctx.scale).sum_to_size(shape).to(dtype)
+        # Not dx / scale: what a small scale has made too small for 16 bits is gone there.
+        scores = dx if dx is not None and ctx.scale == 1 else _softmax_backward(gradient, out, ctx.dim, 1.0, ctx.log)
+        dmask = scores.sum_to_size(shape).to(dtype)
     return dx, dmask, None, None, None, None
 
 
