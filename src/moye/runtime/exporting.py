@@ -22,7 +22,7 @@ from moye.cuda.export.formulas import Formula, formula_text
 from moye.cuda.export.model import Argument
 from moye.cuda.export.signatures import RESERVED, clash, is_of_the_library, is_taken
 from moye.cuda.printing.names import identifier, is_free
-from moye.errors import ArgumentError, UnsupportedError
+from moye.errors import ArgumentError, MoyeError, UnsupportedError
 from moye.ir.nodes import TensorParam
 from moye.lang.signature import ScalarSpec, Spec, StaticSpec, TensorSpec, TmaSpec, TreeSpec
 from moye.runtime.arguments import Call, classify
@@ -111,7 +111,7 @@ def export(path: str | Path, *exports: Export) -> Exported:
 
 
 def _place(path: Path, name: str) -> tuple[Path, str]:
-    if re.search(r'["\\\x00-\x1f]', path.name):
+    if re.search(r'["\\\x00-\x1f]|\?\?', path.name):       # ?? begins a trigraph
         raise ArgumentError(f"export: {path.name!r} cannot stand in an #include")
     if path.suffix in (".c", ".h"):
         return path.parent, path.stem
@@ -308,10 +308,22 @@ def _implied(wanted: str, given: Iterable[str]) -> bool:
 
 def _grid(asked: Grid, arguments: dict[str, Argument], traced: Sequence[_Traced]) -> tuple[Any, ...]:
     """The extents that the author's rule gives; ArgumentError for one that needs to know numbers."""
-    found = asked(**_formulas(asked, arguments, traced)) if callable(asked) else asked
+    given = _formulas(asked, arguments, traced) if callable(asked) else {}
+    try:
+        found = asked(**given) if callable(asked) else asked
+    except MoyeError:
+        raise
+    except (AttributeError, TypeError) as error:
+        told = str(error).replace("'types.SimpleNamespace' object", "an array").replace("'Formula'", "an extent")
+        raise ArgumentError(f"grid= is no rule that C can follow: {told}",
+                            hint="arrays have shape, strides, ndim and dtype; compute with + - * // % and mo.ceil_div"
+                            ) from error
     extents = tuple(found) if isinstance(found, (tuple, list)) else (found,)
     if not 1 <= len(extents) <= 3:
         raise ArgumentError(f"grid= gives {len(extents)} extents, and a grid has one to three")
+    for axis, x, most in zip("xyz", extents, (2**31 - 1, 65535, 65535), strict=False):
+        if isinstance(x, bool) or (isinstance(x, int) and not 0 <= x <= most):
+            raise ArgumentError(f"grid= has {x} blocks along {axis}, and a launch has 0 to {most}")
     return (*extents, 1, 1)[:3]
 
 

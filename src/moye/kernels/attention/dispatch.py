@@ -72,7 +72,8 @@ def attention(out: Any, q: Any, k: Any, v: Any, *, causal: bool = False, window:
                "k_scale": k_scale, "v_scale": v_scale, **named(tensors)})
     if 0 in (problem.batch, problem.heads, problem.queries):
         return out
-    given: dict[str, Any] = {"bias": _read(problem, bias), "slopes": alibi, "sinks": sinks, "tensors": tensors, "lse": lse}
+    given: dict[str, Any] = {"bias": _read(problem, bias), "slopes": alibi, "sinks": sinks, "tensors": tensors,
+                             "lse": lse}
     if problem.narrow:
         require_suits(problem, out, q, k, v)
         launch_sm90(problem, out, q, k, v, factors=factors, **given)
