@@ -80,6 +80,34 @@ def test_the_in_place_variant():
     assert into_a_view(x)[20:].equal(x * x)
 
 
+def test_counters_advance_whoever_writes():
+    """Once, if a launch or torch has not done so: autograd must see that what it saved has changed."""
+    @op("testing::by_numpy", mutates=("outs", "x"))
+    def by_numpy(outs: list[Tensor], x: Tensor | None) -> None:
+        outs[0].numpy()[...] = 3
+        outs[1].fill_(3)
+    for way in (by_numpy, by_numpy.overload):
+        outs, scale = [torch.ones(4), torch.ones(4)], torch.ones(4, requires_grad=True)
+        products = [scale * out for out in outs]
+        way(outs, None)
+        assert [out._version for out in outs] == [1, 1] and outs[0].tolist() == [3.0] * 4
+        for product in products:
+            with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+                product.sum().backward()
+        with torch.inference_mode():
+            way([torch.ones(4), torch.ones(4)], torch.ones(4))
+
+    @op("testing::one_by_numpy", mutates=("out",))
+    def one_by_numpy(out: Tensor) -> None:
+        out.numpy()[...] = 3
+    for way in (one_by_numpy, one_by_numpy.overload):
+        out = torch.ones(4)
+        way(out)
+        assert out._version == 1
+        with torch.inference_mode():
+            way(torch.ones(4))
+
+
 def test_what_is_written_does_not_require_grad():
     x, out = numbers(20), torch.zeros(20, dtype=torch.float64, requires_grad=True)
     for call in (multiply_into, multiply_into.overload):

@@ -74,7 +74,7 @@ def test_files_that_no_include_names(tmp_path, path):
 @pytest.mark.parametrize(("rule", "message"), [
     (lambda x: x.shape[0] / 32, "divides by /"), (lambda x: 1.5, "computes 1.5, which is no integer"),
     (-1, "has -1 blocks along x, and a launch has 0 to 2147483647"), ((1, 65536), "has 65536 blocks along y"),
-    (True, "has True blocks along x"), (lambda x: x.size, "no rule that C can follow: an array has no attribute 'size'"),
+    (True, "has True blocks along x"), (lambda x: x.size, "no rule that C can follow: an array has no attribute"),
     (lambda x: x.shape[0] ** 2, "no rule that C can follow: unsupported .* an extent and 'int'")])
 def test_rules_of_the_grid_that_are_no_integers(tmp_path, rule, message):
     with pytest.raises(mo.ArgumentError, match=message):

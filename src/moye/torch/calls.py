@@ -27,6 +27,7 @@ from torch.autograd import forward_ad
 from torch.utils._pytree import tree_leaves
 
 from moye.errors import ArgumentError, UnsupportedError
+from moye.runtime.autograd import mark
 
 Keys = tuple[int, int]
 TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
@@ -41,7 +42,9 @@ _TYPES = {"Tensor": "{0}.__class__ in _tensors and not {0}.is_meta", "int": "{0}
 def eager(operator: Any, node: Callable[..., Any] | None) -> Callable[..., Any]:
     """The function that a call of ``operator`` is; ``node`` does the same for autograd, None if it has no backward."""
     arguments = operator.overload._schema.arguments
-    values = {"_function": operator.function, "_overload": operator.overload, "_node": node, "_tensors": TENSORS,
+    advanced = _advanced(arguments)                     # in the text, as a function around it costs a microsecond
+    function = operator.executed if advanced is None else operator.function
+    values = {"_function": function, "_overload": operator.overload, "_node": node, "_tensors": TENSORS, "_mark": mark,
               "_dtype": torch.dtype, "_compiling": torch.compiler.is_compiling, "_refuse": _refusal(operator),
               "_grad_enabled": torch.is_grad_enabled, "_untransformed": operator.untransformed, "_dual": forward_ad,
               "_no_tangents": _no_tangents(operator.name), "_missing": _missing(operator),
@@ -52,7 +55,7 @@ def eager(operator: Any, node: Callable[..., Any] | None) -> Callable[..., Any]:
     lists = [a for a in (*arguments, *operator.overload._schema.returns) if str(a.type) == "List[Tensor]"]
     watched = None if node is None else "_overload" if lists else "_node"       # a node sees no tensors in lists
     refused = _refused(operator)
-    text = "\n".join(_lines(arguments, operator.overload._schema.returns, values, refused, watched))
+    text = "\n".join(_lines(arguments, operator.overload._schema.returns, values, refused, watched, advanced or []))
     file = f"<moye operator {operator.name}>"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     namespace: dict[str, Any] = {}
@@ -62,7 +65,7 @@ def eager(operator: Any, node: Callable[..., Any] | None) -> Callable[..., Any]:
 
 
 def _lines(arguments: Any, returns: Any, values: dict[str, Any], refused: Sequence[str],
-           watched: str | None) -> Iterator[str]:
+           watched: str | None, advanced: Sequence[str]) -> Iterator[str]:
     """The text of a function that makes the call, by ``watched`` where a gradient is wanted."""
     places = [a for a in arguments if not a.kwarg_only]
     named = [a for a in arguments if a.kwarg_only]
@@ -80,8 +83,11 @@ def _lines(arguments: Any, returns: Any, values: dict[str, Any], refused: Sequen
         yield f"            if {' and '.join([*usual, *(t for t in tests if t)])}:"
         if watched:
             yield f"                if _grad_enabled() and ({_tracked(arguments)}): return {watched}({given})"
-        yield f"                found = _function({given})"
-        yield f"                return found if {_as_told(returns)} else _results(found)"
+        yield from (f"                _was_{x} = -1 if {x}.is_inference() else {x}._version" for x in advanced)
+        yield f"                _found = _function({given})"
+        yield from (f"                if _was_{x} >= 0 and {x}._version == _was_{x}: _mark((('{x}', {x}),))"
+                    for x in advanced)
+        yield f"                return _found if {_as_told(returns)} else _results(_found)"
     if "_transformed" in values:
         yield "            if _transformed() is not None: _untransformed()"
     yield f"            if _dual._current_level >= 0: _no_tangents({', '.join(a.name for a in arguments)})"
@@ -97,12 +103,18 @@ def _parameter(argument: Any) -> str:
     return f"{argument.name}=_default_{argument.name}" if argument.has_default_value() else str(argument.name)
 
 
+def _advanced(arguments: Any) -> list[str] | None:
+    """The written tensors whose counters the text looks at; None if one may be None, or a list."""
+    written = [a for a in arguments if a.alias_info is not None and a.alias_info.is_write]
+    return [a.name for a in written] if all(str(a.type) == "Tensor" for a in written) else None
+
+
 def _as_told(returns: Any) -> str:
     """The expression that says that a result is of the kind that the schema tells, without a look at its parts."""
     if len(returns) > 1:
-        return f"found.__class__ is _tuple and _len(found) == {len(returns)}"
-    kinds = {"Tensor": "found.__class__ in _tensors", "List[Tensor]": "found.__class__ is _list"}
-    return kinds.get(str(returns[0].type), "False") if returns else "found is None"
+        return f"_found.__class__ is _tuple and _len(_found) == {len(returns)}"
+    kinds = {"Tensor": "_found.__class__ in _tensors", "List[Tensor]": "_found.__class__ is _list"}
+    return kinds.get(str(returns[0].type), "False") if returns else "_found is None"
 
 
 def _tracked(arguments: Any, names: Sequence[str] | None = None) -> str:

@@ -22,6 +22,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from moye.errors import ArgumentError, UnsupportedError
+from moye.runtime.autograd import mark
 from moye.runtime.prepare import launch_nothing
 from moye.torch.calls import TENSORS, eager
 from moye.torch.schemas import defaults, of_annotations, require_free, written
@@ -54,6 +55,7 @@ class Operator:
         if autocast not in (None, "region") and not floating:
             raise ArgumentError(f"{name}: autocast is a torch.dtype of floating point or 'region', not {autocast!r}")
         self.autocast = autocast
+        self.executed = _advancing(function, self.schema, name) if self.mutates else function
         self.overload = self._define()
         self.defaults = defaults(function, self.overload._schema.arguments)
         node = None if mutates else _node(self)
@@ -145,7 +147,7 @@ class Operator:
 
     def _carry_out(self, *args: Any, **kwargs: Any) -> Any:
         """What the dispatcher calls: the function.  A graph may use the memory of an argument again for its result."""
-        result = self.require_results(self.function(*args, **kwargs))
+        result = self.require_results(self.executed(*args, **kwargs))
         if result is None:
             return None
         given = set(map(_memory, tree_leaves((args, kwargs)))) - {None}
@@ -204,6 +206,30 @@ class Operator:
         """What a transform of ``torch.func`` gets."""
         raise UnsupportedError(f"{self.name} has no rule for torch.vmap and the transforms of torch.func",
                                hint="call it on the whole batch, and differentiate it by torch.autograd")
+
+
+def _advancing(function: Callable[..., Any], schema: str, name: str) -> Callable[..., Any]:
+    """The function of an operator that writes: counters advance also where no launch and no operation of torch wrote.
+
+    Such as by NumPy or another library's kernels: autograd would take what it has saved for unchanged.
+    """
+    arguments = torch._C.parse_schema(f"{name}{schema}").arguments
+    places = [(i, a.name) for i, a in enumerate(arguments) if a.alias_info is not None and a.alias_info.is_write]
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        before = []                                         # of those that have one: not in inference mode
+        for i, word in places:
+            x = args[i] if i < len(args) else kwargs.get(word)
+            if isinstance(x, torch.Tensor):
+                before.append((x, -1 if x.is_inference() else x._version))
+            elif x is not None:
+                before += [(y, -1 if y.is_inference() else y._version) for y in x]
+        result = function(*args, **kwargs)
+        for x, version in before:
+            if version >= 0 and x._version == version:
+                mark(((name, x),))
+        return result
+    return call
 
 
 def _is_ours(name: str) -> bool:
