@@ -49,7 +49,8 @@ def eager(operator: Any, node: Callable[..., Any] | None) -> Callable[..., Any]:
               "_grad_enabled": torch.is_grad_enabled, "_untransformed": operator.untransformed, "_dual": forward_ad,
               "_no_tangents": _no_tangents(operator.name), "_missing": _missing(operator),
               "_confused": _confused(operator), "_results": operator.require_results,
-              **{f"_{x.__name__}": x for x in (all, any, bool, float, int, len, list, str, tuple)},   # parameters may
+              # A parameter may be called like one of these.
+              **{f"_{x.__name__}": x for x in (all, any, bool, float, int, len, list, str, tuple)},
               **_watchers(operator.autocast is not None),
               **{f"_default_{name}": x for name, x in operator.defaults.items()}}
     lists = [a for a in (*arguments, *operator.overload._schema.returns) if str(a.type) == "List[Tensor]"]
