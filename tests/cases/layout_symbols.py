@@ -135,7 +135,7 @@ class Sym(DynInt):
     def require_divisible(self, divisor: int, what: str) -> Int:
         if self.divisor % divisor:
             if self.fixed:
-                raise ValueError(f"{what}: {self} % {divisor} == 0 cannot be assumed")
+                raise ValueError(f"{what.format(value=self)}: {self} % {divisor} == 0 cannot be assumed")
             Sym.assumed.append(f"{self} % {divisor} == 0")
             Sym.assumptions.append(lambda env: self.run(env) % divisor == 0)
         return self.exact_div(divisor)

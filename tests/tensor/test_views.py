@@ -219,6 +219,20 @@ def test_parallelize_and_fill():
     assert (x == np.tile(np.arange(8).reshape(4, 2, order="F"), (2, 2))).all()
 
 
+def test_recast_says_which_stride_is_odd():
+    """A stride of a mode of one element does not count."""
+    @mo.kernel
+    def kernel(out, n, m):
+        out[0] = mo.upcast(mo.make_layout((1, 4), (n, 2)), 2)(0, 3)
+        out[1] = mo.upcast(mo.make_layout((4,), (m,)), 2)(3)
+
+    out = np.zeros(2, np.int32)
+    launch(kernel, out, 7, 6)
+    assert list(out) == [3, 9]
+    with pytest.raises(mo.PreconditionError, match=r"by 2: mode 4:m: 3 is not a multiple of 2"):
+        launch(kernel, out, 7, 3)
+
+
 def test_recast():
     @mo.kernel
     def kernel(x, out):

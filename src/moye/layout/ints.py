@@ -277,7 +277,9 @@ def exact_div(a: Int, b: Int, what: str | Callable[[], str]) -> Int:
         return 1
     if isinstance(b, int):
         if isinstance(a, DynInt):
-            return a.exact_div(b) if divides(b, a) else a.require_divisible(b, said(what))
+            if divides(b, a):
+                return a.exact_div(b)
+            return a.require_divisible(b, f"{said(what)}: {{value}} is not a multiple of {b}")
         raise LayoutError(f"{said(what)}: {a} is not a multiple of {b}")
     raise FactError(f"{said(what)} needs to know that {a} is a multiple of the dynamic integer {b}")
 

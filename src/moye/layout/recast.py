@@ -132,6 +132,8 @@ class _Widener:
         if is_const(step, 0):
             return extent, step
         if isinstance(step, DynInt):
+            if is_const(extent, 1):                     # nothing moves along it
+                return extent, ints.ceil_div(step, self.factor)
             return extent, ints.exact_div(step, self.factor, f"{self.asked}: mode {extent}:{step}")
         sign = 1 if step > 0 else -1
         if is_const(extent, 1):

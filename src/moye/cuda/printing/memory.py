@@ -19,7 +19,7 @@ from moye.cuda.printing.intrinsics import Intrinsics
 from moye.cuda.printing.names import Names
 from moye.cuda.printing.uses import Uses
 from moye.cuda.printing.values import Values
-from moye.dtypes import Space
+from moye.dtypes import Kind, Space
 from moye.errors import IRError
 from moye.ir import ops
 from moye.ir.nodes import Buffer, Extent, Func, Literal, Operand, Ref, TileRef, Value, Var
@@ -127,7 +127,7 @@ class Memory:
         return Text(f"({'const ' if self.is_const(buffer) else ''}{wanted}*){name}", UNARY)
 
     def element(self, ref: AnyRef, offset: Text) -> Text:
-        """The element at an offset; an lvalue unless it is part of a word."""
+        """The element at an offset; an lvalue if it is in registers and no part of a word."""
         deps = self.uses.depends(ref.buffer)
         if self._is_part(ref):
             found = narrow_elements.element(self.name(ref.buffer), offset, ref.dtype, self.helpers)
@@ -138,8 +138,23 @@ class Memory:
             return self._load(ref, offset, None)
         if self._hinted(ref):
             return self._load_hinted(ref, offset, None)
+        if ref.dtype.kind is Kind.BOOL and (ref.buffer.space is not Space.REGISTER
+                                            or ref.buffer.id in self.uses.retyped):
+            return self._truth(ref, offset)
+        return self._place(ref, offset)
+
+    def _place(self, ref: AnyRef, offset: Text) -> Text:
+        """The element of an array at an offset, as an lvalue."""
         pointer = self.pointer(ref)
-        return Text(f"{pointer.at(PRIMARY)}[{offset.text}]", PRIMARY, offset.deps | pointer.deps | deps)
+        return Text(f"{pointer.at(PRIMARY)}[{offset.text}]", PRIMARY,
+                    offset.deps | pointer.deps | self.uses.depends(ref.buffer))
+
+    def _truth(self, ref: AnyRef, offset: Text) -> Text:
+        """A bool of memory: whoever wrote the byte, any but 0 is true; as a C++ bool, 2 and 1 would differ."""
+        pointer = self.pointer(ref)
+        byte = f"{'const ' if self.is_const(ref.buffer) else ''}unsigned char"
+        return infix("!=", Text(f"(({byte}*){pointer.at(UNARY)})[{offset.text}]", PRIMARY,
+                                offset.deps | pointer.deps | self.uses.depends(ref.buffer)), Text("0"))
 
     def set(self, ref: AnyRef, offset: Text, value: Text) -> str:
         """The statement that sets the element at an offset."""
@@ -149,6 +164,8 @@ class Memory:
             return self._store_hinted(ref, offset, None, value)
         if self._is_part(ref):
             return narrow_elements.put(self.name(ref.buffer), offset, ref.dtype, value, self.helpers)
+        if self.is_array(ref.buffer):
+            return assignment(self._place(ref, offset).text, value)
         return assignment(self.element(ref, offset).text, value)
 
     def _is_part(self, ref: AnyRef) -> bool:

@@ -47,6 +47,7 @@ class Uses:
         self.written: set[int] = set()
         self.arrays: set[int] = set()  # register buffers that a loop indexes
         self.words: set[int] = set()  # register buffers that are stored as 32-bit words
+        self.retyped: set[int] = set()  # buffers that are seen as another dtype
         self.has_wgmma = any(isinstance(op, ops.Wgmma) for op in self.ops)
         self.handovers = handovers(func)
         self._read_vars: set[int] = set()
@@ -149,6 +150,8 @@ class Uses:
             self.maps.add(op.tensor.id)
         for ref, _ in op.refs():
             self.buffers[ref.buffer.id] = ref.buffer
+            if ref.dtype != ref.buffer.dtype:
+                self.retyped.add(ref.buffer.id)
             if ref.buffer.space is Space.REGISTER and not _is_one_element(op, ref):
                 self.arrays.add(ref.buffer.id)
             if _wants_words(op, ref):
