@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import itertools
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +14,8 @@ import pytest
 
 import moye as mo
 from moye.errors import TraceError
+from moye.lang.texts import formatted_value
+from moye.sim.operations import debug
 
 
 def printed(kernel, capsys, *args, block=1):
@@ -48,6 +53,7 @@ PYTHON = [
     lambda x, n, u, b: f"{[n, 2]} {(n,)} {{'k': 1}} {n!r}",
     lambda x, n, u, b: f"{n:{4}d}",
     lambda x, n, u, b: f"{n!s} {n!r}",
+    lambda x, n, u, b: f"{u - 48879:#x} {u:#X} {u:#010x} {n:#5d} {x[2]:#.3g} {u:#d}",
 ]
 
 
@@ -66,6 +72,35 @@ def test_printed_as_python_does(make, capsys):
     assert printed(kernel, capsys, X.copy(), -7, 48879, True) == [make(X.tolist(), -7, 48879, True)]
     cuda = kernel.compile(X, -7, 48879, True, block=1, arch="sm_90a").source
     assert "printf(" in cuda and "value" not in cuda.partition("printf(")[2]
+
+
+SPECS = [f"{align}{sign}{alt}{zero}{width}{kind}" for align in ("", "<", ">") for sign in ("", "+", " ", "-")
+         for alt in ("", "#") for zero in ("", "0") for width in ("", "2", "9", "5.1") for kind in "dxXoeEfFgG"]
+EDGES = {"uint32": (0, 8, 48879, 2**32 - 1), "int32": (0, -7, 1234), "float32": (0.5, -1e6, float("inf"), -0.0)}
+
+
+@pytest.mark.parametrize("dtype", EDGES)
+def test_printf_shows_what_python_shows(dtype):
+    """Of the formats that are taken: ``%#x`` of 0 has no prefix in C, ``%+u`` no sign, ``%06f`` no zeros before inf."""
+    taken, library, room = {}, ctypes.CDLL(None), ctypes.create_string_buffer(64)
+
+    def collect(value):
+        for spec in SPECS:
+            with contextlib.suppress(TraceError):
+                taken[spec] = formatted_value(value, spec)
+
+    @mo.kernel
+    def k(x):
+        collect(x[0])
+    k.trace(np.zeros(1, dtype), block=1)
+    assert len(taken) > 100
+    for (spec, parts), value in itertools.product(taken.items(), EDGES[dtype]):
+        text, form = "".join(p for p in parts if isinstance(p, str)), parts[-1][1]
+        given = ctypes.c_double(value) if form[-1] in "eEfFgG" else ctypes.c_uint32(value % 2**32)
+        library.snprintf(room, ctypes.c_size_t(64), form.encode(), given)
+        simulated = text + debug._text(np.dtype(dtype).type(value), form)
+        assert text + room.value.decode() == simulated, (spec, value)
+        assert simulated == format(value, spec) or (np.isinf(value) and "0" in spec), (spec, value)
 
 
 def test_each_thread_prints_its_own(capsys):

@@ -85,7 +85,7 @@ def _formatted(part: tuple[Any, int, Any, str]) -> object:
     if isinstance(value, Expr):
         if conversion >= 0 and spec:
             raise _unknown(spec, "a converted value (!r, !s)")
-        return Text((formatted_value(value, spec),), f"{{{source}}}")
+        return Text(formatted_value(value, spec), f"{{{source}}}")
     if isinstance(value, Text) and not spec:
         return value
     if conversion < 0 and not spec and has_traced(value):
@@ -96,10 +96,10 @@ def _formatted(part: tuple[Any, int, Any, str]) -> object:
     return format(value, spec)
 
 
-def formatted_value(value: Expr, spec: str = "") -> Part:
+def formatted_value(value: Expr, spec: str = "") -> tuple[Part, ...]:
     """A value with the printf format of a Python one."""
     if not spec:
-        return value.operand, ""
+        return ((value.operand, ""),)
     match = _SPEC.fullmatch(spec)
     if match is None:
         raise _unknown(spec, repr(value))
@@ -111,21 +111,27 @@ def formatted_value(value: Expr, spec: str = "") -> Part:
         dtype = dt.float64
     negative = dtype.is_integer and (value.lower is None or value.lower < 0)
     unsigned = dtype.is_integer and dtype.name.startswith("u")
-    if (dtype.is_float and kind in tuple("dxXo")) or (dtype.is_integer and match["precision"]) \
-            or (kind in tuple("xXo") and negative and not unsigned) or (unsigned and match["sign"] not in (None, "-")):
+    bits, prefix = kind in tuple("xXo"), match["alt"] and dtype.is_integer
+    if any((dtype.is_float and (bits or kind == "d"), dtype.is_integer and match["precision"],
+            bits and negative and not unsigned, (unsigned or bits) and match["sign"] not in (None, "-"),
+            match["align"] and match["zero"],
+            prefix and bits and (kind == "o" or match["align"] or bool(match["width"]) != bool(match["zero"])))):
         raise _unknown(spec, f"{value!r} of {dtype}")
     if dtype.is_integer and kind in ("", "d"):
         kind = "u" if unsigned else "d"
     left = "-" if (match["align"] or "").endswith("<") else ""
     sign = match["sign"] if match["sign"] in ("+", " ") else ""
-    zero = "" if left or match["align"] else match["zero"] or ""
-    return value.operand, f"%{left}{sign}{match['alt'] or ''}{zero}{match['width'] or ''}" \
-                          f"{match['precision'] or ''}{kind or 'g'}"
+    if prefix and bits:                                 # printf has none where the value is 0
+        digits = max(0, int(match["width"] or 0) - 2)
+        return f"0{kind}", (value.operand, f"%0{digits}{kind}" if digits else f"%{kind}")
+    return ((value.operand, f"%{left}{sign}{'' if prefix else match['alt'] or ''}{match['zero'] or ''}"
+                            f"{match['width'] or ''}{match['precision'] or ''}{kind or 'g'}"),)
 
 
 def _unknown(spec: str, what: str) -> TraceError:
     return TraceError(f"the device's printf has no format for {what} that is Python's {spec!r}", locs=(locate(),),
-                      hint="it knows width, '<', sign, 0, and d of integers, x X o of unsigned ones, e f g of floats")
+                      hint="it knows width, '<', sign, 0, and d of integers, x X o #x #010x of unsigned ones, e f g of "
+                           "floats")
 
 
 def has_traced(value: object) -> bool:

@@ -7,6 +7,7 @@ In: values of a batch (scalars, or arrays that broadcast to (T, B)), a mask.  Ou
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -56,6 +57,8 @@ _WHERE = "[block (%d,%d,%d) thread (%d,%d,%d)] "  # as the printed CUDA's printf
 def _text(value: Any, form: str) -> str:
     """A number as the printed CUDA shows it: in a printf format, or %g, %d, True and False."""
     if form:
+        if not np.isfinite(value):                      # C fills them with blanks, and Python with zeros
+            form = re.sub(r"^(%[-+ #]*)0", r"\1", form)
         return form % (int(value) if form[-1] in "duxXo" else float(value))
     return str(value) if np.asarray(value).dtype.kind in "biu" else f"{float(value):g}"
 
