@@ -11,11 +11,13 @@ import pytest
 
 import moye as mo
 from moye import dtypes as dt
+from moye.errors import DTypeError
 from moye.ir import constants
 from moye.sim.values.memory import numpy_dtype
 from moye.sim.values.scalars import cast
 from moye.tensor.expr import Expr
 from moye.tensor.known import Known
+from written import block
 
 FLOATS = (dt.float32, dt.float16, dt.bfloat16, dt.tfloat32, dt.float8_e4m3fn, dt.float8_e5m2)
 
@@ -110,6 +112,28 @@ def test_rounding_is_that_of_the_simulator(dtype):
             got, want = dt.rounded(number, dtype), float(cast(np.array([number]), dt.float64, dtype)[0])
         same = got == want and math.copysign(1, got) == math.copysign(1, want)
         assert same or (math.isnan(got) and math.isnan(want)), number
+
+
+TOO_LARGE = ["x[0] = x[0] + 70000.0", "x[0] = 70000 * x[0]", "x[0] = mo.where(x[0] > 0, x[0], -1e9)", "x[0] = 65520.0",
+             "r = mo.fragment((4,), x.dtype)\nr.fill(-1e9)", "r = mo.fragment((4,), x.dtype)\nr *= 1e9",
+             "mo.copyto(mo.make_fragment_like(x), x, pred=x[0] > 0, other=-1e9)", "x[0] = -1e9 if x[0] > 0 else x[0]",
+             "y: mo.float16 = 1e9", "y = x[0].to(mo.float32) * 1e39", "mo.atomic_max(x, 0, 1e9)"]
+
+
+@pytest.mark.parametrize("body", TOO_LARGE)
+def test_a_finite_number_does_not_become_infinite_in_silence(body):
+    """As an argument it is refused as well; who writes ``mo.float16(1e9)`` has said what it becomes."""
+    kernel = mo.kernel(block(body, "x: mo.Static"))
+    with pytest.raises(DTypeError, match=r"does not fit float(16|32): it would be infinite"):
+        kernel.trace(np.ones(4, np.float16), block=1)
+
+
+@pytest.mark.parametrize("body", ["x[0] = x[0] + 65519.0", "x[0] = x[0] + float('inf')", "x[0] = mo.float16(1e9)",
+                                  "x[0] = mo.where(x[0] > 0, x[0], mo.float16(-1e9))", "x[0] = x[0] < 1e9",
+                                  "r = mo.fragment((4,), mo.float8_e4m3fn)\nr.fill(1e9)",
+                                  "x[0] = x[0] * mo.float32(1e9)"])
+def test_numbers_that_fit_or_are_converted_are_taken(body):
+    mo.kernel(block(body, "x: mo.Static")).trace(np.ones(4, np.float16), block=1)
 
 
 @pytest.mark.parametrize("dtype", [dt.float16, dt.bfloat16, dt.float32], ids=str)

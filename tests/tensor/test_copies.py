@@ -382,8 +382,11 @@ def test_shapes_that_do_not_broadcast():
         f[...] = f + g
 
     kernel.trace(np.zeros(1), (4, 3), (4,), block=1)                    # trailing modes of size 1
-    with pytest.raises(mo.TensorError, match="do not fit together"):
+    with pytest.raises(mo.TensorError, match="do not fit together: mode 0 has 4 and 3 elements") as error:
         kernel.trace(np.zeros(1), (4, 3), (3,), block=1)
+    assert "unlike NumPy's" in str(error.value)
+    with pytest.raises(mo.TensorError, match="mode 1 has 3 and 2 elements\n"):
+        kernel.trace(np.zeros(1), (4, 3), (4, 2), block=1)
     with pytest.raises(mo.TensorError, match="which is larger"):
         kernel.trace(np.zeros(1), (1, 3), (4, 3), block=1)
 

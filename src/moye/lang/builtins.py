@@ -544,6 +544,8 @@ def dtype_cast(value: Any, dtype: DType) -> Any:
         return value.to(dtype)
     if isinstance(value, str) and dtype.is_float and value.strip().lower().lstrip("+-") in ("inf", "infinity", "nan"):
         value = float(value)                            # as NumPy takes them
+    if dtype.is_float and isinstance(value, float):     # who converts says that it may become infinite
+        value = dt.rounded(value, dtype)
     return Expr(operand_of(value, dtype))
 
 

@@ -262,7 +262,7 @@ def of_dtype(dtype: dt.DType | None, value: Any) -> Any:
     """A number as one of this dtype; anything else, and without a dtype, as it is."""
     if dtype is None or not is_scalar(value) or getattr(value, "dtype", None) == dtype:
         return value
-    return dtype(value)
+    return value.to(dtype) if isinstance(value, Expr) else Expr(operand_of(value, dtype))
 
 
 def under_a_condition() -> bool:

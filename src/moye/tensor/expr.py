@@ -353,6 +353,9 @@ def operand_of(x: Scalar, dtype: DType | None = None, *, modulo: bool = False) -
                              hint=constants.instead_of(number, chosen))
     elif chosen.is_float and isinstance(number, int) and abs(number) >= 1 << 1023:
         raise DTypeError(f"an integer of {number.bit_length()} bits does not fit {chosen}", locs=(locate(),))
+    elif chosen.is_float and math.isfinite(number) and math.isinf(dt.rounded(number, chosen)):
+        raise DTypeError(f"{number} does not fit {chosen}: it would be infinite", locs=(locate(),),
+                         hint=f"float('{'-' * (number < 0)}inf') is, where that is meant; x.to(mo.float32) has room")
     return constants.literal(number, chosen)
 
 

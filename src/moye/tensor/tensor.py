@@ -575,7 +575,20 @@ def _common(layouts: Sequence[Layout], tensors: Sequence[Tensor]) -> IndexSpace:
         return merged(common_space(layouts))
     except LayoutError as error:
         names = " and ".join(f"{t.label} {t.layout}" for t in tensors)
-        raise TensorError(f"{names} do not fit together: {error.message}", locs=(locate(),)) from None
+        why, hint = _first_mode_apart(tensors) or (error.message, None)
+        raise TensorError(f"{names} do not fit together: {why}", hint=hint, locs=(locate(),)) from None
+
+
+def _first_mode_apart(tensors: Sequence[Tensor]) -> tuple[str, str | None] | None:
+    """Which mode has several extents, none of them 1, and what to do if NumPy would take them; None if none has."""
+    ranks = [rank(t.layout) for t in tensors]
+    for mode in range(max(ranks)):
+        found = list(dict.fromkeys(n for t, r in zip(tensors, ranks, strict=True)
+                                   if mode < r and not is_const(n := size(t.layout, mode), 1)))
+        if len(found) > 1:
+            hint = "modes meet from the first on, unlike NumPy's: x.with_layout(mo.make_layout((1, 4))) has one more"
+            return f"mode {mode} has {found[0]} and {found[1]} elements", hint if len(set(ranks)) > 1 else None
+    return None
 
 
 def _result_dtype(compute: Callable[..., Scalar], tensors: Sequence[Tensor]) -> DType:
