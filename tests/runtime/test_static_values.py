@@ -106,3 +106,20 @@ def test_dtypes_of_numpy_are_dtypes(given):
     assert out[0] == np.float32(0.1)
     with pytest.raises(mo.ArgumentError, match=r"argument 'dtype' is a numpy\.dtypes\.StrDType"):
         typed[1, 1](out, np.dtype("U3"))
+
+
+@pytest.mark.parametrize(("given", "expected"), [
+    (np.int8(100), 300), (np.uint8(200), 600), (np.uint32(2), 6), (np.float16(60000), 180000), (np.bool_(True), 3),
+    (np.int64(5), 15), (np.float64(0.5), 1.5)], ids=repr)
+def test_numbers_of_numpy_are_python_numbers(given, expected):
+    """NumPy's own wrap: np.int8(100) * 3 is 44."""
+    @mo.kernel
+    def tripled(out, n: mo.Constexpr):
+        assert type(n) in (int, float, bool)
+        out[0] = n * 3
+        out[1] = n + n + n
+
+    out = np.zeros(2)
+    tripled[1, 1](out, given)
+    tripled[1, 1](out, given)
+    assert (out == expected).all()

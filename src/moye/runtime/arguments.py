@@ -23,6 +23,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from moye import dtypes as dt
 from moye.atoms.atom import CopyOp, MmaOp
 from moye.atoms.bulk import BulkOp
@@ -164,6 +166,7 @@ def _classify(call: Call, name: str, value: Any, role: Role) -> Spec:
         call.leaves.append(annotated(name, value, role))
         return ScalarSpec(role)
     if role == "constexpr" or isinstance(value, STATIC_TYPES):
+        value = _python_number(value)
         return StaticSpec(static_key(name, value), value)
     if isinstance(value, (bool, int, float)):
         call.leaves.append(value)
@@ -189,6 +192,12 @@ def _classify(call: Call, name: str, value: Any, role: Role) -> Spec:
     hint = "pass arrays, numbers, layouts and atoms; annotate static values mo.Constexpr"
     raise ArgumentError(f"argument {name!r} is a {type(value).__module__}.{type(value).__qualname__}, which a kernel "
                         f"cannot take", hint=f"pass its array, {name}.array" if hasattr(value, "array") else hint)
+
+
+def _python_number(value: Any) -> Any:
+    """A number of NumPy as Python's, whose arithmetic does not wrap while tracing; anything else as it is."""
+    number = value.item() if isinstance(value, np.generic) else value
+    return number if isinstance(number, (bool, int, float)) else value
 
 
 def in_a_kernel(what: str) -> TraceError:
