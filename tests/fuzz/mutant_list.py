@@ -160,7 +160,7 @@ FAULTS: dict[str, list[tuple[str, str]]] = {
         ('"return x ^ ({moved});"', '"return x + ({moved});"'),
     ],
     "cuda/printing/memory.py": [
-        ("PRIMARY, offset.deps | pointer.deps | deps)", "PRIMARY, offset.deps | pointer.deps)"),
+        ("offset.deps | pointer.deps | self.uses.depends(ref.buffer))", "offset.deps | pointer.deps)"),
         ("elif swizzle is not None and stride % swizzle.period == 0:", "elif swizzle is not None:"),
         ("terms.append(Text(str(extra)))", "terms.append(Text(str(extra and 1)))"),
     ],

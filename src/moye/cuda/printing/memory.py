@@ -143,18 +143,16 @@ class Memory:
             return self._truth(ref, offset)
         return self._place(ref, offset)
 
-    def _place(self, ref: AnyRef, offset: Text) -> Text:
-        """The element of an array at an offset, as an lvalue."""
+    def _place(self, ref: AnyRef, offset: Text, byte: str = "") -> Text:
+        """The element of an array at an offset, as an lvalue; with ``byte`` as one of that C type."""
         pointer = self.pointer(ref)
-        return Text(f"{pointer.at(PRIMARY)}[{offset.text}]", PRIMARY,
-                    offset.deps | pointer.deps | self.uses.depends(ref.buffer))
+        array = f"(({byte}*){pointer.at(UNARY)})" if byte else pointer.at(PRIMARY)
+        return Text(f"{array}[{offset.text}]", PRIMARY, offset.deps | pointer.deps | self.uses.depends(ref.buffer))
 
     def _truth(self, ref: AnyRef, offset: Text) -> Text:
         """A bool of memory: whoever wrote the byte, any but 0 is true; as a C++ bool, 2 and 1 would differ."""
-        pointer = self.pointer(ref)
-        byte = f"{'const ' if self.is_const(ref.buffer) else ''}unsigned char"
-        return infix("!=", Text(f"(({byte}*){pointer.at(UNARY)})[{offset.text}]", PRIMARY,
-                                offset.deps | pointer.deps | self.uses.depends(ref.buffer)), Text("0"))
+        const = "const " if self.is_const(ref.buffer) else ""
+        return infix("!=", self._place(ref, offset, f"{const}unsigned char"), Text("0"))
 
     def set(self, ref: AnyRef, offset: Text, value: Text) -> str:
         """The statement that sets the element at an offset."""
