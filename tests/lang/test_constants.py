@@ -129,6 +129,7 @@ def test_a_finite_number_does_not_become_infinite_in_silence(body):
 
 
 @pytest.mark.parametrize("body", ["x[0] = x[0] + 65519.0", "x[0] = x[0] + float('inf')", "x[0] = mo.float16(1e9)",
+                                  "x[0] = mo.float16(-70000)",
                                   "x[0] = mo.where(x[0] > 0, x[0], mo.float16(-1e9))", "x[0] = x[0] < 1e9",
                                   "r = mo.fragment((4,), mo.float8_e4m3fn)\nr.fill(1e9)",
                                   "x[0] = x[0] * mo.float32(1e9)"])

@@ -9,6 +9,7 @@ Each docstring names the PTX instruction (PTX ISA) that the operation stands for
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, get_args
 
@@ -544,8 +545,9 @@ def dtype_cast(value: Any, dtype: DType) -> Any:
         return value.to(dtype)
     if isinstance(value, str) and dtype.is_float and value.strip().lower().lstrip("+-") in ("inf", "infinity", "nan"):
         value = float(value)                            # as NumPy takes them
-    if dtype.is_float and isinstance(value, float):     # who converts says that it may become infinite
-        value = dt.rounded(value, dtype)
+    if dtype.is_float and type(value) in (int, float) and abs(value) < 2.0**1023:
+        own = dt.rounded(float(value), dtype)           # who converts says that it may become infinite
+        value = own if math.isinf(own) else value
     return Expr(operand_of(value, dtype))
 
 
