@@ -457,14 +457,16 @@ def consume(plan, parts, how, copies, stages, pipes, place):
     begin_scores(plan, work, at_Q, rolled=config.share)
     mo.warpgroup_wait(0)
     least, most = tiles_of(plan, how, n)
-    low = most if how.rules.left else whole_from(how, n * config.bN, config.bM, config.bN, least, most)
+    # A loop for what all see needs registers: behind a window's, and for two products of scores, masks cost less.
+    one_loop = how.rules.masks and (how.rules.left or config.share)
+    low = most if one_loop else whole_from(how, n * config.bN, config.bM, config.bN, least, most)
     for g in range(plan.heads_of_a_key):
         head = head_K * plan.heads_of_a_key + g
         if how.rules.masks:
             for i in range(least, low):
                 place = n, step_of(plan, how, n, i, most), head, batch
                 at_Q, at_dO = step(plan, how, work, at_Q, at_dO, place, True)
-        if not how.rules.left:                          # a third loop behind a window would not have the registers
+        if not one_loop:
             for i in range(low, most):
                 place = n, step_of(plan, how, n, i, most), head, batch
                 at_Q, at_dO = step(plan, how, work, at_Q, at_dO, place, False)

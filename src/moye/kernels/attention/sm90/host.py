@@ -156,7 +156,7 @@ def launch_gradients_sm90(problem: Problem, arrays: dict[str, Any], *, bias: Any
     if config is None:
         calls = calls_of(problem, arrays["q"], arrays["k"], several)
         config = choose_gradient(replace(calls, heads=problem.heads_K * problem.batch), (problem.dim, problem.dim_v),
-                                 mo.multiprocessors(like), biased=bias is not None)
+                                 mo.multiprocessors(like), biased=bias is not None, capped=rules.softcap)
     rules = replace(rules, ragged=problem.keys % config.bN != 0 or several)
     plan = make_gradient_plan(config, problem.dtype, problem.dim, problem.dim_v, rules, problem.heads_of_a_key,
                               in_order, mo.multiprocessors(arrays["q"]) if in_order else 1)
