@@ -78,8 +78,8 @@ def linear_cross_entropy(rng):
 
 @call
 def norm_backward(rng):
-    kernels.rms_norm_backward(nothing(9, 64), normal(rng, 9, 64), normal(rng, 9, 64), normal(rng, 64), normal(rng, 9),
-                              dweight=nothing(64))
+    x, dout = normal(rng, 40, 64), normal(rng, 40, 64)
+    kernels.rms_norm_backward(nothing(40, 64), dout, x, normal(rng, 64), normal(rng, 40), dweight=nothing(64))
 
 
 @call

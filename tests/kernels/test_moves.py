@@ -39,6 +39,7 @@ def tiles(monkeypatch):
     """Small arrays go through tiles, too."""
     monkeypatch.setattr(module, "_FEW", 0)
     monkeypatch.setattr(module, "_FEW_ODD", dict.fromkeys((1, 2, 4), 0))
+    monkeypatch.setattr(module, "_FEW_SHORT", (0, 0))
 
 
 @pytest.mark.parametrize(("shape", "dtype", "kernel"), [
@@ -63,13 +64,37 @@ def test_drawn(seed):
 
 
 @pytest.mark.parametrize("dtype", DTYPES[:4])
-@pytest.mark.parametrize("shape", [(256, 256), (130, 71), (261, 264), (264, 261), (67, 391)])
+@pytest.mark.parametrize("shape", [(256, 256), (130, 71), (261, 264), (264, 261), (75, 391)])
 def test_matrices(dtype, shape, tiles):
     """Whole tiles and ragged ones."""
     rng = np.random.default_rng(0)
     x = random_bits(rng, shape, dtype)
     report, = check(np.zeros(shape[::-1], dtype), x)
     assert report.kernel == "tile_kernel"
+
+
+@pytest.mark.parametrize("dtype", DTYPES[:4])
+@pytest.mark.parametrize("rows", [264, 263])
+@pytest.mark.parametrize("vectors", [(1, 0), (1, 1), (2, 3), (8, 0)])
+def test_short_lines(dtype, rows, vectors, tiles):
+    """x's, from one vector on, and out's, if they have more bytes than are gathered."""
+    v = 16 // np.dtype(dtype).itemsize
+    short = max(4, vectors[0] * v + vectors[1])
+    for shape in ((rows, short), (short, rows)):
+        report, = check(np.zeros(shape[::-1], dtype), random_bits(np.random.default_rng(1), shape, dtype))
+        lines = module._GATHERED[rows * np.dtype(dtype).itemsize % 8 != 0] if shape[0] == short else 0
+        assert report.kernel == ("tile_kernel" if short * np.dtype(dtype).itemsize > lines else "map_kernel")
+
+
+def test_which_tiles_of_short_lines():
+    """A tile has as many squares as lines have elements; up to how many elements threads gather depends on both."""
+    wide = make_plan(2, (4096, 4096), (8, 8)), make_plan(2, (24, 4096), (8, 8)), make_plan(2, (4096, 40), (8, 8))
+    assert [plan.tiles for plan in wide] == [(2, 2), (1, 2), (2, 1)]
+    assert make_plan(2, (4096, 24), (8, 8)) is make_plan(2, (7, 4096), (1, 8)) is make_plan(8, (3, 99), (1, 1)) is None
+    assert make_plan(2, (4097, 31), (1, 1)) is None and make_plan(2, (4096, 31), (8, 1)) is not None
+    aligned, odd = make_plan(2, (15, 4096), (1, 8)), make_plan(2, (15, 4097), (1, 1))
+    whole = make_plan(2, (8, 4096), (8, 8))
+    assert whole.few(8) < aligned.few(15) < odd.few(17) < odd.few(15) and odd.few(200) < odd.few(17)
 
 
 def test_tiles_meet_no_bank_conflict(tiles):

@@ -63,6 +63,22 @@ def test_lengths(dtype, columns, centred):
     backward(np.random.default_rng(columns), Layouts((9, columns)), dtype, centred=centred, kind="C")
 
 
+@pytest.mark.parametrize(("rows", "columns", "dtype", "launches"), [
+    (1, 4, np.float32, 1), (1, 70001, np.float32, 1), (1, 70000, bf16, 1), (9, 64, np.float32, 1),
+    (26, 56, bf16, 1), (32, 64, np.float32, 1),
+    (33, 64, np.float32, 2), (2, 616, bf16, 2), (12, 6399, bf16, 2), (12, 8192, bf16, 2), (3, 4095, np.float32, 2)])
+def test_few_rows(rows, columns, dtype, launches):
+    """A block that has all rows writes what is left, in the weight's dtype; blocks with one each leave it to others."""
+    kind = mo.float32 if dtype == np.float32 else mo.bfloat16
+    x = mo.TensorLike(kind, (rows, columns), (columns, 1))
+    weight, number = mo.TensorLike(kind, (columns,), (1,)), mo.TensorLike(mo.float32, (rows,), (1,))
+    with compile_only("sm_90a", trace_only=True) as made:
+        layer_norm_backward(x, x, x, weight, number, number, dweight=weight, dbias=weight)
+    assert len(made.jobs) == launches
+    if columns < 10000 or dtype == np.float32:
+        backward(np.random.default_rng(rows), Layouts((rows, columns)), dtype, centred=True, kind="C")
+
+
 SHIFTED = {"edges": 6, "shifted": True}
 PLANS = {"a cluster": (RowPlan(4, 64, cluster=2, rounds=2, **SHIFTED), (19, 777)),
          "a warp": (RowPlan(4, 32, rounds=2, full=2), (33, 256)),

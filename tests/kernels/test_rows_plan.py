@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 import moye as mo
+from moye import kernels
 from moye.kernels import cross_entropy, rms_norm, softmax
 from moye.kernels.rows import RowPlan, Shape, row_plan
 from moye.kernels.rows.plan import widest
+from moye.runtime.prepare import compile_only
 
 
 @pytest.mark.parametrize("rows, columns, bits, lanes, side, rounds, cluster, at_once", [
@@ -213,3 +215,19 @@ def test_few_rows_have_narrow_vectors(columns, width, shifted, expected):
 
 def test_blocks_of_columns_keep_their_width():
     assert row_plan(Shape(5, 128, 16, 8, least=4)).width == 4 and row_plan(Shape(5, 128, 16, 8, least=8)).width == 8
+
+
+@pytest.mark.parametrize("columns", [20001, 70001, 131071])
+@pytest.mark.parametrize("dtype", [mo.bfloat16, mo.float32])
+def test_one_odd_row(columns, dtype):
+    """It begins with a vector, and nothing is said of a second one: kernels that promise that are not launched."""
+    x, weight = mo.TensorLike(dtype, (1, columns), (columns, 1)), mo.TensorLike(dtype, (columns,))
+    number, label = mo.TensorLike(mo.float32, (1,)), mo.TensorLike(mo.int32, (1,))
+    with compile_only("sm_90a", trace_only=True) as made:
+        kernels.rms_norm(x, x, weight)
+        kernels.layer_norm_backward(x, x, x, weight, number, number, dweight=weight, dbias=weight)
+        kernels.softmax(x, x)
+        kernels.softmax_backward(x, x, x)
+        kernels.cross_entropy(number, x, label)
+        kernels.cross_entropy(number, x, label, dlogits=x)
+    assert len(made.jobs) >= 6

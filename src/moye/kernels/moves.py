@@ -28,8 +28,12 @@ from moye.kernels.pack import four_of_eight, in_registers, staged, transposed
 _FEW, _FEW_ODD = 1 << 16, {1: 1 << 20, 2: 1 << 20, 4: 1 << 18}
 """Elements up to which vectors along out gather those of x sooner than tiles are through; of lines that begin anywhere,
 by the bytes of an element."""
+_FEW_SHORT = 1 << 20, 1 << 25
+"""The same where x's lines are shorter than two vectors; and bytes, where out's lines begin anywhere, too."""
 _APART = 8
 """Bytes at whose multiples lines begin that are read and written without a shift."""
+_GATHERED = 48, 68
+"""Bytes of out's lines, up to which threads gather them element by element; and where x's lines begin anywhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +51,18 @@ class TilePlan:
     whole: tuple[bool, bool]
     shifted: tuple[bool, bool] = (False, False)
 
-    @property
-    def few(self) -> int:
-        """Elements of an array up to which no tiles are worth it."""
-        odd = any(self.shifted) or self.unit == 1
-        return _FEW_ODD.get(self.size, _FEW) if odd else _FEW
+    def few(self, across: int) -> int:
+        """Elements of an array, ``across`` of them in x's contiguous mode, up to which no tiles are worth it.
+
+        Where that mode is short, most of a tile is empty; but those who gather read each line of x for each line of
+        out, from L1 or L2 as long as these have it.
+        """
+        v, odd = 16 // self.size, self.shifted[1] or self.unit == 1
+        if across < 2 * v and (odd or across % v):
+            return _FEW_SHORT[1] // self.size if odd else _FEW_SHORT[0]
+        if across < 4 * v and odd:
+            return 2 * _FEW_SHORT[0]
+        return _FEW_ODD.get(self.size, _FEW) if odd or self.shifted[0] else _FEW
 
     @property
     def threads(self) -> int:
@@ -63,8 +74,9 @@ def make_plan(size: int, extents: tuple[int, int], widths: tuple[int, int],
     """The rule: tiles of 16 x 16 vectors (8-byte elements: 16 x 16 of 2, 1-byte elements: 8 x 16 of 16).
 
     A block of 256 threads then has 128 bytes of 16-bit elements on their way in each, and a multiprocessor has room for
-    two or more blocks: 64 KB.  None where a mode is shorter than two vectors: most of a tile would be empty, and the
-    vectors along out gather x's elements one by one from lines that stay in L1.
+    two or more blocks: 64 KB.  It has half of that along a mode that is no longer.  None where x's lines are shorter
+    than a vector, or out's are ``_GATHERED``: most of a tile would be empty, and the vectors along out gather x's
+    elements one by one from lines that stay in L1.
 
     ``widths`` elements divide the start of every line of x, and of out.  If these are 4 bytes or less, the lines are
     read or written in vectors that are shifted; of out's that begin at 8 bytes, neighbouring threads store as many
@@ -72,12 +84,15 @@ def make_plan(size: int, extents: tuple[int, int], widths: tuple[int, int],
     ``aligned``: whose first element lies at no multiple of 16 bytes, from which vectors could count.
     """
     v = 16 // size
-    if min(extents) < 2 * v:
+    if extents[0] < max(v, 4):
         return None
     shifted = (aligned[0] and widths[0] * size < _APART and size < _APART,
                aligned[1] and widths[1] * size < _APART and size < _APART)
+    if extents[1] * size <= _GATHERED[shifted[0]]:
+        return None
     unit = v if shifted[1] else widths[1]
-    return TilePlan(size, (1, 2) if size == 1 else (2, 2), unit,
+    tiles = 1 if size == 1 or extents[0] <= 8 * v else 2, 1 if extents[1] <= 8 * v else 2
+    return TilePlan(size, tiles, unit,
                     (extents[0] % v == 0 and not shifted[0], extents[1] % unit == 0 and not shifted[1]), shifted)
 
 
@@ -295,7 +310,7 @@ def move(out: Any, x: Any, modes: Sequence[views.Mode]) -> None:
         widths = _width(modes, across, 1, info), _width(modes, along, 0, target)
         plan = make_plan(info.dtype.bytes, (across.extent, along.extent), widths,
                          (info.ptr % 16 == 0, target.ptr % 16 == 0))
-    if plan is None or across is None or along is None or math.prod(m.extent for m in modes) <= plan.few:
+    if plan is None or across is None or along is None or math.prod(m.extent for m in modes) <= plan.few(across.extent):
         launch((out,), (x,), modes, _copy, exact=True)
         return
     modes = [across, along, *(m for m in modes if m is not across and m is not along)]

@@ -75,16 +75,18 @@ def make_plan(fold: Fold, reduced: Sequence[views.Mode], kept: Sequence[views.Mo
     """The rule.  Vectors of 16 bytes along the contiguous mode, four of them (or two) on their way in each thread.
 
     Where it is reduced (``rows``), as many lanes of a warp take an output as have four vectors each, and a whole block
-    from 256 vectors on; few short rows that begin anywhere go element by element.  Else a block has 32 vectors of
+    from 256 vectors on, or where rows are few and a warp had more than it asks for at once; few short rows that begin
+    anywhere go element by element.  Else a block has 32 vectors of
     outputs side by side, and eight threads one below the other; fewer side by side, down to 128 bytes, where outputs
     are few.  Where this makes fewer blocks than fill the device, several share an output, with at least 16 vectors a
     thread.
     """
-    room, place = _BLOCKS * mo.multiprocessors(info), (_along if rows else _down)(reduced, kept, info)
-    blocks, most = place.blocks, place.vectors // place.share
-    splits = max(1, min(room // max(blocks, 1), most, 1 << 12)) if blocks < room // 2 else 1
     gathers = rows and fold.gather is not None
     each = 4 if gathers else 4 // len(fold.parts)         # states of two parts are longer to join, and take registers
+    place = _along(reduced, kept, info, each) if rows else _down(reduced, kept, info)
+    room = _BLOCKS * mo.multiprocessors(info)
+    blocks, most = place.blocks, place.vectors // place.share
+    splits = max(1, min(room // max(blocks, 1), most, 1 << 12)) if blocks < room // 2 else 1
     whole = (reduced if rows else kept)[0].extent % place.width == 0 and not place.shifted
     rising = [m.strides[1] for m in reduced]
     compute = mo.float64 if info.dtype is mo.float64 else mo.float32
@@ -113,15 +115,16 @@ def _widest(contiguous: Sequence[views.Mode], others: Sequence[views.Mode], info
     return views.width_of([views.Mode(m.extent, m.strides[:1]) for m in modes], info)
 
 
-def _along(reduced: Sequence[views.Mode], kept: Sequence[views.Mode], info: Any) -> _Place:
-    """Where the contiguous mode is reduced."""
+def _along(reduced: Sequence[views.Mode], kept: Sequence[views.Mode], info: Any, each: int) -> _Place:
+    """Where the contiguous mode is reduced; a thread asks for ``each`` vectors at once."""
     outputs, elements = (math.prod(m.extent for m in modes) for modes in (kept, reduced))
     width, full = _widest(reduced, kept, info), 16 // info.dtype.bytes
     few = elements <= _SINGLES and outputs * THREADS <= _FILL * mo.multiprocessors(info)
     shifted = len(reduced) == 1 and width < full <= elements // 4 and reduced[0].strides[0] == 1 and not few
     width = full if shifted else width
     vectors = -(-elements // width)
-    lanes = THREADS if vectors >= 256 else min(32, 1 << max(0, -(-vectors // 4) - 1).bit_length())
+    wide = vectors >= 256 or (outputs <= mo.multiprocessors(info) and vectors > 32 * each)
+    lanes = THREADS if wide else min(32, 1 << max(0, -(-vectors // 4) - 1).bit_length())
     return _Place(width, lanes, vectors, lanes * 16, -(-outputs * lanes // THREADS), shifted)
 
 

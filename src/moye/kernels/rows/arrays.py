@@ -166,9 +166,19 @@ class Rows:
         masked = block is not None and (shifted or self.columns % width != 0 or 32 * width < block)
         if masked:
             width, shifted = max(128 // bits, (block or 0) // 32), False
-        return row_plan(Shape(self.rows, self.columns, bits, width, shifted, masked, held, sums, passed, alone,
-                              ahead, brought, 1 if block is None else max(1, block // 32)),
-                        multiprocessors=self.multiprocessors, clusters=has_clusters(self.x))
+        shape = Shape(self.rows, self.columns, bits, width, shifted, masked, held, sums, passed, alone,
+                      ahead, brought, 1 if block is None else max(1, block // 32))
+        wanted = {"multiprocessors": self.multiprocessors, "clusters": has_clusters(self.x)}
+        found = row_plan(shape, **wanted)
+        if found.stages and not shifted and self._alone_at(width):
+            return row_plan(replace(shape, shifted=True), **wanted)
+        return found
+
+    def _alone_at(self, width: int) -> bool:
+        """Whether there is one row alone, which says nothing of where a second one would begin: no promise holds that
+        rows begin with vectors of ``width``, as bulk copies want it."""
+        steps = [self.columns, *(step for info in self.infos for step in info.strides[:-1])]
+        return self.rows == 1 and any(step % width for step in steps)
 
     def bulky(self, *arrays: Any) -> bool:
         """Whether whole vectors of ``x`` are whole vectors of these arrays, too, so that bulk copies may bring all."""

@@ -5,7 +5,8 @@ In: the gradient of the result, what was normed, rstd and mean of the forward pa
     rms_norm_backward(dx, dout, x, weight, rstd, dweight=dweight)
 
 Blocks take rows in turn and have the same columns in each, so the sums over rows stay with the threads; each block
-writes its own to a workspace, and a second kernel folds these.  Every order is fixed: each run gives the same bits.
+writes its own to a workspace, and a second kernel folds these; one that has all rows writes the gradients.  Every order
+is fixed: each run gives the same bits.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from moye.kernels.rows.norm_kernels import (
     optional_row,
     sums,
 )
-from moye.kernels.rows.plan import RowPlan
+from moye.kernels.rows.plan import RowPlan, power
 from moye.kernels.rows.views import launched
 from moye.kernels.workspace import empty
 
@@ -38,6 +39,8 @@ _SLOTS = (8, 1), (64, 8)
 """Blocks that left sums of columns at most, and threads below each other that fold them; 32 of more."""
 _COLUMNS, _BLOCKS = 256, 8
 """Where rows are streamed: threads of a block that sums columns, and such blocks of a multiprocessor."""
+_TOGETHER = 512
+"""Threads of a block that has all rows at most, as each needs up to 128 registers."""
 
 
 @mo.jit
@@ -160,7 +163,8 @@ def finish(kept, i, pair, numbers, means, offset, rD, added):
 @mo.kernel
 def norm_backward_kernel(dx, dout, x, weight, rstd, mean, dsummed, partial, offset: mo.Constexpr, plan: mo.Constexpr,
                          wanted: mo.Constexpr):
-    """dx by rows; this block's sums of dout * x normed, and of dout, go to ``partial`` (columns, blocks, sums).
+    """dx by rows; this block's sums of dout * x normed, and of dout, go to ``partial`` (columns, blocks, sums), or are
+    what dweight and dbias, a tuple in its place, are.
 
     The next row is on its way while one is folded.
     """
@@ -253,7 +257,7 @@ def hand_over(plan, where, totals, wanted, partial):
     group, kind = mo.block_idx().x // plan.cluster, 0
     for k in mo.static_range(2):
         if wanted[k]:
-            target = partial[None, group, kind]                             # (columns)
+            target = partial[k] if isinstance(partial, tuple) else partial[None, group, kind]       # (columns)
             if plan.rows == 1:
                 for piece, total in zip(where.pieces, totals[k], strict=True):
                     parts.write(piece, target, total)
@@ -266,7 +270,7 @@ def hand_over(plan, where, totals, wanted, partial):
 def side_by_side(plan, where, totals, target):
     """The sums of a block's slots, through shared memory."""
     room = plan.lanes * plan.rounds * plan.width + plan.edges
-    sT = mo.shared_array(target.dtype, (room, plan.rows))                   # (columns, slots)
+    sT = mo.shared_array(totals[0].dtype, (room, plan.rows))                # (columns, slots)
     for piece, total in zip(where.pieces, totals, strict=True):
         parts.write(piece, sT[None, where.slot], total)
     mo.sync_threads()
@@ -274,7 +278,7 @@ def side_by_side(plan, where, totals, target):
         found = sT[column, 0]
         for slot in mo.static_range(1, plan.rows):
             found += sT[column, slot]
-        target[column] = found
+        target[column] = found.to(target.dtype)
 
 
 @mo.kernel
@@ -410,8 +414,13 @@ def norm_backward(what: str, dx: Any, dout: Any, x: Any, weight: Any, rstd: Any,
     if plan.streamed:
         apart(given, wished or given.plan(held=2), dx, dout, weight, rstd, mean, dweight, dbias, dsummed, offset)
         return
+    if wished is None and any(wanted):
+        plan = together(plan, given.rows)
     grid = given.grid(plan) if given.rows else 0
-    partial = empty(given.x, acc, (given.columns, grid // plan.cluster, sum(wanted))) if any(wanted) else None
+    if grid == plan.cluster and any(wanted):            # the only ones, which have all rows
+        partial: Any = dweight, dbias
+    else:
+        partial = empty(given.x, acc, (given.columns, grid // plan.cluster, sum(wanted))) if any(wanted) else None
     if grid:
         arrays = (dx, dout, given.matrix, weight, rstd, mean, dsummed, partial, offset)
         kernel, more = norm_backward_kernel, list[Any]()
@@ -419,7 +428,15 @@ def norm_backward(what: str, dx: Any, dout: Any, x: Any, weight: Any, rstd: Any,
             plan, near = beside(plan, given.info.dtype, 2 + (dsummed is not None), weight, sums=sum(wanted))
             kernel, more = norm_backward_staged_kernel, [near]
         kernel.launch(*arrays, plan, wanted, *more, grid=grid, block=plan.threads, cluster=plan.cluster)
-    fold_partial(partial, dweight, dbias, given.columns)
+    if not isinstance(partial, tuple):
+        fold_partial(partial, dweight, dbias, given.columns)
+
+
+def together(plan: RowPlan, rows: int) -> RowPlan:
+    """The same with all rows side by side in one block, where these are few and short: nothing is left to be folded."""
+    if plan.lanes > mo.hardware.WARP or rows * plan.lanes > _TOGETHER:
+        return plan
+    return replace(plan, rows=max(power(rows), mo.hardware.WARP // plan.lanes), resident=1)
 
 
 def apart(given: Rows, plan: RowPlan, dx: Any, dout: Any, weight: Any, rstd: Any, mean: Any, dweight: Any, dbias: Any,

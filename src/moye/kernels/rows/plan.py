@@ -226,6 +226,8 @@ def row_plan(shape: Shape, *, multiprocessors: int = 132, clusters: bool = True)
     several, few = clusters or shape.rows >= 2 * multiprocessors, shape.rows <= multiprocessors and not shape.sums
     if few and shape.shifted and 0 < shape.columns <= _SINGLE * _THREADS:
         shape = replace(shape, width=1, shifted=False)
+    if shape.sums and shape.rows <= multiprocessors and (summed := _few_summed(shape)) is not None:
+        return summed
     if shape.passed and several and shape.columns * shape.bits > 8 * long * _passed_by(shape, multiprocessors):
         return _passing(shape, _passed_by(shape, multiprocessors), multiprocessors)
     width = shape.width or max(1, 128 // shape.bits)
@@ -268,6 +270,22 @@ def _narrower(columns: int, width: int, least: int) -> int:
     while width > least and (2 * columns <= most * width or (columns % width and 2 * columns <= _THREADS * width)):
         width //= 2
     return width
+
+
+def _few_summed(shape: Shape) -> RowPlan | None:
+    """Few rows, over which sums are kept, one for each block; None where rows are short or long: the usual plan then.
+
+    Rows that begin anywhere go element by element, others by half vectors: a thread has four at least, so that more of
+    them work, and no edges.
+    """
+    width = 1 if shape.shifted else (shape.width or 128 // shape.bits) // 2
+    most = _SUMS // 4 * 16 // max(16, shape.bits)       # elements of a thread: x, dout, the next of both, sums
+    least = _THREADS // 2 if shape.shifted else _FREE * 8
+    if shape.masked or width < 1 or shape.columns % width or not least < shape.columns <= most * _FREE:
+        return None
+    vectors = shape.columns // width
+    lanes = min(_FREE, _WARP * -(-vectors // (4 * _WARP)))
+    return RowPlan(width, lanes, rounds=-(-vectors // lanes), full=vectors // lanes, eager=False)
 
 
 def _lanes(shape: Shape, vectors: int, words: int, multiprocessors: int) -> int:

@@ -19,7 +19,7 @@ def multiply(mma, A, B, D, rolled=False):
     """
     mo.warpgroup_arrive()
     if rolled:
-        for k in range(mo.size(A, 2), unroll=4):
+        for k in mo.range(mo.size(A, 2), unroll=4):
             mo.gemm(mma, A[:, :, k], B[:, :, k], D, accumulate=k > 0)
     else:
         mo.gemm(mma, A, B, D, accumulate=False)
