@@ -308,7 +308,8 @@ FAULTS: dict[str, list[tuple[str, str]]] = {
         ("                        self.whole |= {buffer.id for buffer in sources}\n", ""),
     ],
     "sim/machine/standstill.py": [
-        ("                    text.update(_bytes(group.env[slot.index]))", "                    pass"),
+        ("                    text.update(_bytes(value % wheels[slot.index] if polls and slot.index in wheels else value))",
+         "                    pass"),
         ("            yield end.memory.read(found) if isinstance(end, GlobalEnd) else ", "            yield found if end else "),
     ],
     "sim/operations/atomics.py": [

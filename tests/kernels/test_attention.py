@@ -511,15 +511,6 @@ def test_biases_as_compiled(dim, kind, mask):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mask", ["full", "causal"])
-@pytest.mark.parametrize("rule", ["softcap", "alibi", "bias"])
-@pytest.mark.parametrize("dim", [192, 256])
-def test_rules_of_many_dimensions_as_compiled(dim, rule, mask):
-    """Addresses that the compiler keeps for later products are too many beside results of so many dimensions."""
-    assert of_call(dim, mask, "batches", (rule,)).spills == 0
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn"])
 @pytest.mark.parametrize(("mask", "rules"), [("full", ()), ("both", ("softcap",))])
 @pytest.mark.parametrize("dim", [64, 96, 128, 192])

@@ -109,7 +109,7 @@ def launched(text, dtype=np.float32):
     ("print(x)", "has a number of elements that is known only when the kernel runs", "print a slice",
      "out[0] = 1", 1.0),
     ("r, s = mo.fragment(4, mo.float32), mo.fragment(3, mo.float32)\nr.fill(1)\ns.fill(1)\nr + s",
-     r": \(4\):\(1\) and \(3\):\(1\) have no common refinement: the extents 4, 3 share no factor", "",
+     r"r 4:1 and s 3:1 do not fit together: mode 0 has 4 and 3 elements", "",
      "out[0] = 1", 1.0),
     ("s = mo.fragment(2, float)\nout[0] = 1", "no dtype of moye", "use mo.float32",
      "s = mo.fragment(2, mo.float32)\ns[0] = 3\nout[0] = s[0]", 3.0),

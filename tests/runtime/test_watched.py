@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import types
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -99,7 +100,7 @@ def test_a_product_sees_a_change_of_moyes_own_modules(monkeypatch):
         gemm(A, B, C)
         assert launches.taken() == [usual] and not looked
         with monkeypatch.context() as patch:
-            patch.setattr(products, "GROUP", 128.0)
+            patch.setattr(products, "GROUP", np.int64(128))
             gemm(A, B, C)
             assert looked and not any(looked)
         gemm(A, B, C)

@@ -30,7 +30,6 @@ from moye.kernels.attention.parts.scores import (
     whole_from,
 )
 from moye.kernels.attention.sm90.config import GROUP
-from moye.kernels.attention.sm90.products import multiply
 from moye.kernels.attention.sm90.sequences import (
     Sequences,
     place_of_slot,
@@ -457,15 +456,13 @@ def consume(plan, parts, how, copies, stages, pipes, place):
     begin_scores(plan, work, at_Q, rolled=config.share)
     mo.warpgroup_wait(0)
     least, most = tiles_of(plan, how, n)
-    # A loop for what all see needs registers: behind a window's, and for two products of scores, masks cost less.
-    one_loop = how.rules.masks and (how.rules.left or config.share)
+    one_loop = how.rules.masks and (how.rules.left or config.share)     # masks cost less than registers for another
     low = most if one_loop else whole_from(how, n * config.bN, config.bM, config.bN, least, most)
     for g in range(plan.heads_of_a_key):
         head = head_K * plan.heads_of_a_key + g
         if how.rules.masks:
             for i in range(least, low):
-                place = n, step_of(plan, how, n, i, most), head, batch
-                at_Q, at_dO = step(plan, how, work, at_Q, at_dO, place, True)
+                at_Q, at_dO = step(plan, how, work, at_Q, at_dO, (n, step_of(plan, how, n, i, most), head, batch), True)
         if not one_loop:
             for i in range(low, most):
                 place = n, step_of(plan, how, n, i, most), head, batch
@@ -537,7 +534,13 @@ def queries_piece(plan, work, stage, piece):
 def begin_scores(plan, work, at_Q, rolled=False):
     """Begin the scores (keys, queries) of the queries of a stage."""
     work.pipes.Q.consumer_wait(at_Q)
-    multiply(plan.scores, work.K, work.Q[:, :, :, at_Q.stage], work.S, rolled)
+    mo.warpgroup_arrive()
+    if rolled:                  # else the compiler keeps addresses of keys, 14 registers, from the first scores on
+        for k in mo.range(mo.size(work.K, 2), unroll=4):
+            mo.gemm(plan.scores, work.K[:, :, k], work.Q[:, :, k, at_Q.stage], work.S, accumulate=k > 0)
+    else:
+        mo.gemm(plan.scores, work.K, work.Q[:, :, :, at_Q.stage], work.S, accumulate=False)
+    mo.warpgroup_commit_batch()
 
 
 @mo.jit

@@ -29,7 +29,6 @@ from moye.kernels.attention.parts.scores import (
 )
 from moye.kernels.attention.parts.softmax import finished, grew, online, rescale, row_state
 from moye.kernels.attention.sm90.config import GROUP
-from moye.kernels.attention.sm90.products import multiply
 from moye.kernels.attention.sm90.sections import in_sections
 from moye.kernels.attention.sm90.sequences import (
     Sequences,
@@ -381,8 +380,7 @@ def begin(plan, how, work, at, place):
     work.pipes.Q.consumer_wait(at_Q)
     at_K = leave_out(work.pipes.K, at_K, unseen_before(plan, how, place))
     work.pipes.K.consumer_wait(at_K)
-    few_registers = not plan.narrow and (how.modified or plan.dim_v > 192)
-    start_scores(plan, work, at_Q, at_K, few_registers)
+    start_scores(plan, work, at_Q, at_K)
     biases = first_biases(plan, how, place)
     mo.warpgroup_wait(0)
     release(work.pipes.K, at_K)
@@ -543,9 +541,11 @@ def start_both(plan, work, at):
 
 
 @mo.jit
-def start_scores(plan, work, at_Q, at_K, rolled=False):
+def start_scores(plan, work, at_Q, at_K):
     """Begin the product of queries and keys."""
-    multiply(plan.scores, work.tQ[:, :, :, at_Q.stage], work.tK[:, :, :, at_K.stage], work.S, rolled)
+    mo.warpgroup_arrive()
+    mo.gemm(plan.scores, work.tQ[:, :, :, at_Q.stage], work.tK[:, :, :, at_K.stage], work.S, accumulate=False)
+    mo.warpgroup_commit_batch()
 
 
 @mo.jit
