@@ -58,6 +58,14 @@ def by_family(doc: str | None, families: Iterable[str], failure: Callable[[str, 
                  if options.only in (None, family)), "draws")
 
 
+def emulated_too(doc: str | None, failure: Callable[[int, bool], str | None]) -> int:
+    """``failure(seed, emulate)`` says what is wrong with a draw, or None; with ``--emulate`` in the emulator, too."""
+    parser = parser_of(doc)
+    parser.add_argument("--emulate", action="store_true")
+    options = parser.parse_args()
+    return told(((seed, failure(seed, options.emulate)) for seed in seeds_of(options)), "draws")
+
+
 def told(found: Iterable[tuple[Any, str | None]], noun: str) -> int:
     """Print what failed of (name, what is wrong or None), and how many there were."""
     count = wrong = 0

@@ -10,7 +10,6 @@ blocks of one, of no whole warp and with empty dimensions are drawn on purpose. 
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
 from dataclasses import dataclass
@@ -141,14 +140,5 @@ def wrong(one: Launch, *, emulate: bool = False) -> str | None:
     return None
 
 
-def main() -> int:
-    parser: argparse.ArgumentParser = command.parser_of(__doc__)
-    parser.add_argument("--emulate", action="store_true")
-    options = parser.parse_args()
-    said = [text for seed in command.seeds_of(options) if (text := wrong(draw(seed), emulate=options.emulate))]
-    print(*said, f"{len(said)} failed", sep="\n")
-    return int(bool(said))
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command.emulated_too(__doc__, lambda seed, emulate: wrong(draw(seed), emulate=emulate)))

@@ -33,6 +33,7 @@ from moye.kernels.attention.sm90.config import (
     GradientConfig,
     candidates,
     choose,
+    choose_gradient,
     gradient_candidates,
     modelled,
 )
@@ -678,6 +679,15 @@ def test_stages_of_gradients_fit(dim):
     for config in gradient_candidates((dim, dim)):
         assert config.blocks * (config.shared(dim) + 2048) <= SHARED
         assert config.blocks * GROUP * (sum(config.registers) + (config.groups - 1) * config.registers[1]) <= 1 << 16
+
+
+def test_biases_and_caps_take_small_tiles_of_gradients():
+    """The large ones spill with them."""
+    calls = Calls(64, 4096, 4096)
+    rules = {}, {"biased": True}, {"capped": True}
+    usual, biased, capped = (choose_gradient(calls, (64, 64), 132, **given) for given in rules)
+    assert usual.bM == 128 and biased == capped == gradient_candidates((64, 64))[-1] and biased.bM == 64
+    assert choose_gradient(calls, (128, 128), 132, biased=True) == choose_gradient(calls, (128, 128), 132)
 
 
 @pytest.mark.parametrize(("right", "ragged"), [(None, False), (None, True), (0, False), (0, True), (70, False)])

@@ -171,6 +171,16 @@ def test_what_is_refused():
         reduce(np.zeros(4, np.int32), np.zeros((4, 5, 6), np.float32), "argmax", axis=(1, 2))
 
 
+@pytest.mark.parametrize(("kind", "rows", "columns", "lanes"), [
+    ("argmax", 25, 1864, 256), ("argmax", 25, 512, 16), ("argmax", 1000, 1864, 32), ("sum", 25, 1864, 256),
+    ("sum", 25, 1000, 32), ("sum", 1000, 1864, 32), ("max", 132, 1032, 256), ("max", 133, 1032, 32)])
+def test_few_rows_have_whole_blocks(kind, rows, columns, lanes):
+    """Where a warp would ask twice or more, and no other row fills the device meanwhile."""
+    x = mo.TensorLike(mo.bfloat16, (rows, columns), (columns, 1))
+    plan = make_plan(FOLDS[kind], [Mode(columns, (1, 1))], [Mode(rows, (columns, 1))], x.info(), True)
+    assert plan.lanes == lanes
+
+
 def test_loads_are_16_bytes():
     """Four vectors on their way; no local memory."""
     x, out = mo.TensorLike(mo.bfloat16, (8192, 16384)), mo.TensorLike(mo.float32, (16384, 1))
