@@ -51,7 +51,7 @@ __device__ __forceinline__ void wgmma_64x32x16_f32f16f16_ss(float* d, unsigned l
         : "l"(a), "l"(b), "r"(accumulate));
 }
 __device__ __forceinline__ unsigned long long wgmma_descriptor(unsigned smem, unsigned long long layout) {
-    return (smem & 0x3ffff) >> 4 | layout;
+    unsigned long long matrix = (smem & 0x3ffff) >> 4 | layout; asm volatile("" : "+l"(matrix)); return matrix;
 }
 __device__ __forceinline__ void warpgroup_commit_batch() {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");

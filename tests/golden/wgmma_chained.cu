@@ -42,7 +42,7 @@ __device__ __forceinline__ void wgmma_64x128x16_f32bf16bf16_ss(float* d, unsigne
         : "l"(a), "l"(b), "r"(accumulate));
 }
 __device__ __forceinline__ unsigned long long wgmma_descriptor(unsigned smem, unsigned long long layout) {
-    return (smem & 0x3ffff) >> 4 | layout;
+    unsigned long long matrix = (smem & 0x3ffff) >> 4 | layout; asm volatile("" : "+l"(matrix)); return matrix;
 }
 __device__ __forceinline__ void warpgroup_commit_batch() {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");

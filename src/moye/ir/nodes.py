@@ -302,6 +302,8 @@ class Func:
     """Blocks that a multiprocessor should hold at once: bounds the registers of a thread."""
     tells_blocks: bool = False
     """Whether the kernel itself says ``min_blocks``, were it 1."""
+    keeps_addresses: bool = False
+    """Whether the compiler may hold addresses of wgmma's operands from one product to the next."""
     not_judged: list[str] = field(default_factory=list)
     """Parts of the kernel that no check of the simulator sees; reports name them."""
     restrict: bool = True

@@ -30,7 +30,7 @@ from moye.tensor.tensor import Tensor, shared_array
 __all__ = [
     "block_in_cluster_idx", "cluster_arrive", "cluster_dim", "cluster_idx", "cluster_rank", "cluster_sync",
     "cluster_wait", "cp_async_mbarrier_arrive", "elect", "fence_mbarrier_init", "fence_proxy_async",
-    "griddepcontrol_launch_dependents", "griddepcontrol_wait", "map_shared_rank", "mbarrier_arrive",
+    "griddepcontrol_launch_dependents", "griddepcontrol_wait", "keep_addresses", "map_shared_rank", "mbarrier_arrive",
     "mbarrier_arrive_expect_tx", "mbarrier_array", "mbarrier_expect_tx", "mbarrier_init", "mbarrier_try_wait",
     "mbarrier_wait", "pin", "tma_store_arrive", "tma_store_wait", "warpgroup_arrive", "warpgroup_commit_batch",
     "warpgroup_idx", "warpgroup_reg_alloc", "warpgroup_reg_dealloc", "warpgroup_wait",
@@ -325,6 +325,15 @@ def warpgroup_wait(pending: int = 0, *registers: Tensor) -> None:
     if registers:
         pin(*registers)
     builder().emit(ops.WgmmaWait(pending=pending))
+
+
+def keep_addresses() -> None:
+    """The compiler may hold addresses of wgmma's operands in registers from one product to the next, in this kernel.
+
+    Otherwise each product computes its own, in uniform registers: a loop over products that stands behind another one
+    then needs fewer registers, up to 14 of a thread.
+    """
+    builder().func.keeps_addresses = True
 
 
 def pin(*registers: Tensor) -> None:

@@ -81,10 +81,15 @@ def _accumulate(kernel: Kernel, op: ops.Wgmma, first: Text | None) -> Text:
 
 
 def _descriptor(kernel: Kernel, ref: TileRef, numbers: tuple[int, int, int], letter: str) -> Text:
-    """A const with the descriptor of the first tile."""
+    """A const with the descriptor of the first tile.
+
+    The compiler does not see how it was made, unless the kernel wants that: from the first product of a tile on it
+    would keep one sum for each instruction, up to 14 registers of a thread, and spill where a loop has none left.
+    """
+    hide = [] if kernel.func.keeps_addresses else ['asm volatile("" : "+l"(matrix));']
     make = kernel.helpers.function(
         "wgmma_descriptor", "unsigned long long (unsigned smem, unsigned long long layout)",
-        "return (smem & 0x3ffff) >> 4 | layout;", arch=90)
+        "unsigned long long matrix = (smem & 0x3ffff) >> 4 | layout;", *hide, "return matrix;", arch=90)
     address = kernel.memory.shared_address(ref, kernel.memory.offset(replace(ref, swizzle=None)))
     name = kernel.names.fresh(f"{identifier(ref.name or ref.buffer.name or letter)}_desc")
     kernel.writer.line(f"const unsigned long long {name} = {make}({address.text}, {_matrix(kernel, *numbers)});")

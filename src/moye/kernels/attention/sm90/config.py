@@ -24,6 +24,8 @@ GROUP = 128
 SHARED = 227 * 1024
 BESIDE = 2048
 """Bytes of shared memory beside the tiles: for mbarriers, the next tile's number, and where tiles have to begin."""
+_CAPPED = 112
+"""Keys of a tile of three warpgroups whose scores are capped: registers for 128 spill beside a mask."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,16 +84,18 @@ class ForwardConfig:
 
 
 def candidates(dims: tuple[int, int], *, narrow: bool = False, biased: bool = False,
-               ruled: bool = False) -> list[ForwardConfig]:
+               ruled: bool = False, capped: bool = False) -> list[ForwardConfig]:
     """The configurations for head dimensions of queries and keys, and of values; the first is for many of both.
 
     The first ones for 64 and 128 are of a prototype; those for 192 and 256 follow from what registers and shared memory
     hold.  With biases, three warpgroups or three blocks have too few registers, and so have three blocks beyond 64
-    dimensions with other rules of the scores (``ruled``).
+    dimensions with other rules of the scores (``ruled``).  Three warpgroups have too few for caps of 128 keys' scores.
     """
     dim, dim_v = dims
     tiles = _narrow_tiles(dim, dim_v) if narrow else _tiles(dim, dim_v)
     tiles = [_fitting(config, dims, 1 if narrow else 2) for config in tiles]
+    if capped and not narrow:
+        tiles = [replace(config, bN=_CAPPED) if config.groups == 3 else config for config in tiles]
     if biased:
         tiles = [config for config in tiles if max(config.groups, config.blocks) < 3]
     return [config for config in tiles if config.blocks < 3 or not ruled or dim <= 64]
@@ -128,9 +132,9 @@ def _narrow_tiles(dim: int, dim_v: int) -> list[ForwardConfig]:
 
 @lru_cache(maxsize=1024)
 def choose(calls: Calls, dims: tuple[int, int], multiprocessors: int, *, narrow: bool = False, biased: bool = False,
-           ruled: bool = False) -> ForwardConfig:
+           ruled: bool = False, capped: bool = False) -> ForwardConfig:
     """The configuration that takes least by the model of costs, and whether its tiles are dealt out."""
-    best = min(candidates(dims, narrow=narrow, biased=biased, ruled=ruled), key=lambda config: modelled(
+    best = min(candidates(dims, narrow=narrow, biased=biased, ruled=ruled, capped=capped), key=lambda config: modelled(
         config, calls, dims, multiprocessors, narrow=narrow, biased=biased))
     return replace(best, dynamic=dealt_out(best, calls, dims, multiprocessors, 1 if narrow else 2))
 
