@@ -231,12 +231,16 @@ class Control:
                              "the kernel runs", hint=KEEP_ITEMS, locs=(locate(),))
         return bool(_truth_of(cond))
 
-    def builtin(self, function: object) -> object:
-        """The traced counterpart of a Python builtin (``range``, ``min``, ``print``, ...); others as they are."""
+    def builtin(self, function: object, bound: tuple[str, ...] = ()) -> object:
+        """The traced counterpart of a Python builtin (``range``, ``min``, ``print``, ...); others as they are.
+
+        ``bound`` are names that a walrus in the items of ``any`` or ``all`` binds for others to read.
+        """
         try:
-            return python_builtins.TRACED.get(function, function)
+            found = python_builtins.TRACED.get(function, function)
         except TypeError:
             return function
+        return functools.partial(found, bound=bound) if bound and found is not function else found
 
     # --- names ---
 

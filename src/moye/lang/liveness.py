@@ -324,3 +324,20 @@ class Liveness:
 def _before(after: Names, *nodes: ast.AST) -> Names:
     reads, writes = effects(*nodes)
     return reads | (after - writes)
+
+
+def bound_for_others(call: ast.Call, function: ast.AST) -> tuple[str, ...]:
+    """Of ``any((y := x[i]) > 3 for i in ...)``: ``y``, if something outside reads it, for which the last item counts
+    that Python comes to.
+    """
+    asked = isinstance(call.func, ast.Name) and call.func.id in ("any", "all")
+    if not asked or len(call.args) != 1 or not isinstance(call.args[0], ast.GeneratorExp):
+        return ()
+    inside = list(ast.walk(call.args[0]))
+    names = dict.fromkeys(each.target.id for each in inside if isinstance(each, ast.NamedExpr))
+    if not names:
+        return ()
+    own = set(inside)
+    outside = {each.id for each in ast.walk(function) if each not in own
+               and isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)}
+    return tuple(name for name in names if name in outside)

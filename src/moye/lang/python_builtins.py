@@ -13,19 +13,24 @@ from __future__ import annotations
 
 import builtins
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from moye import dtypes as dt
 from moye.errors import TraceError
+from moye.ir import ops
+from moye.ir.nodes import Block, Op
+from moye.ir.traits import Trait
 from moye.lang import math
+from moye.lang.branches import guarded_value
 from moye.lang.builtins import dtype_cast
 from moye.lang.debug import breakpoint_, print_
+from moye.lang.host_objects import Snapshot
 from moye.lang.ranges import DynamicRange, dynamic_range
 from moye.lang.texts import format_of, repr_of, text_of
 from moye.tensor.asking import is_number_class, no_class
-from moye.tensor.context import locate
-from moye.tensor.expr import Expr, beside, bitwise, is_scalar, truth, where
+from moye.tensor.context import builder, locate
+from moye.tensor.expr import Expr, beside, bitwise, is_scalar, operand_of, truth, where
 from moye.tensor.known import Known, known, weak
 from moye.tensor.tensor import Tensor
 
@@ -63,16 +68,78 @@ def _bool(*args: Any) -> Any:
     return truth(args[0]) if args and isinstance(args[0], Expr) else bool(*args)
 
 
-def _quantifier(own: Callable[..., Any], kind: str) -> Callable[..., Any]:
-    """``any`` and ``all`` of a static collection with some traced items."""
-    def quantifier(items: Any) -> Any:
+class _Quantifier:
+    """``any`` and ``all``: of a collection whose items are there, or of an iterator, which Python asks no longer than
+    it must.
+    """
+
+    def __init__(self, own: Callable[..., Any], kind: str) -> None:
+        self._own, self._kind, self._ends = own, kind, kind == "or"
+
+    def __call__(self, items: Any, bound: tuple[str, ...] = ()) -> Any:
+        """``bound`` are the names that a walrus among the items binds for others to read."""
+        if isinstance(items, Iterator):
+            return self._asked(items, bound)
         values = list(items)
         traced: list[Any] = [truth(v) for v in values if isinstance(v, Expr)]
-        decided = own(v for v in values if not isinstance(v, Expr))
-        if not traced or bool(decided) is (kind == "or"):
+        decided = self._own(v for v in values if not isinstance(v, Expr))
+        if not traced or bool(decided) is self._ends:
             return known(decided, dt.bool_) if any(isinstance(v, (Expr, Known)) for v in values) else decided
-        return functools.reduce(lambda a, b: bitwise(kind, a, b), traced)
-    return quantifier
+        return functools.reduce(self._both, traced)
+
+    def _both(self, a: Any, b: Any) -> Any:
+        return bitwise(self._kind, a, b)
+
+    def _asked(self, items: Iterator[Any], bound: tuple[str, ...]) -> Any:
+        """Tracing decides up to the first item that only the kernel knows."""
+        of_kernel = False
+        for value in items:
+            if isinstance(value, Expr):
+                return self._undecided(truth(value), items, bound)
+            of_kernel |= isinstance(value, Known)
+            if bool(value) is self._ends:
+                return known(self._ends, dt.bool_) if of_kernel else self._ends
+        return known(not self._ends, dt.bool_) if of_kernel else not self._ends
+
+    def _undecided(self, so_far: Any, items: Iterator[Any], bound: tuple[str, ...]) -> Any:
+        if bound:
+            raise TraceError(f"{self._own.__name__} may end before := binds {bound[0]}, when the kernel runs",
+                             locs=(locate(),), hint=f"write a for loop that assigns {bound[0]}")
+        host, decided = Snapshot(), False
+        while not decided:
+            with builder().inside(Block()) as block:
+                item = next(items, _NONE)
+                item = truth(item) if isinstance(item, Expr) else item
+            decided = item is _NONE or (not isinstance(item, Expr) and bool(item) is self._ends)
+            so_far = self._with(so_far, block, not self._ends if item is _NONE else item)
+        if changed := host.changed():
+            raise TraceError(f"{next(iter(changed))} changes in an item that {self._own.__name__} may not come to when "
+                             "the kernel runs", hint="change it in a for loop that ends with break", locs=(locate(),))
+        return so_far
+
+    def _with(self, so_far: Any, block: Block, item: Any) -> Any:
+        """The next item as well: what it does besides is done only if those before it leave the answer open."""
+        if isinstance(so_far, Expr) and any(map(_acts, block.walk())):
+            of_item = operand_of(item if isinstance(item, Expr) else bool(item), dt.bool_)
+            return guarded_value(so_far, block, of_item, "lor" if self._ends else "land")
+        builder().splice(block)
+        if isinstance(item, Expr):
+            return self._both(so_far, item)
+        return known(self._ends, dt.bool_) if bool(item) is self._ends else so_far
+
+
+_NONE = object()
+
+
+_HARMLESS = {Trait.REMOVABLE, Trait.VARIABLE, Trait.REGION, Trait.MEETS_WARP, Trait.SIMULATED}
+
+
+def _acts(op: Op) -> bool:
+    """Whether an op does something that may be seen behind it.
+
+    Loads are spared, which are sooner side by side, and exchanges of lanes, which all would have to come to.
+    """
+    return ops.is_ordered(op) or not (op.traits & _HARMLESS or isinstance(op, ops.Alloc))
 
 
 def _extremum(own: Callable[..., Any], traced: Callable[..., Any]) -> Callable[..., Any]:
@@ -187,8 +254,8 @@ TRACED: dict[object, Callable[..., Any]] = {
     builtins.float: _float,
     builtins.bool: _bool,
     builtins.round: _round,
-    builtins.any: _quantifier(any, "or"),
-    builtins.all: _quantifier(all, "and"),
+    builtins.any: _Quantifier(any, "or"),
+    builtins.all: _Quantifier(all, "and"),
     builtins.len: _length,
     builtins.isinstance: _isinstance,
     builtins.type: _type,

@@ -24,7 +24,7 @@ from weakref import WeakKeyDictionary
 
 from moye.dtypes import BY_NAME
 from moye.errors import TraceError
-from moye.lang.liveness import Liveness, always_true, assigned
+from moye.lang.liveness import Liveness, always_true, assigned, bound_for_others
 from moye.lang.source import Source, cloned, compile_inner, head_of, source_of
 
 CONTROL = "__moye__"
@@ -357,9 +357,11 @@ class _Expressions(ast.NodeTransformer):
         return self._call("ifexp", node, *values)
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
+        bound = bound_for_others(node, self.node)
         self._inside(node)
         if isinstance(node.func, ast.Name) and node.func.id in BUILTINS:
-            node.func = _expression(f"{CONTROL}.builtin(F)", node.func, F=node.func)
+            names = f", {bound!r}" if bound else ""
+            node.func = _expression(f"{CONTROL}.builtin(F{names})", node.func, F=node.func)
         return node
 
     def visit_comprehension(self, node: ast.comprehension) -> ast.comprehension:
