@@ -214,6 +214,24 @@ def test_messages_of_assertions_name_the_expression():
         k[1, 1](X.copy(), 5)
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_messages_of_assertions_change_nothing(fails):
+    """Python makes a message only where its assertion fails."""
+    @mo.kernel
+    def stores(x, n):
+        assert n < 3, f"it was {mo.atomic_add(x, 0, 1.0)}"
+
+    @mo.kernel
+    def counts(x, n):
+        seen = [0]
+        assert n < 3, f"after {seen.__setitem__(0, 1)}"
+        x[0] = seen[0]
+
+    for kernel in (stores, counts):
+        with pytest.raises(TraceError, match="the message of an assert changes something"):
+            kernel[1, 1](X.copy(), 5 if fails else 1)
+
+
 # --- raise -----------------------------------------------------------------------------------------------------------
 
 

@@ -394,3 +394,14 @@ def may_speculate(block: Block) -> bool:
     """Whether the ops may run although nobody asked for their results: pure, and no division by what may be zero."""
     return all(ops.Trait.PURE in op.traits and not (isinstance(op, ops.Binary) and op.kind in ("floordiv", "mod")
                                                     and not isinstance(op.b, Literal)) for op in block.walk())
+
+
+_HARMLESS = {ops.Trait.REMOVABLE, ops.Trait.VARIABLE, ops.Trait.REGION, ops.Trait.MEETS_WARP, ops.Trait.SIMULATED}
+
+
+def acts(block: Block) -> bool:
+    """Whether something in a block may be seen behind it.
+
+    Loads are spared, which are sooner side by side, and exchanges of lanes, which all would have to come to.
+    """
+    return any(ops.is_ordered(op) or not (op.traits & _HARMLESS or isinstance(op, ops.Alloc)) for op in block.walk())

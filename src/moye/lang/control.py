@@ -79,8 +79,7 @@ class Control:
     def assert_(self, cond: object, message: Callable[[], object]) -> None:
         """A static assertion is checked now; a traced one by the simulator, and by the GPU on request."""
         if isinstance(cond, Expr):
-            text = message()
-            builder().emit(ops.Assert(cond=truth(cond).operand, message="" if text is None else texts.shown(text)))
+            builder().emit(ops.Assert(cond=truth(cond).operand, message=_told(message)))
         elif not cond:
             self._assert_now(message)
 
@@ -95,8 +94,7 @@ class Control:
         if not under_a_condition():
             self._assert_now(message)
             return
-        text = message()
-        builder().emit(ops.Assert(cond=operand_of(False), message="" if text is None else texts.shown(text)))
+        builder().emit(ops.Assert(cond=operand_of(False), message=_told(message)))
 
     def raising(self) -> None:
         """A raise statement: only what tracing decides may raise."""
@@ -273,6 +271,18 @@ def under_a_condition() -> bool:
     """Whether it is the kernel's values that decide whether this point is reached."""
     return builder().jumped or any(isinstance(region, branches.DynamicIf)
                                    or (isinstance(region, loops.Loop) and region.dynamic) for region in regions())
+
+
+def _told(message: Callable[[], object]) -> str:
+    """The message of an assertion that the kernel decides: Python makes it only where that fails."""
+    b, host = builder(), Snapshot()
+    with b.inside(Block()) as block:
+        text = message()
+    if branches.acts(block) or host.changed():
+        raise TraceError("the message of an assert changes something, which Python would do only where it fails",
+                         hint="do it in a statement of its own", locs=(locate(),))
+    b.splice(block)
+    return "" if text is None else texts.shown(text)
 
 
 def _holds_truths(value: Any) -> bool:

@@ -18,11 +18,9 @@ from typing import Any
 
 from moye import dtypes as dt
 from moye.errors import TraceError
-from moye.ir import ops
-from moye.ir.nodes import Block, Op
-from moye.ir.traits import Trait
+from moye.ir.nodes import Block
 from moye.lang import math
-from moye.lang.branches import guarded_value
+from moye.lang.branches import acts, guarded_value
 from moye.lang.builtins import dtype_cast
 from moye.lang.debug import breakpoint_, print_
 from moye.lang.host_objects import Snapshot
@@ -119,7 +117,7 @@ class _Quantifier:
 
     def _with(self, so_far: Any, block: Block, item: Any) -> Any:
         """The next item as well: what it does besides is done only if those before it leave the answer open."""
-        if isinstance(so_far, Expr) and any(map(_acts, block.walk())):
+        if isinstance(so_far, Expr) and acts(block):
             of_item = operand_of(item if isinstance(item, Expr) else bool(item), dt.bool_)
             return guarded_value(so_far, block, of_item, "lor" if self._ends else "land")
         builder().splice(block)
@@ -129,17 +127,6 @@ class _Quantifier:
 
 
 _NONE = object()
-
-
-_HARMLESS = {Trait.REMOVABLE, Trait.VARIABLE, Trait.REGION, Trait.MEETS_WARP, Trait.SIMULATED}
-
-
-def _acts(op: Op) -> bool:
-    """Whether an op does something that may be seen behind it.
-
-    Loads are spared, which are sooner side by side, and exchanges of lanes, which all would have to come to.
-    """
-    return ops.is_ordered(op) or not (op.traits & _HARMLESS or isinstance(op, ops.Alloc))
 
 
 def _extremum(own: Callable[..., Any], traced: Callable[..., Any]) -> Callable[..., Any]:
