@@ -1,7 +1,7 @@
 """Operations on extreme numbers, threads together and Python's control flow, a few seconds of each: all answers agree.
 
 By hand, more: ``python tests/fuzz/extremes.py SEED COUNT``, and so ``lanes.py``, ``pythonic.py``, ``kept.py``,
-``approximate.py``, ``whole.py``, ``read_again.py``.
+``approximate.py``, ``whole.py``, ``read_again.py``, ``classes.py``, ``effects.py``, ``words.py``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,21 @@ import numpy as np
 import pytest
 
 from emulator import build
-from fuzz import aliases, approximate, extremes, kept, lanes, pythonic, read_again, unset, whole, whole_model
+from fuzz import (
+    aliases,
+    approximate,
+    classes,
+    effects,
+    extremes,
+    kept,
+    lanes,
+    pythonic,
+    read_again,
+    unset,
+    whole,
+    whole_model,
+    words,
+)
 
 needs_emulator = pytest.mark.skipif(build.compiler() is None, reason="the emulator needs g++ on x86-64")
 FIRST, COUNT = 0, 8
@@ -20,7 +34,8 @@ FIRST, COUNT = 0, 8
 
 @pytest.mark.slow
 @needs_emulator
-@pytest.mark.parametrize("of", [extremes, lanes, pythonic, kept, whole], ids=lambda of: of.__name__.rpartition(".")[2])
+@pytest.mark.parametrize("of", [extremes, lanes, pythonic, kept, whole, classes, effects, words],
+                         ids=lambda of: of.__name__.rpartition(".")[2])
 def test_all_answers_agree(of):
     assert not of.judged([of.draw(seed) for seed in range(FIRST, FIRST + COUNT)])
 
@@ -117,6 +132,26 @@ def test_every_exchange_is_drawn():
     assert named >= {"warp_reduce", "warp_scan", "block_reduce", "block_scan", "match_any", "match_all", "ballot",
                      "vote_any", "vote_all", "shuffle_idx", "shuffle_up", "shuffle_down", "shuffle_xor", "reduce",
                      "argmax", "argmin"} | atomics
+
+
+def test_parts_of_classes_effects_and_words_are_drawn():
+    drawn = {of: " ".join(of.draw(seed).source for seed in range(60)) for of in (classes, effects, words)}
+    parts = {classes: (r"\.clipped\(", r"Steep\(", r"\.mean = ", r"with s\d+ as", r"with lent\(", r"v\d+ \+= ",
+                       r"weight\(", r"larger\(", r"sum\(\[", r"setattr\("),
+             effects: (r"any\(", r"all\(", r"kept\.hit\(", r"mark\(", r"atomic_add\(", r"marks\[1\] = memory",
+                       r"tick\(\d, times=tick"),
+             words: (r" <<= ", r" >>= ", r"memory\[\d, tid\] \*= ", r"r\d+\[\d\]", r"while w", r"mix\d\(",
+                     r"mo\.mul_hi\(", r"&= w\d+ - 1", r"\| x\d >> ")}
+    for of, expected in parts.items():
+        assert [part for part in expected if not re.search(part, drawn[of])] == []
+
+
+def test_what_happens_once_too_often_is_seen():
+    """A program whose memory is another one than Python's."""
+    one = effects.draw(1)
+    results, memory = effects.by_python(one)
+    assert not effects.differ(one, [results, memory], [results, memory])
+    assert "memory" in effects.differ(one, [results, memory + 1], [results, memory])[0]
 
 
 @needs_emulator

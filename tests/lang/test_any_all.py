@@ -38,7 +38,7 @@ def all_stores(memory, v, i):
 
 @mo.jit
 def any_of_map(memory, v, i):
-    return any(map(lambda q: tick(memory, i, q) > v, (1, 2, 3)))
+    return any(map(lambda q: tick(memory, i, q) > v, (1, 2, 3)))  # noqa: C417
 
 
 @mo.jit
@@ -58,7 +58,7 @@ def ended_by_what_tracing_knows(memory, v, i):
 
 @mo.jit
 def of_a_list(memory, v, i):
-    return any([tick(memory, i, q) > v for q in (1, 2, 3)])
+    return any([tick(memory, i, q) > v for q in (1, 2, 3)])  # noqa: C419
 
 
 @mo.jit
@@ -72,7 +72,8 @@ def own_name(memory, v, i):
 
 
 @pytest.mark.parametrize("body", [any_stores, all_stores, any_of_map, any_in_any, behind_what_tracing_knows,
-                                  ended_by_what_tracing_knows, of_a_list, numbers, own_name], ids=lambda body: body.__name__)
+                                  ended_by_what_tracing_knows, of_a_list, numbers, own_name],
+                         ids=lambda body: body.__name__)
 def test_as_in_python(body):
     @mo.kernel
     def kernel(out, memory, x):

@@ -56,3 +56,30 @@ def test_iterators_that_an_arm_moves_on(made):
 
     with pytest.raises(TraceError, match="moves on in a loop or branch"):
         launched(body)
+
+
+class OfIndices:
+    """Python asks it for 0, 1, ... until it raises IndexError."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def __getitem__(self, k):
+        if k >= 3:
+            raise IndexError(k)
+        return self.value + k
+
+
+def test_objects_that_have_indices_alone():
+    @mo.kernel
+    def k(out, x):
+        i, total = mo.thread_idx().x, 0
+        for item in OfIndices(x[i]):
+            if item > 6:
+                break
+            total += item
+        out[i] = total
+
+    out = np.zeros(8, np.int32)
+    k[1, 8](out, np.arange(8, dtype=np.int32))
+    assert out.tolist() == [sum(n for n in (i, i + 1, i + 2) if n < 7) for i in range(8)]

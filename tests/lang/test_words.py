@@ -135,6 +135,7 @@ def test_numpy_dtypes_and_integers_are_taken(body):
 @pytest.mark.parametrize(("body", "hint"), [
     ("x[0] = sync_threads()", "did you mean mo.sync_threads?"), ("total = 1.0\nx[0] = totl", "did you mean total?"),
     ("x[0] = x.shpae", "did you mean .shape?"), ("x[0] = x.astype(3)", "x.to(mo.float32)"),
+    ("x[0] = x[0].bit_count()", "mo.popcount(x)"), ("x[0] = x[0].is_integer()", "mo.floor(x) == x"),
     ("x[0] = x.size", "mo.size(x)"), ("mo.sync_thread()", "did you mean mo.sync_threads?"),
     ("x[0] = np.where(x[0] > 1, 1, 2)", "use mo.where(cond, a, b)"),
     ("x[0] = mo.warp_reduce(x[0], '+')", 'a sum is kind "add"'),

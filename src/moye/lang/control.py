@@ -51,14 +51,14 @@ class Control:
 
     # --- statements ---
 
-    def loop(self, iterable: object, names: tuple[str, ...], target: str, jumps: tuple[str, ...] = ()) -> loops.Loop:
+    def loop(self, iterable: Any, names: tuple[str, ...], target: str, jumps: tuple[str, ...] = ()) -> loops.Loop:
         """A for statement; a dynamic loop for ``range`` and ``mo.range``, else Python's own iteration."""
         if isinstance(iterable, DynamicRange):
             return loops.DynamicFor(iterable, names, target)
         if isinstance(iterable, (Expr, Tensor)):
             raise TraceError(f"a kernel cannot iterate over {iterable!r}", hint="loop over range(mo.size(x, mode))",
                              locs=(locate(),))
-        if not isinstance(iterable, Iterable):
+        if not isinstance(iterable, Iterable) and not hasattr(type(iterable), "__getitem__"):
             raise TraceError(f"{iterable!r} cannot be iterated over", locs=(locate(),))
         return unrolled.StaticFor(iterable, names, target, jumps)
 
@@ -229,7 +229,7 @@ class Control:
                              "the kernel runs", hint=KEEP_ITEMS, locs=(locate(),))
         return bool(_truth_of(cond))
 
-    def builtin(self, function: object, bound: tuple[str, ...] = ()) -> object:
+    def builtin(self, function: Any, bound: tuple[str, ...] = ()) -> Any:
         """The traced counterpart of a Python builtin (``range``, ``min``, ``print``, ...); others as they are.
 
         ``bound`` are names that a walrus in the items of ``any`` or ``all`` binds for others to read.

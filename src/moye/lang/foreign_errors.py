@@ -36,7 +36,9 @@ _INSTEAD = {
     "flatten": "x[i] counts elements in column-major order", "ravel": "x[i] counts elements in column-major order",
     "view": "x[:, k] is a view; x.with_layout(...) one with another layout", "item": "x[0]",
     "copy": "mo.make_fragment_like(x) and mo.copyto", "clone": "mo.make_fragment_like(x) and mo.copyto",
-    "zero_": "x.fill(0)", "fill_": "x.fill(value)", "exp": "mo.exp(x)", "sqrt": "mo.sqrt(x)", "abs": "mo.abs(x)"}
+    "zero_": "x.fill(0)", "fill_": "x.fill(value)", "exp": "mo.exp(x)", "sqrt": "mo.sqrt(x)", "abs": "mo.abs(x)",
+    "bit_count": "mo.popcount(x)", "bit_length": "32 - mo.clz(x), of an integer of 32 bits",
+    "is_integer": "mo.floor(x) == x"}
 _OF_CUTE = {                                            # methods that CuTe has, of objects that moye has
     "partition_fragment_C": "tiled_mma.partition_fragment_C(shape), or thr_mma.make_fragment_C(thr_mma.partition_C(t))",
     "partition_shape_C": "tiled_mma.partition_fragment_C(shape) makes the registers",
