@@ -91,11 +91,19 @@ def end_to_end(like: Any, arrays: Sequence[Any]) -> Any:
     return sys.modules[package].concatenate([x.reshape(-1) for x in arrays])
 
 
+def indexed(x: Any, *index: Any) -> Any:
+    """``x[index]``, a view; ArgumentError for what has no views, such as an array of DLPack's protocol alone."""
+    if not hasattr(x, "__getitem__"):
+        raise mo.ArgumentError(f"a {type(x).__name__} has no views of a part of it",
+                               hint="pass a torch, CuPy or NumPy array, as by from_dlpack")
+    return x[index]
+
+
 def as_one(x: Any) -> Any:
     """A view with a first mode of one more."""
     if isinstance(x, mo.TensorLike):
         return replace(x, shape=(1, *x.shape), strides=(0, *x.info().strides))
-    return x[None]
+    return indexed(x, None)
 
 
 def one_row(x: Any, info: Any) -> Any:
@@ -116,10 +124,7 @@ def one_batch(x: Any) -> Any:
     if isinstance(x, mo.TensorLike):
         (rows, columns), (down, along) = x.shape, x.info().strides
         return replace(x, shape=(rows, columns, 1), strides=(down, along, rows * down * columns * along))
-    if not hasattr(x, "__getitem__"):
-        raise mo.ArgumentError(f"a {type(x).__name__} cannot be viewed as a batch of one",
-                               hint="pass a torch, CuPy or NumPy array")
-    return x[:, :, None]
+    return indexed(x, slice(None), slice(None), None)
 
 
 def columns(x: Any, count: int, *, batched: bool) -> Any:
@@ -136,10 +141,10 @@ def halves(x: Any) -> tuple[Any, Any]:
         half = replace(x, shape=(x.shape[0] // 2, *x.shape[1:]), strides=x.info().strides)
         return half, half
     info = mo.describe(x)
-    if info is None or not hasattr(x, "__getitem__"):
+    if info is None:
         raise mo.ArgumentError(f"a {type(x).__name__} has no rows to take: pass torch, CuPy or NumPy arrays")
     rows = info.shape[0] // 2
-    return x[:rows], x[rows:]
+    return indexed(x, slice(rows)), indexed(x, slice(rows, None))
 
 
 @mo.scratch

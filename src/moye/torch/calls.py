@@ -5,6 +5,7 @@ In: an operator.  Out: a function with the operator's parameters and defaults, m
     def call(_self, x, y, alpha=1.0):
         if x.__class__ in _tensors and ... and alpha.__class__ is float and (_included(), _excluded()) in _usual:
             if _grad_enabled() and (x.requires_grad or y.requires_grad): return _node(x, y, alpha)
+            if _untried: return _carry_out(x, y, alpha)
             found = _function(x, y, alpha)
             return found if found.__class__ in _tensors else _results(found)
         return _overload(x, y, alpha)
@@ -49,6 +50,7 @@ def eager(operator: Any, node: Callable[..., Any] | None) -> Callable[..., Any]:
               "_grad_enabled": torch.is_grad_enabled, "_untransformed": operator.untransformed, "_dual": forward_ad,
               "_no_tangents": _no_tangents(operator.name), "_missing": _missing(operator),
               "_confused": _confused(operator), "_results": operator.require_results,
+              "_untried": operator.untried, "_carry_out": operator.carry_out,
               # A parameter may be called like one of these.
               **{f"_{x.__name__}": x for x in (all, any, bool, float, int, len, list, str, tuple)},
               **_watchers(operator.autocast is not None),
@@ -62,6 +64,7 @@ def eager(operator: Any, node: Callable[..., Any] | None) -> Callable[..., Any]:
     namespace: dict[str, Any] = {}
     exec(compile(text, file, "exec"), namespace)
     made: Callable[..., Any] = namespace["make"](**values)
+    made.__qualname__ = operator.name                   # Python's own TypeErrors say it
     return made
 
 
@@ -84,6 +87,7 @@ def _lines(arguments: Any, returns: Any, values: dict[str, Any], refused: Sequen
         yield f"            if {' and '.join([*usual, *(t for t in tests if t)])}:"
         if watched:
             yield f"                if _grad_enabled() and ({_tracked(arguments)}): return {watched}({given})"
+        yield f"                if _untried: return _carry_out({given})"
         yield from (f"                _was_{x} = -1 if {x}.is_inference() else {x}._version" for x in advanced)
         yield f"                _found = _function({given})"
         yield from (f"                if _was_{x} >= 0 and {x}._version == _was_{x}: _mark((('{x}', {x}),))"
@@ -122,8 +126,9 @@ def _tracked(arguments: Any, names: Sequence[str] | None = None) -> str:
     """The expression that says whether one of the tensors requires grad."""
     forms = {"Tensor": "{0}.requires_grad", "Optional[Tensor]": "({0} is not None and {0}.requires_grad)",
              "List[Tensor]": "_any(x.requires_grad for x in {0})"}
-    found = [forms[str(a.type)].format(a.name) for a in arguments
-             if str(a.type) in forms and (names is None or a.name in names)]
+    other = "_any(x is not None and x.requires_grad for x in {0} or ())"       # lists of which some may be None
+    found = [forms.get(str(a.type), other).format(a.name) for a in arguments
+             if "Tensor" in str(a.type) and (names is None or a.name in names)]
     return " or ".join(found) or "False"
 
 

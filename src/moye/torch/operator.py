@@ -25,6 +25,7 @@ from moye.errors import ArgumentError, UnsupportedError
 from moye.runtime.autograd import mark
 from moye.runtime.prepare import launch_nothing
 from moye.torch.calls import TENSORS, eager
+from moye.torch.promises import counters, require_apart, require_unwritten
 from moye.torch.schemas import defaults, of_annotations, require_free, written
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -56,6 +57,7 @@ class Operator:
             raise ArgumentError(f"{name}: autocast is a torch.dtype of floating point or 'region', not {autocast!r}")
         self.autocast = autocast
         self.executed = _advancing(function, self.schema, name) if self.mutates else function
+        self.untried = [True]                               # until a call outside of graphs has kept its promises
         self.overload = self._define()
         self.defaults = defaults(function, self.overload._schema.arguments)
         node = None if mutates else _node(self)
@@ -89,6 +91,7 @@ class Operator:
 
     def fake(self, function: F) -> F:
         """A decorator: ``function(*args)`` returns empty tensors of the shapes, strides and dtypes of the result."""
+        _forget(self._fake)
         self._fake = function
         return function
 
@@ -112,6 +115,7 @@ class Operator:
         if self.mutates:
             raise ArgumentError(f"{self.name} writes {', '.join(self.mutates)}, and an operator that writes its "
                                 "arguments has no backward", hint="make one that returns its result")
+        _forget(self._gradient)
         self._gradient, self._setup, self._twice = function, setup, differentiable
         return function
 
@@ -136,7 +140,7 @@ class Operator:
         defined: Any = getattr(getattr(torch.ops, space), word).default
         tensors = any("Tensor" in str(a.type) for a in defined._schema.arguments)
         for device in DEVICES if tensors else ("BackendSelect",):       # torch knows a device by the tensors
-            library.impl(word, self._carry_out, device)
+            library.impl(word, self.carry_out, device)
         torch.library.register_fake(self.name, self._shapes, lib=library)
         if not self.mutates:
             torch.library.register_autograd(self.name, self.gradient, setup_context=self.keep, lib=library)
@@ -145,15 +149,16 @@ class Operator:
             library.impl(word, _casting(defined, self.autocast, device), f"Autocast{device}")
         return defined
 
-    def _carry_out(self, *args: Any, **kwargs: Any) -> Any:
-        """What the dispatcher calls: the function.  A graph may use the memory of an argument again for its result."""
+    def carry_out(self, *args: Any, **kwargs: Any) -> Any:
+        """What the dispatcher calls: the function, whose promises a graph relies on."""
+        arguments = self.overload._schema.arguments
+        given = [(a.name, kwargs.get(a.name) if i >= len(args) else args[i]) for i, a in enumerate(arguments)]
+        before = counters((name, x) for name, x in given if name not in self.mutates)
         result = self.require_results(self.executed(*args, **kwargs))
-        if result is None:
-            return None
-        given = set(map(_memory, tree_leaves((args, kwargs)))) - {None}
-        if any(_memory(x) in given for x in (result if isinstance(result, (tuple, list)) else (result,))):
-            raise ArgumentError(f"{self.name} returns one of its arguments or a view of one, and torch expects new "
-                                "tensors", hint="return a copy: x.clone()")
+        require_unwritten(self.name, before, [x for name, x in given if name in self.mutates])
+        if result is not None:
+            require_apart(self.name, given, result)
+        self.untried.clear()
         return result
 
     def require_results(self, result: Any) -> Any:
@@ -232,17 +237,15 @@ def _advancing(function: Callable[..., Any], schema: str, name: str) -> Callable
     return call
 
 
+def _forget(old: Any) -> None:
+    """Let graphs be compiled anew where a function takes the place of ``old``, as in a notebook: they have that one."""
+    if old is not None:
+        torch.compiler.reset()
+
+
 def _is_ours(name: str) -> bool:
     """Whether an operator comes with moye, so that a user cannot change it."""
     return name.startswith("moye::")
-
-
-def _memory(x: Any) -> Any:
-    """What tells the memory of a tensor from others; None for what has none."""
-    try:
-        return x.untyped_storage()._cdata if isinstance(x, torch.Tensor) and x.numel() else None
-    except (NotImplementedError, RuntimeError):         # of sparse tensors, say
-        return None
 
 
 def _require_one_place(name: str, arguments: Any) -> None:
@@ -269,7 +272,7 @@ def _require_same_author(new: Operator, old: Operator) -> None:
 def _node(operator: Operator) -> Any:
     """The operator as a node of autograd's graph."""
     def forward(ctx: Any, *args: Any) -> Any:
-        output = operator.function(*args)
+        output = operator.carry_out(*args) if operator.untried else operator.function(*args)
         if output.__class__ is not tuple and output.__class__ not in TENSORS:
             output = operator.require_results(output)
         operator.keep(ctx, args, output)

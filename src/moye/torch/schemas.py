@@ -102,6 +102,9 @@ def written(schema: str, name: str, function: Callable[..., Any]) -> tuple[str, 
     if only and not found:
         raise ArgumentError(f"{name}: {', '.join(only)} can be passed by name alone, which torch's autograd does not "
                             "take", hint="leave out the * of the signature")
+    if not parsed.returns and not found:
+        raise ArgumentError(f"{name} returns nothing and writes nothing, so that a graph would leave it out",
+                            hint=f"name what it writes: @mo.torch_op({name!r}, mutates=(...,))")
     places = [a for a in parsed.arguments if not a.kwarg_only]
     try:
         inspect.signature(function).bind(*places, **dict.fromkeys(only))

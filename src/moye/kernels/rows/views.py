@@ -17,6 +17,7 @@ import moye as mo
 from moye.kernels.rows.arrays import Rows
 from moye.kernels.rows.plan import RowPlan
 from moye.kernels.views import info_of, outputs
+from moye.kernels.workspace import indexed
 
 
 def plan_of(given: Rows, held: int = 1, *, passed: bool = False, ahead: int = 0, several: bool = False) -> RowPlan:
@@ -66,7 +67,7 @@ def some_rows(x: Any, first: int, end: int) -> Any:
     """The view of rows ``first`` to ``end``, the latter left out."""
     if isinstance(x, mo.TensorLike):
         return replace(x, shape=(end - first, *x.shape[1:]), strides=x.info().strides)
-    return x[first:end]
+    return indexed(x, slice(first, end))
 
 
 def last(x: Any, axis: int) -> Any:

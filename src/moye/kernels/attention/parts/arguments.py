@@ -109,6 +109,9 @@ def described(name: str, x: Any, rank: int) -> Any:
     info = info_of("attention", name, x)
     if info is None:
         raise mo.ArgumentError(f"attention: {name} is a {type(x).__name__}, no array")
+    if not hasattr(x, "shape"):                         # of DLPack's protocol alone: views are needed all over
+        raise mo.ArgumentError(f"attention: {name} is a {type(x).__name__}, which has no shape and no views",
+                               hint="pass a torch, CuPy, JAX or NumPy array, as by from_dlpack")
     if len(info.shape) != rank:
         raise mo.ArgumentError(f"attention: {name} has {len(info.shape)} modes, not {rank}: {_NAMED[rank]}")
     if any(step < 0 and n > 1 for n, step in zip(info.shape, info.strides, strict=True)):
