@@ -79,9 +79,10 @@ ALONE = {
     "a process of its own, or loaded without what the importer loads": (
         "runtime.toolchain", "runtime.tuning.worker"),
     "a type or a table of its own, and the importer is long": (
-        "lang.swaps", "puzzles.progress", "runtime.rooms", "sim.generate.guarded",
+        "lang.fleeting", "lang.swaps", "puzzles.progress", "runtime.rooms", "sim.generate.guarded",
         "sim.machine.cluster_barrier", "sim.machine.warp_arrivals", "tensor.operators", "tensor.retile"),
-    "what another library asks for, which no one else reads": ("kernels.gemm.operator", "torch.schemas"),
+    "what another library asks for, which no one else reads": (
+        "kernels.gemm.operator", "torch.promises", "torch.schemas"),
     "what a launch is, and what a kernel is compiled for": (
         "kernels.attention.sm80.forward", "kernels.upload"),
     "the home of public names": (

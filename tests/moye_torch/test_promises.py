@@ -53,7 +53,8 @@ def test_an_argument_may_share_memory_with_a_named_one():
         assert whole[:8].equal(whole[8:])
 
 
-RESULTS = {"the same twice": lambda z: (z, z), "a view": lambda z: (z, z.view(-1)), "rows of it": lambda z: (z[:5], z[4:])}
+RESULTS = {"the same twice": lambda z: (z, z), "a view": lambda z: (z, z.view(-1)),
+           "rows of it": lambda z: (z[:5], z[4:])}
 
 
 @pytest.mark.parametrize("kind", RESULTS)

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import contextvars
+import datetime
 import functools
+import random
 import sys
+import threading
+import time
 import types
+import uuid
+import weakref
 from dataclasses import dataclass
+from random import gauss as normal
 from typing import Any
 
 import numpy as np
@@ -183,3 +191,59 @@ def test_what_does_not_change_is_not_traced_again():
     for _ in range(3):
         helped()
     assert len(of_helper._specialised) == before
+
+
+HIDDEN = {"numbers": np.random.default_rng(0), "context": contextvars.ContextVar("x", default=2.0),
+          "local": threading.local(), "lock": threading.Lock(), "bytes": memoryview(bytearray(4)),
+          "weak": weakref.ref(instance), "take": [2.0].pop, "get": {"a": 2.0}.get}
+
+
+@pytest.mark.parametrize("name", HIDDEN)
+def test_states_that_nobody_can_compare_are_refused(name):
+    it = HIDDEN[name]
+
+    @mo.kernel
+    def kernel(out):
+        out[0] = mo.float32(id(it) % 7)
+    with pytest.raises(mo.TraceError, match=r"the kernel reads 'it', .* that may change between launches"):
+        result(kernel)
+
+
+def ask_of_random(out):
+    out[0] = random.random()
+
+
+def ask_of_numpy(out):
+    out[0] = np.random.rand()
+
+
+def ask_a_clock(out):
+    out[0] = time.perf_counter()
+
+
+def ask_the_day(out):
+    out[0] = mo.float32(datetime.datetime.now().day)
+
+
+def ask_a_number(out):
+    out[0] = mo.float32(uuid.uuid4().int % 7)
+
+
+def ask_by_a_name(out):
+    out[0] = normal()
+
+
+@pytest.mark.parametrize("ask", [ask_of_random, ask_of_numpy, ask_a_clock, ask_the_day, ask_a_number, ask_by_a_name],
+                         ids=lambda ask: ask.__name__)
+def test_what_has_another_answer_each_time_is_refused(ask):
+    """Every thread of every launch would have the answer that the trace got."""
+    with pytest.raises(mo.TraceError, match=r"the kernel asks '[\w.]+' while it is traced") as told:
+        result(mo.kernel(ask))
+    assert "mo.rand(seed, ...)" in str(told.value)
+
+
+def test_what_is_asked_on_the_host_may_be_an_argument():
+    @mo.kernel
+    def kernel(out, x):
+        out[0] = x
+    assert result(kernel, random.random()) != result(kernel, random.random())

@@ -35,6 +35,7 @@ from moye.lang.behaviour import MISSING, Behaviour
 from moye.lang.contents import Contents, contents_of, holds_attributes
 from moye.lang.control import CONTROL, of_dtype
 from moye.lang.failures import where_of
+from moye.lang.fleeting import fleeting_reads, has_hidden_state
 from moye.lang.foreign_errors import told
 from moye.lang.functions import KernelMarker
 from moye.lang.likeness import same_value
@@ -333,6 +334,8 @@ def captures_of(functions: Sequence[types.FunctionType], given: Sequence[object]
     for position, function in enumerate(todo):          # it grows
         behaviour.reads(function.__code__, function.__globals__)
         behaviour.holds(_parts_of(function)[1:])
+        if position < len(functions):
+            _require_lasting(function)
         for namespace, name, shown in _reads(function, functions):
             if (id(namespace), name) in seen:
                 continue
@@ -366,6 +369,16 @@ def _mutable(value: object, shown: str, function: types.FunctionType) -> TraceEr
                       "make a tuple of what it gives" if hasattr(value, "__next__") else
                       "pass it as a parameter annotated mo.Constexpr, or make it a tuple or a frozen dataclass",
                       locs=(_read_of(shown.rpartition(".")[2], function),))
+
+
+def _require_lasting(function: types.FunctionType) -> None:
+    """TraceError for a clock and for random numbers of the host: a kernel would keep the first one."""
+    names = _names_read(function)
+    for shown in fleeting_reads(function, names.globals, names.chains):
+        raise TraceError(f"the kernel asks {shown!r} while it is traced, and every thread of every launch would have "
+                         "that one answer",
+                         hint="pass the answer as an argument, or ask the device: mo.rand(seed, ...), mo.clock()",
+                         locs=(_read_of(shown.rpartition(".")[2], function),))
 
 
 def _parts(function: types.FunctionType) -> Iterator[Capture]:
@@ -477,6 +490,10 @@ def is_mutable(value: object) -> bool:
         return any(is_mutable(item) for item in value)
     if isinstance(value, types.MethodType):
         return is_plain_instance(value.__self__)
+    if isinstance(value, types.BuiltinMethodType) and value.__self__ is not value:
+        return not isinstance(value.__self__, (type, types.ModuleType)) and is_mutable(value.__self__)
+    if has_hidden_state(value):
+        return True
     if value is None or isinstance(value, (type, types.ModuleType, enum.Enum, classmethod)) or callable(value):
         return False
     if hasattr(type(value), "__next__"):

@@ -4,10 +4,9 @@ In: an operator.  Out: a function with the operator's parameters and defaults, m
 
     def call(_self, x, y, alpha=1.0):
         if x.__class__ in _tensors and ... and alpha.__class__ is float and (_included(), _excluded()) in _usual:
-            if _grad_enabled() and (x.requires_grad or y.requires_grad): return _node(x, y, alpha)
+            if _grad_enabled() and (x.requires_grad or ...): return _node(x, y, alpha)
             if _untried: return _carry_out(x, y, alpha)
-            found = _function(x, y, alpha)
-            return found if found.__class__ in _tensors else _results(found)
+            return _function(x, y, alpha)               # if it returned what the schema says
         return _overload(x, y, alpha)
 
 Whatever the short way does not know goes the long one, where torch converts it, or refuses it.
