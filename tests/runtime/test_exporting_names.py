@@ -51,7 +51,7 @@ def refused(tmp_path, names, message, path=""):
         mo.export(tmp_path / path, *(mo.Export(plain, [one], name=name, arch="sm_90a") for name in names))
 
 
-@pytest.mark.parametrize("name", ["int", "restrict", "moye_launch", "INT32_MAX", "size_t", "errno"])
+@pytest.mark.parametrize("name", ["int", "restrict", "moye_launch", "moye", "INT32_MAX", "size_t", "errno"])
 def test_functions_of_such_a_name(tmp_path, name):
     refused(tmp_path, [name], f"'{name}' cannot be the name of a C function")
 
@@ -74,8 +74,18 @@ def test_files_that_no_include_names(tmp_path, path):
 @pytest.mark.parametrize(("rule", "message"), [
     (lambda x: x.shape[0] / 32, "divides by /"), (lambda x: 1.5, "computes 1.5, which is no integer"),
     (-1, "has -1 blocks along x, and a launch has 0 to 2147483647"), ((1, 65536), "has 65536 blocks along y"),
+    (lambda x: x.shape[1], "grid= raises IndexError: tuple index out of range"),
+    (lambda x: 1 // 0, "grid= raises ZeroDivisionError: "),
     (True, "has True blocks along x"), (lambda x: x.size, "no rule that C can follow: an array has no attribute"),
     (lambda x: x.shape[0] ** 2, "no rule that C can follow: unsupported .* an extent and 'int'")])
 def test_rules_of_the_grid_that_are_no_integers(tmp_path, rule, message):
     with pytest.raises(mo.ArgumentError, match=message):
         plain.export(tmp_path, mo.Specialisation(mo.TensorLike(mo.float32, (128,)), block=32), arch="sm_90a", grid=rule)
+
+
+@pytest.mark.parametrize(("arch", "message"), [
+    (90, "arch=90 is neither an architecture nor a list of them"), (b"sm_90a", "arch=b'sm_90a' is neither"),
+    ((90,), "arch= has 90, and architectures are words"), (("sm_90a", None), "arch= has None, and")])
+def test_architectures_that_are_none(tmp_path, arch, message):
+    with pytest.raises(mo.ArgumentError, match=message):
+        plain.export(tmp_path, mo.Specialisation(mo.TensorLike(mo.float32, (128,)), block=32), arch=arch)

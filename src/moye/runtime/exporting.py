@@ -135,7 +135,7 @@ class _Traced:
 
 def _function(asked: Export) -> Function:
     name = asked.function
-    if not re.fullmatch(r"[A-Za-z]\w*", name) or not is_free(name) or is_taken(name):
+    if not re.fullmatch(r"[A-Za-z]\w*", name) or not is_free(name) or is_taken(name) or is_taken(f"{name}_load"):
         raise ArgumentError(f"export: {name!r} cannot be the name of a C function", hint="give another with name=")
     if is_of_the_library(name):
         raise ArgumentError(f"export: the C library or CUDA has a {name}, whose place such a C function would take",
@@ -143,7 +143,7 @@ def _function(asked: Export) -> Function:
     if not asked.specialisations:
         raise ArgumentError(f"export: {name} has no specialisation",
                             hint="mo.Specialisation(*arguments, block=128) says what to compile for")
-    archs = (asked.arch,) if isinstance(asked.arch, str) else tuple(asked.arch or (default_arch(),))
+    archs = _archs(asked.arch)
     traced = [_traced(asked.kernel, each) for each in asked.specialisations]
     arguments = _arguments(name, traced)
     cases = tuple(_case(name, arguments, each, archs) for each in traced)
@@ -154,6 +154,19 @@ def _function(asked: Export) -> Function:
     grid = _grid(asked.grid, arguments, traced)
     x, y, z = map(formula_text, grid)
     return replace(made, grid=(x, y, z), grid_told=tuple(map(str, grid)))
+
+
+def _archs(asked: object) -> tuple[str, ...]:
+    """The architectures that are asked for; the default one where nothing is."""
+    listed = (asked,) if isinstance(asked, str) else (default_arch(),) if asked is None else asked
+    if not isinstance(listed, Iterable) or isinstance(listed, bytes):
+        raise ArgumentError(f"export: arch={asked!r} is neither an architecture nor a list of them",
+                            hint="arch='sm_90a', or arch=('sm_80', 'sm_90a')")
+    archs = tuple(listed) or (default_arch(),)
+    if other := [arch for arch in archs if not isinstance(arch, str)]:
+        raise ArgumentError(f"export: arch= has {other[0]!r}, and architectures are words",
+                            hint="arch='sm_90a', or arch=('sm_80', 'sm_90a')")
+    return archs
 
 
 def _traced(kernel: Any, asked: Specialisation) -> _Traced:
@@ -318,6 +331,9 @@ def _grid(asked: Grid, arguments: dict[str, Argument], traced: Sequence[_Traced]
         raise ArgumentError(f"grid= is no rule that C can follow: {told}",
                             hint="arrays have shape, strides, ndim and dtype; compute with + - * // % and mo.ceil_div"
                             ) from error
+    except Exception as error:                          # of the author's own, such as an extent that there is not
+        raise ArgumentError(f"grid= raises {type(error).__name__}: {error}",
+                            hint="it is called once, with what stands for extents and strides") from error
     extents = tuple(found) if isinstance(found, (tuple, list)) else (found,)
     if not 1 <= len(extents) <= 3:
         raise ArgumentError(f"grid= gives {len(extents)} extents, and a grid has one to three")
