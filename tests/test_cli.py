@@ -146,6 +146,7 @@ def test_timeline_draws_a_launch_of_a_script(moye, script, tmp_path):
     (["nowhere.py"], "there is no script nowhere.py"),
     (["script.py"], "script.py launched nothing in the simulator"),
     (["script.py", "1", "--launch", "3"], "there is no launch 3: script.py made 1 launch in the simulator"),
+    (["script.py", "1", "-o", "script.py/out.svg"], "timeline: cannot write script.py/out.svg: Not a directory"),
     (["script.py", "-o", "out.png"], "a timeline is written as .svg, .json or .txt, not '.png'"),
 ])
 def test_timelines_that_cannot_be(script, arguments, message):

@@ -16,7 +16,8 @@ import platform
 import runpy
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -121,12 +122,10 @@ def _draw(typer: Any) -> Callable[..., None]:
 
         if not notation and not thr:
             raise typer.BadParameter("a layout, or --thr, is needed")
-        try:
+        with _writing("draw", output):
             picture = picture_of(notation or None, format or None, output or None, title=title or None,
                                  swizzle=swizzle or None, thr=thr or None, val=val or None, banks=banks, bits=bits,
                                  max_cells=max_cells)
-        except OSError as error:
-            raise MoyeError(f"draw: cannot write {output}: {error.strerror}") from error
         if not output:
             sys.stdout.write(picture.render(picture.format))
 
@@ -160,7 +159,8 @@ def _check(typer: Any) -> Callable[..., None]:
         try:
             outcome = check_program(target, arguments or (), say, earliest=earliest, blocks=blocks, lints=lints)
             if json is not None:
-                json.write_text(outcome.as_json(), encoding="utf-8")
+                with _writing("check", json):
+                    json.write_text(outcome.as_json(), encoding="utf-8")
         except (MoyeError, OSError) as error:
             print(error, file=sys.stderr)
             sys.exit(FAILED)
@@ -192,14 +192,21 @@ def _build(typer: Any) -> Callable[..., None]:
             lines = list(listed(target))
             print("\n".join(lines) if lines else f"{target} has no kernel and no mo.Export")
             return
-        try:
-            exports = exports_of(target, arguments or (), block=block, cluster=cluster, name=name, arch=arch or ())
+        exports = exports_of(target, arguments or (), block=block, cluster=cluster, name=name, arch=arch or ())
+        with _writing("build", output):
             written = export(output, *exports)
-        except OSError as error:
-            raise MoyeError(f"build: cannot write {error.filename}: {error.strerror}") from error
         print(f"{written.header}\n{written.source}: {', '.join(written.functions)}")
 
     return build
+
+
+@contextmanager
+def _writing(command: str, path: str | Path) -> Iterator[None]:
+    """The files of a command are written here: what the system refuses is told in one line."""
+    try:
+        yield
+    except OSError as error:
+        raise MoyeError(f"{command}: cannot write {error.filename or path}: {error.strerror}") from error
 
 
 def _puzzles(typer: Any) -> Any:
@@ -258,7 +265,8 @@ def timeline(script: Path, output: Path, launch: int = -1, arguments: Sequence[s
         raise MoyeError(f"{script} launched nothing in the simulator")
     if not -len(found) <= launch < len(found):
         raise MoyeError(f"there is no launch {launch}: {script} made {launches} in the simulator")
-    found[launch].save(output)
+    with _writing("timeline", output):
+        found[launch].save(output)
     print(f"{found[launch]}\n{output}: launch {launch % len(found)} of {launches}")
 
 

@@ -102,6 +102,12 @@ def test_a_folder_that_cannot_be_written(kernels, tmp_path, capsys):
     assert "build: cannot write" in str(moye("build", f"{kernels}:ONE", "-o", tmp_path / "file" / "out"))
 
 
+def test_a_file_that_the_module_itself_does_not_find_is_its_own_error(tmp_path):
+    (tmp_path / "reads.py").write_text("open('no_such_file.csv')\n")
+    with pytest.raises(FileNotFoundError, match=r"no_such_file\.csv"):
+        moye("build", tmp_path / "reads.py")
+
+
 @pytest.mark.parametrize("place", [".", "", "a-b", "a..b"])
 def test_names_that_no_module_has(place):
     with pytest.raises(mo.MoyeError, match="is no name of a module"):

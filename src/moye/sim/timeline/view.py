@@ -111,7 +111,7 @@ class Timeline:
 
     def to_chrome(self, path: str | Path) -> None:
         """Write ``chrome()`` to a JSON file."""
-        Path(path).write_text(json.dumps(self.chrome()))
+        Path(path).write_text(json.dumps(self.chrome()), encoding="utf-8")
 
     def save(self, path: str | Path) -> None:
         """Write an .svg, a .json (Chrome trace) or a .txt; ArgumentError for another suffix."""
@@ -120,9 +120,9 @@ class Timeline:
             case ".json":
                 self.to_chrome(path)
             case ".svg":
-                path.write_text(self.svg())
+                path.write_text(self.svg(), encoding="utf-8")
             case _:
-                path.write_text(f"{self}\n\n{self.text()}\n")
+                path.write_text(f"{self}\n\n{self.text()}\n", encoding="utf-8")
 
     def __str__(self) -> str:
         warps = len({(event.block, event.warp) for event in self.events})
