@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("torch")
 
+import laid_calls
 import moye as mo
 import odd_calls
 from moye import kernels
@@ -20,6 +21,23 @@ def test_a_few(first):
     for seed in range(first, first + 30):
         call = odd_calls.draw(seed)
         assert (why := odd_calls.failure(call)) is None, f"{seed}: {call.name}, {call.odd}: {why}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, 40, 10))
+def test_arrays_that_lie_elsewhere(first):
+    found = [f"{seed}: {why}" for seed in range(first, first + 10) if (why := laid_calls.failure(seed)) is not None]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(("name", "arguments"), [
+    ("linear_cross_entropy", ("labels", "dx", "lse")), ("attention_varlen", ("out", "q", "k", "v", "lse")),
+    ("attention_backward", ("out", "q", "k", "v")), ("paged_attention", ("q", "v_cache", "page_table"))])
+def test_arrays_of_dlpack_alone_where_views_are_needed(name, arguments):
+    for which in arguments:
+        right = odd_calls.right_calls()[name]
+        with pytest.raises(mo.ArgumentError, match=r"a OfDlpack(,| has no )"):
+            getattr(kernels, name)(**right | {which: laid_calls.OfDlpack(right[which])})
 
 
 @pytest.mark.slow

@@ -24,7 +24,14 @@ def nested(**options):
     return torch.nested.nested_tensor([torch.zeros(3), torch.zeros(5)], **options)
 
 
+def shrunk():
+    x = torch.ones(8)[4:]
+    x.untyped_storage().resize_(28)
+    return x
+
+
 @pytest.mark.parametrize(("make", "told"), [
+    (shrunk, r"of shape \(4,\) reaches to byte 32 of a storage of 28\nhint: its storage was resized"),
     (lambda: torch.masked.masked_tensor(torch.zeros(8), torch.ones(8, dtype=torch.bool)),
      r"a masked torch tensor .*\nhint: pass x.get_data\(\) and x.get_mask\(\)"),
     (lambda: torch._efficientzerotensor((8,)), "its pointer is null"),

@@ -260,10 +260,22 @@ def _torch(obj: Any) -> ArrayInfo:
         pointer, shape = obj.data_ptr(), obj.shape
         if not pointer and 0 not in shape:              # one that wraps others: masked, fake, distributed
             raise RuntimeError("its pointer is null")
+        if device is None and 0 not in shape:
+            _require_room(obj)
         return _new(ArrayInfo, (pointer, shape, obj.stride(), dtype, device, True, "torch"))
     except RuntimeError as error:                       # sparse, fake and functional tensors have no memory to point to
         what, hint = _without_memory(obj, error)
         raise ArgumentError(what, hint=hint) from error
+
+
+def _require_room(obj: Any) -> None:
+    """ArgumentError for a host tensor whose storage was made smaller: the simulator would write what is behind it."""
+    reach = sum((n - 1) * step for n, step in zip(obj.shape, obj.stride(), strict=True)) + 1
+    needed, there = (obj.storage_offset() + reach) * obj.element_size(), obj.untyped_storage().nbytes()
+    if needed > there:
+        raise ArgumentError(f"a torch tensor of shape {tuple(obj.shape)} reaches to byte {needed} of a storage of "
+                            f"{there}",
+                            hint="its storage was resized: give it its memory back, or resize the tensor too")
 
 
 def _without_memory(obj: Any, error: RuntimeError) -> tuple[str, str | None]:
