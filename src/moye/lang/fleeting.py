@@ -10,6 +10,7 @@ Third-party classes are known by the names of their modules; none is imported.
 
 from __future__ import annotations
 
+import collections
 import contextvars
 import threading
 import types
@@ -25,6 +26,10 @@ _GENERATORS = {"random.Random", "torch._C.Generator"}       # and those of numpy
 _HIDDEN: tuple[type, ...] = (contextvars.ContextVar, threading.local, type(threading.Lock()), memoryview, weakref.ref,
                              *weakref.ProxyTypes)
 
+_CONTAINERS = (list, dict, set, bytearray, collections.deque)
+_ASK = {"get", "pop", "popleft", "popitem", "index", "count", "copy", "keys", "values", "items", "__getitem__",
+        "__contains__", "__len__", "setdefault"}              # append and its like are for notes of the trace
+
 
 def is_fleeting(value: object) -> bool:
     """Whether it is a clock, or draws numbers: a function, or a method of a generator of random numbers."""
@@ -36,7 +41,9 @@ def is_fleeting(value: object) -> bool:
 
 
 def has_hidden_state(value: object) -> bool:
-    """Whether an object answers by a state that is not among its attributes."""
+    """Whether an object answers by a state that is not among its attributes, or is a method that does."""
+    if isinstance(value, types.BuiltinMethodType):
+        return isinstance(value.__self__, _CONTAINERS) and value.__name__ in _ASK
     return isinstance(value, _HIDDEN) or _draws(value)
 
 

@@ -490,8 +490,6 @@ def is_mutable(value: object) -> bool:
         return any(is_mutable(item) for item in value)
     if isinstance(value, types.MethodType):
         return is_plain_instance(value.__self__)
-    if isinstance(value, types.BuiltinMethodType) and value.__self__ is not value:
-        return not isinstance(value.__self__, (type, types.ModuleType)) and is_mutable(value.__self__)
     if has_hidden_state(value):
         return True
     if value is None or isinstance(value, (type, types.ModuleType, enum.Enum, classmethod)) or callable(value):
