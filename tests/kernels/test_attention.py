@@ -499,6 +499,17 @@ def test_three_warpgroups_as_compiled(mask, kind, rules):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("mask", "rules"), [("causal", ("alibi",)), ("full", ("bias",)), ("causal", ("bias",)),
+                                             ("causal", ("softcap",)), ("both", ("softcap",))])
+@pytest.mark.parametrize("dim", [64, 192, 256])
+def test_rules_as_compiled(dim, mask, rules):
+    """What scores are besides leaves registers for the products: no addresses are held from the first one on."""
+    compiled = of_call(dim, mask, "batches", rules)
+    assert compiled.spills == 0 and not re.search(r"\b(LDL|STL)\b", compiled.sass)
+    assert not any("each other" in str(note) or "serializ" in str(note) for note in compiled.notes)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("mask", ["full", "causal", "both"])
 @pytest.mark.parametrize("kind", ["batches", "ragged"])
 @pytest.mark.parametrize("dim", [64, 96, 128])

@@ -83,6 +83,26 @@ def test_descriptors_in_uniform_registers():
     assert len([name for name in found[first:last] if name.startswith("HGMMA.64x256x16.F32.BF16")]) == 4
 
 
+@pytest.mark.parametrize("kept", [False, True])
+def test_addresses_are_computed_anew_unless_the_kernel_keeps_them(kept):
+    """The compiler does not see how a descriptor was made, so that it holds none of their sums for later products."""
+    @mo.kernel
+    def product(D: mo.Static, kept: mo.Constexpr):
+        if kept:
+            mo.keep_addresses()
+        mma = mo.make_tiled_mma(COOPERATIVE.op)
+        thr = mma.get_slice(mo.thread_idx().x)
+        s = mo.shared_array(mo.bfloat16, mo.tile_to_shape(mo.smem_layout_atom(mo.bfloat16, "k"), (256, 64)))
+        acc = mma.partition_fragment_C((64, 256))
+        acc.fill(0)
+        mo.gemm(mma, thr.partition_fragment_A(mo.tile(s, (64, 64), (0, 0))), thr.partition_fragment_B(s), acc)
+        mo.copyto(thr.partition_C(D), acc)
+
+    source = print_kernel(product.trace(np.zeros((64, 256), np.float32), kept, block=128)).source
+    assert ('asm volatile("" : "+l"(matrix));' in source) is not kept
+    assert source.count("wgmma_descriptor(") == 3                   # of A, of B, and the function
+
+
 def test_which_warpgroup():
     """Of threads counted from another warpgroup too; kernels without wgmma have none."""
     @mo.kernel
