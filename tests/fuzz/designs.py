@@ -140,10 +140,14 @@ def families() -> dict[str, Callable[[random.Random], Design]]:
     from fuzz import (
         designs_async,
         designs_block,
+        designs_chained,
         designs_cluster,
         designs_copies,
         designs_grid,
+        designs_lanes,
+        designs_links,
         designs_locks,
+        designs_networks,
         designs_patterns,
         designs_queues,
         designs_readers,
@@ -156,7 +160,8 @@ def families() -> dict[str, Callable[[random.Random], Design]]:
     found: dict[str, Callable[[random.Random], Design]] = {}
     for module in (designs_grid, designs_block, designs_cluster, designs_signals, designs_tiles, designs_locks,
                    designs_async, designs_warpgroups, designs_roles, designs_queues,
-                   designs_stages, designs_copies, designs_readers, designs_patterns):
+                   designs_stages, designs_copies, designs_readers, designs_patterns, designs_networks,
+                   designs_links, designs_chained, designs_lanes):
         found |= module.FAMILIES
     return found
 

@@ -280,6 +280,7 @@ class Engines:
     def passed(self, op: ops.AnyPhase, ref: Ref, element: int, lanes: Bools, phase: Ints) -> None:
         """Threads go on after a wait (acquire); ``phase`` is the one under way, per block."""
         self._visible(op, ref, element, lanes)
+        self.order.before_wait(op, element, lanes, phase)
         engine, who = self.barrier(ref.buffer, element), self.checker.groups(self.checker.everyone(lanes))
         clocks = self.checker.clocks
         if clocks.columns == 1 and (phase[lanes.any(axis=0)] != phase[lanes.any(axis=0)][0]).any():

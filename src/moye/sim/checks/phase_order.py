@@ -1,9 +1,9 @@
 """Whether what is done to an mbarrier belongs to the phase in which the simulator counts it, in any order of threads.
 
 In: arrivals, waits, expected bytes and copies, each with the phase under way; the ends of phases.  Out: findings D8
-(an arrival that may come in the phase before its own, a wait that may miss its phase) and D7 (bytes that are expected
-when the phase may be over), told once the blocks have ended, where nothing else has been found: these faults are often
-parts of others.
+(an arrival that may come in the phase before its own, a wait that may come a phase too late or too early) and D7 (bytes
+that are expected when the phase may be over), told once the blocks have ended, where nothing else has been found: these
+faults are often parts of others.
 
 A phase counts arrivals, whoever makes them.  So an arrival of phase n is in its phase for certain only after the end of
 phase n - 1: its thread has waited for it or has heard of it, or knows of all arrivals of that phase, if no copies
@@ -56,7 +56,15 @@ class _Kept:
     """(B,): whether threads of other blocks arrive there: then it is not followed which bytes they know of."""
     marks: dict[Mark, Ints] = field(default_factory=dict)
     """(B,): the epoch of an engine from which on whoever has heard of it knows that the phase before is over."""
+    older: dict[Mark, Ints] = field(default_factory=dict)
+    """The same of the phase before that one."""
     expected: list[_Expected] = field(default_factory=list)
+
+    def known(self, phase: Ints) -> Iterator[tuple[Mark, Ints]]:
+        """From which epochs (B,) of engines on it is known that the phase before ``phase`` (B,) is over."""
+        yield from self.marks.items()
+        for mark, since in self.older.items():
+            yield mark, np.where(phase < self.phase, since, _NEVER)
 
 
 @dataclass(slots=True)
@@ -135,7 +143,7 @@ class PhaseOrder:
             return
         for actors in self._actors(lanes, to):
             if (phase[actors.lanes.any(axis=0)] > 0).any():
-                self._ordered(op, element, kept, actors, phase)
+                self._ordered("mixed", op, element, kept, actors, phase)
             if op.arrives:
                 self.waits.arrive((op.ref.buffer.id, element), actors, phase)
                 self._note(kept, actors, phase)
@@ -159,6 +167,19 @@ class PhaseOrder:
         place = phase[block] % 2, actors.source[block], thread, block
         kept.number[place] = phase[block]
         kept.epoch[place] = clocks.now[clocks.group[thread], actors.column[block]]
+
+    def before_wait(self, op: ops.AnyPhase, element: int, lanes: Bools, phase: Ints) -> None:
+        """Threads (T, B) are about to go on after a wait, and know no more yet than when they came; ``phase`` (B,) is
+        under way.  What they wait for is the phase before it.
+
+        Who comes before the phase before that one is over finds the parity that it waits for, that of two phases ago.
+        """
+        if self.checker.clocks.coarse or not isinstance(op, ops.MbarrierWait):
+            return
+        kept, waited = self._of(op.ref.buffer, element), phase - 1
+        for actors in self._actors(lanes, None):
+            if (waited[actors.lanes.any(axis=0)] > 0).any():
+                self._ordered("early", op, element, kept, actors, waited)
 
     def wait(self, op: ops.AnyPhase, element: int, lanes: Bools, phase: Ints) -> None:
         """Threads (T, B) go on after a wait; ``phase`` (B,) is under way."""
@@ -199,8 +220,9 @@ class PhaseOrder:
                 self._doubt("D7", "late", late.op, (buffer, element), (late.thread, late.block), late.phase,
                             late.before)
         kept.phase = kept.phase + where
-        for since in kept.marks.values():
-            since[where] = _NEVER
+        for mark, since in kept.marks.items():
+            older = kept.older.setdefault(mark, np.full(where.shape, _NEVER))
+            older[where], since[where] = since[where], _NEVER
         missed = self.waits.over((buffer.id, element), where)
         if missed is not None and not self.checker.clocks.coarse:
             wait, lane, phase = missed
@@ -246,8 +268,9 @@ class PhaseOrder:
 
     # --- order -------------------------------------------------------------------------------------------------------
 
-    def _ordered(self, op: ops.MbarrierArrive, element: int, kept: _Kept, actors: Actors, phase: Ints) -> None:
-        """Doubt arrivals that are not ordered after the end of the phase before."""
+    def _ordered(self, case: str, op: ops.AnyPhase | ops.MbarrierArrive, element: int, kept: _Kept, actors: Actors,
+                 phase: Ints) -> None:
+        """Doubt arrivals in a phase, or waits for it, that are not ordered after the end of the phase before."""
         for group, where in actors:
             after, missed = self._after(kept, actors, group, phase)
             bad = where & (phase > 0) & ~after
@@ -256,7 +279,7 @@ class PhaseOrder:
                 mine = actors.lanes[:, block] & (self.checker.clocks.group == group)
                 rank, home = int(actors.source[block]), block - block % self.checker.cluster
                 rival = int(np.argmax(missed[rank][:, block])) if missed[rank][:, block].any() else -1
-                self._doubt("D8", "mixed", op, (op.ref.buffer, element), (int(np.argmax(mine)), home + rank),
+                self._doubt("D8", case, op, (op.ref.buffer, element), (int(np.argmax(mine)), home + rank),
                             int(phase[block]), rival)
 
     def _after(self, kept: _Kept, actors: Actors, group: int, phase: Ints) -> tuple[Bools, list[Bools]]:
@@ -271,13 +294,13 @@ class PhaseOrder:
             missed.append((there == phase - 1) & unknown & ~(itself & (actors.source == rank)))
         after: Bools = (kept.copies[before, blocks] != phase - 1) & ~np.logical_or.reduce(missed).any(axis=0)
         after |= actors.heard(group, kept.engine, actors.owner) >= phase
-        for mark, since in kept.marks.items():
+        for mark, since in kept.known(phase):
             after |= since <= actors.heard(group, *mark)
         # Who has met a lane of its warp since that one knew of it, at an instruction that orders no memory, knows, too.
         if (met := self.together) is not None:
             warp = int(_warps_of(clocks)[group])
             after |= met.of(warp, kept.engine, actors.owner, actors) >= phase
-            for mark, since in kept.marks.items():
+            for mark, since in kept.known(phase):
                 after |= since <= met.of(warp, *mark, actors)
         return after, missed
 
