@@ -123,7 +123,8 @@ def program(C: mo.Static, A: mo.Static, B: mo.Static, mma, copy, a_layout, b_lay
             #= leaves two: mo.warpgroup_wait(2)
         mo.sync_threads()                                                   #- no second barrier
         if following < {tiles}:
-            mo.copyto(copy, toA[:, :, :, t], fromA[:, :, :, following])     #= other stage: mo.copyto(copy, toA[:, :, :, s], fromA[:, :, :, following])
+            mo.copyto(copy, toA[:, :, :, t], fromA[:, :, :, following])
+                #= other stage: mo.copyto(copy, toA[:, :, :, s], fromA[:, :, :, following])
             mo.copyto(copy, toB[:, :, :, t], fromB[:, :, :, following])
         mo.cp_async_commit()                                                #- no commit
     mo.warpgroup_wait(0)                                                    #- no last wait
@@ -224,7 +225,8 @@ def program(y, x: mo.Static):
         for k in range({tiles}):
             mo.mbarrier_wait(full, k % {stages}, k // {stages} & 1)                     #- no full wait
             total += s[{n - 1} - tid, k % {stages}]
-            mo.mbarrier_arrive(empty, k % {stages})                     #= one gives back: if tid == 0: mo.mbarrier_arrive(empty, k % {stages})
+            mo.mbarrier_arrive(empty, k % {stages})
+                #= one gives back: if tid == 0: mo.mbarrier_arrive(empty, k % {stages})
         #+ a block barrier: mo.sync_threads()
         y[tid] = total
 """
@@ -253,7 +255,8 @@ def program(y: mo.Static, x):
             s[{n - 1} - tid, k % {buffers}] = x[k * {n} + tid] * 2
             mo.fence_proxy_async()                              #- no fence
                 #= one fences: if tid == 0: mo.fence_proxy_async()
-            mo.barrier_arrive(1 + k % {buffers}, {both})        #= other id: mo.barrier_arrive(1 + (k + 1) % {buffers}, {both})
+            mo.barrier_arrive(1 + k % {buffers}, {both})
+                #= other id: mo.barrier_arrive(1 + (k + 1) % {buffers}, {both})
     else:
         for k in range({tiles}):
             mo.barrier_sync(1 + k % {buffers}, {both})          #- no full wait

@@ -22,22 +22,22 @@ def parts_of_warp(rng: random.Random) -> Design:
     width = rng.choice([8, 16])
     mask = (1 << width) - 1
     lows = [mask << i & 0xFFFFFFFF for i in range(0, 32, width)]
-    steps = [1 << i for i in range(width.bit_length() - 1)]
+    steps, each = width.bit_length() - 1, "for d in mo.static_range({})".format
     branches = "".join(f"""
-    {'if' if i == 0 else 'elif'} lane < {(i + 1) * width}:
+    {'elif' if i else 'if'} lane < {(i + 1) * width}:
         for _ in range({i + 1}):
-            for d in mo.static_range({len(steps)}): v += mo.shuffle_xor(v, 1 << d, {width}, {low:#x})
+            {each(steps)}: v += mo.shuffle_xor(v, 1 << d, {width}, {low:#x})
 """ + ("" if i else f"""
-                #= names all: for d in mo.static_range({len(steps)}): v += mo.shuffle_xor(v, 1 << d)
-                #= a step more: for d in mo.static_range({len(steps) + 1}): v += mo.shuffle_xor(v, 1 << d, 32, {low:#x})
-                #= names others: for d in mo.static_range({len(steps)}): v += mo.shuffle_xor(v, 1 << d, {width}, {lows[1]:#x})
-""") for i, low in enumerate(lows))
+                #= names all: {each(steps)}: v += mo.shuffle_xor(v, 1 << d)
+                #= a step more: {each(steps + 1)}: v += mo.shuffle_xor(v, 1 << d, 32, {low:#x})
+                #= names others: {each(steps)}: v += mo.shuffle_xor(v, 1 << d, {width}, {lows[1]:#x})
+""") for i, low in enumerate(lows)).replace("\n\n", "\n")
     text = f"""
 @mo.kernel
 def program(y, x):
     tid, lane = mo.thread_idx().x, mo.lane_idx()
     v = x[tid]
-{branches}
+{branches.strip(chr(10))}
     y[tid] = v
 """
     x = _counts(64)

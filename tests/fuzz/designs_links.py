@@ -155,10 +155,10 @@ def program(y, x, table, flag, lock):
 
 
 def fixed_up(rng: random.Random) -> Design:
-    """Helpers leave parts of a tile and raise a flag each; the owner adds them and lowers the flags for the next launch."""
+    """Helpers leave parts of a tile and raise a flag each; the owner adds them, and lowers the flags for later."""
     tiles, helpers, warps = rng.choice([1, 2]), rng.choice([1, 2, 3]), rng.choice([1, 2])
     n, parts = 32 * warps, helpers + 1
-    wait = "while mo.load(flag, tile * {h} + i) == 0: pass".format(h=helpers)
+    wait = f"while mo.load(flag, tile * {helpers} + i) == 0: pass"
     text = f"""
 @mo.kernel
 def program(y, x, part, flag):
@@ -172,7 +172,6 @@ def program(y, x, part, flag):
         if tid == 0: mo.store(flag, at, 1)
             #= relaxed flag: if tid == 0: mo.store(flag, at, 1, order="relaxed")
             #= the first tells: if tid == 0 and number == 1: mo.store(flag, at, 1)
-            #+ tells first: pass
     else:
         for i in range({helpers}):
             if tid == 0:
@@ -189,9 +188,7 @@ def program(y, x, part, flag):
     x = _numbers(tiles * parts * n)
     rows = x.reshape(tiles, parts, n) * np.arange(1, parts + 1, dtype=np.float32)[:, None]
     y = rows[:, 0] + rows[:, 1:, ::-1].sum(1)
-    harmless = {"tells first"} | ({"the first tells"} if helpers == 1 else set())
-    if helpers == 1:
-        harmless |= {"lowers the next"}
+    harmless = {"the first tells", "lowers the next"} if helpers == 1 else set()
     return Design(text, tiles * parts, n, lambda: [np.full(tiles * n, np.nan, np.float32), x.copy(),
                   np.full(tiles * helpers * n, np.nan, np.float32), np.zeros(tiles * helpers, np.int32)],
                   lambda _: {0: y.ravel().astype(np.float32), 3: np.zeros(tiles * helpers, np.int32)}, launches=2,

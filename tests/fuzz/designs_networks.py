@@ -137,7 +137,7 @@ def program(y, x):
 
 
 def frontier(rng: random.Random) -> Design:
-    """A search by levels: threads mark what they find, put it onto the next of two lists, and three counts take turns."""
+    """A search by levels: threads mark what they find, and put it onto the next of two lists; counts take turns."""
     n, grid = rng.choice([64, 96]), rng.random() < 0.4
     blocks = 2 if grid else 1
     meet = "mo.grid_sync()" if grid else "mo.sync_threads()"
@@ -198,7 +198,8 @@ def planes(rng: random.Random) -> Design:
 def program(y, x):
     tid, s = mo.thread_idx().x, mo.shared_array(mo.float32, ({n}, {places}))
     for k in range({many}):
-        s[tid, k % {places}] = x[k * {n} + tid]                         #= a place less: s[tid, k % {depth}] = x[k * {n} + tid]
+        s[tid, k % {places}] = x[k * {n} + tid]
+            #= a place less: s[tid, k % {depth}] = x[k * {n} + tid]
         {barrier}
             #- no barrier
             #= seldom: if k % 2 == 0: {barrier}

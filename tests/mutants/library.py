@@ -1,6 +1,7 @@
 """Kernels of ``moye.kernels`` with one synchronisation left out or made weaker, run in the checking simulator.
 
     python tests/mutants/library.py reach OUT.json [--draws 6]          # what each job's trace executes, in seconds
+    python tests/mutants/library.py reach OUT.json --tests tests/kernels/test_scans.py      # tests are jobs, too
     python tests/mutants/library.py run OUT.json [-k rows] [--tries 3]  # every mutant, by jobs that reach its line
 
 Jobs are the cases of tests/emulator/library.py and calls that its families draw.  A mutant is found by a violation, by
@@ -21,6 +22,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -30,21 +32,24 @@ ROOT = HERE.parents[1]
 if __name__ == "__main__":
     sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "cases"), str(ROOT / "src")]
 
+import pytest  # noqa: E402
+
 from mutate import Mutant, _Source  # noqa: E402
 
 FOLDERS = ("kernels", "pipelines", "schedulers")
-LIMIT = 90
-"""Seconds for one job of a mutant."""
+LIMIT = {"reached_by_tests": 600}
+"""Seconds for what runs in a process of its own, where they are not 90."""
 LEFT_OUT = frozenset({
     "sync_threads", "sync_warp", "cluster_sync", "cluster_arrive", "cluster_wait", "grid_sync", "cp_async_wait",
     "cp_async_commit", "fence", "fence_proxy_async", "fence_mbarrier_init", "barrier_sync", "barrier_arrive",
     "mbarrier_init", "mbarrier_wait", "mbarrier_arrive", "mbarrier_arrive_expect_tx", "mbarrier_expect_tx",
     "cp_async_mbarrier_arrive", "warpgroup_arrive", "warpgroup_wait", "warpgroup_commit_batch", "tma_store_arrive",
-    "tma_store_wait", "griddepcontrol_wait", "griddepcontrol_launch_dependents", "acquire_tensormap",
+    "tma_store_wait", "griddepcontrol_wait", "acquire_tensormap",
     "release_tensormap", "producer_acquire", "producer_commit", "producer_tail", "consumer_wait", "consumer_release",
     "release", "arrived", "wait", "arrive", "commit", "init", "free", "turn", "begin", "refill", "emit"})
 """Statements that synchronise, by the last name of what is called."""
-WHO = ("tid", "thread", "lane", "elect", "leader", "warp", "first", "rank")
+QUIET = ("-q", "-p", "no:xdist", "-p", "no:cacheprovider", "--no-header", "--no-summary")
+WHO = ("tid", "thread_idx", "lane_idx", "elect", "warp_idx", "cluster_rank")
 """What a condition names that chooses who does something."""
 
 
@@ -68,9 +73,8 @@ def mutants_of(path: Path) -> list[Mutant]:
 
 def _changes(source: _Source, node: ast.AST) -> Iterator[tuple[int, str, str]]:
     """(line, what is done, the whole text) of each change at a node."""
-    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and _called(node.value) in LEFT_OUT:
-        yield node.lineno, f"no {source.of(node)}", source.replaced(node, "pass")
-    elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and _called(node.value) == "next":
+    left_out = LEFT_OUT if isinstance(node, ast.Expr) else {"next"}
+    if isinstance(node, ast.Expr | ast.Assign) and isinstance(node.value, ast.Call) and _called(node.value) in left_out:
         yield node.lineno, f"no {source.of(node)}", source.replaced(node, "pass")
     elif isinstance(node, ast.If) and any(word in source.of(node.test) for word in WHO):
         yield node.lineno, f"if {source.of(node.test)}: always", source.replaced(node.test, "True")
@@ -107,6 +111,17 @@ def _weaker(source: _Source, call: ast.Call) -> Iterator[tuple[ast.AST, str]]:
             yield keyword.value, f"not {source.of(keyword.value)}"
 
 
+def probe_of(path: Path, line: int) -> str:
+    """The file's text with an assertion that fails in place of the innermost statement at a line.
+
+    A job that is right with it traces the statement, but no thread executes it.
+    """
+    source = _Source(path.read_text())
+    here = [node for node in ast.walk(ast.parse(source.text)) if isinstance(node, ast.stmt)
+            and node.lineno <= line <= (node.end_lineno or 0) and not isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    return source.replaced(max(here, key=lambda node: node.lineno), "assert mo.block_idx().x > 1000000")
+
+
 # --- jobs ------------------------------------------------------------------------------------------------------------
 
 
@@ -115,6 +130,35 @@ def job_names(draws: int) -> list[str]:
 
     return [f"case {i}" for i in range(len(library.CASES))] + [
         f"draw {family} {seed}" for seed in range(draws) for family in library.FAMILIES]
+
+
+class _Outcomes:
+    """A plugin of pytest: what the first test that fails raises, and the lines of each test."""
+
+    def __init__(self, traced: bool = False) -> None:
+        self.traced, self.error, self.found = traced, None, dict[str, dict[str, Any]]()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: Any) -> Iterator[None]:
+        lines, start, verdict = _Lines(), time.perf_counter(), "right"
+        if self.traced:
+            sys.settrace(lines)
+        try:
+            return (yield)
+        except Exception as error:
+            self.error, verdict = self.error or error, "wrong"
+            raise
+        finally:
+            sys.settrace(None)
+            self.found[f"test {item.nodeid}"] = lines.record(verdict, time.perf_counter() - start)
+
+
+def run_test(node: str) -> str:
+    outcomes = _Outcomes()
+    pytest.main([*QUIET, "-x", node], [outcomes])
+    if outcomes.error is not None:
+        raise outcomes.error
+    return ""
 
 
 def run_job(name: str) -> str:
@@ -126,6 +170,8 @@ def run_job(name: str) -> str:
     from emulator.draw import Draw
 
     kind, *rest = name.split()
+    if kind == "test":
+        return run_test(rest[0])
     if kind == "case":
         for got, want, allowed in library.CASES[int(rest[0])].run(np.random.default_rng(0)):
             if not library.error_of(got, want) <= allowed:
@@ -142,10 +188,16 @@ def run_job(name: str) -> str:
     return ""
 
 
-def verdict_of(job: str) -> str:
-    """``right``, ``wrong``, or the code or the class of an error."""
+def verdict_of(job: str, thorough: bool = False) -> str:
+    """``right``, ``wrong``, or the code or the class of an error; ``thorough``: in all schedules."""
+    import moye as mo
+
+    reports: list[Any] = []
     try:
-        return run_job(job) or "right"
+        with mo.checking(lints=False, each=reports.append) if thorough else nullcontext():
+            verdict = run_job(job) or "right"
+        found = [finding for report in reports for finding in report.findings]
+        return f"{found[0].code}: {found[0].message}" if found else verdict
     except Exception as error:                          # whatever a wrong program may raise
         return f"{getattr(error, 'code', None) or type(error).__name__}: {str(error).splitlines()[0][:150]}"
 
@@ -169,6 +221,11 @@ class _Lines:
         return line
 
 
+    def record(self, verdict: str, seconds: float) -> dict[str, Any]:
+        return {"verdict": verdict, "seconds": seconds,
+                "lines": {name: sorted(found) for name, found in self.found.items()}}
+
+
 def reached(job: str) -> dict[str, Any]:
     """A job as it is: its verdict, its seconds, and the lines that run while it is traced."""
     lines, start = _Lines(), time.perf_counter()
@@ -177,8 +234,14 @@ def reached(job: str) -> dict[str, Any]:
         verdict = verdict_of(job)
     finally:
         sys.settrace(None)
-    return {"verdict": verdict, "seconds": time.perf_counter() - start,
-            "lines": {name: sorted(found) for name, found in lines.found.items()}}
+    return lines.record(verdict, time.perf_counter() - start)
+
+
+def reached_by_tests(path: str) -> dict[str, Any]:
+    """The same of each test of a file."""
+    outcomes = _Outcomes(traced=True)
+    pytest.main([*QUIET, path], [outcomes])
+    return outcomes.found
 
 
 class _Replaced:
@@ -191,7 +254,7 @@ class _Replaced:
         return importlib.util.spec_from_file_location(name, self.path) if name == self.name else None
 
 
-def mutated(path: Path, text: str, job: str) -> str:
+def mutated(path: Path, text: str, job: str, thorough: bool) -> str:
     """The verdict of a job with this text in place of a file; in a process that has not imported it."""
     name = ".".join(path.relative_to(ROOT / "src").with_suffix("").parts)
     assert name not in sys.modules, f"{name} was imported before its mutant"
@@ -199,14 +262,15 @@ def mutated(path: Path, text: str, job: str) -> str:
         other = Path(folder) / path.name
         other.write_text(text)
         sys.meta_path.insert(0, _Replaced(name, other))
-        return verdict_of(job)
+        return verdict_of(job, thorough)
 
 
 # --- processes -------------------------------------------------------------------------------------------------------
 
 
 def _sent(pipe: Any, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-    os.environ["MOYE_ARCH"] = "sm_90a"
+    if "test" not in function.__name__ and not any(str(x).startswith("test ") for x in arguments):
+        os.environ["MOYE_ARCH"] = "sm_90a"              # tests choose themselves
     pipe.send(function(*arguments))
 
 
@@ -217,7 +281,7 @@ def apart(function: Callable[..., Any], *arguments: Any) -> Any:
     process.start()
     theirs.close()
     try:
-        return ours.recv() if ours.poll(LIMIT) else "timeout"
+        return ours.recv() if ours.poll(LIMIT.get(function.__name__, 90)) else "timeout"
     except EOFError:
         return "crash"
     finally:
@@ -226,10 +290,13 @@ def apart(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def reach(options: argparse.Namespace) -> None:
-    table = {}
-    for job in job_names(options.draws):
+    table = json.loads(options.table.read_text()) if options.table.exists() else {}
+    for path in options.tests:
+        table |= apart(reached_by_tests, path)
+        options.table.write_text(json.dumps(table))
+    for job in () if options.tests else job_names(options.draws):
         found = apart(reached, job)
-        table[job] = found if isinstance(found, dict) else {"verdict": found, "seconds": LIMIT, "lines": {}}
+        table[job] = found if isinstance(found, dict) else {"verdict": found, "seconds": 90, "lines": {}}
         print(f"{table[job]['seconds']:6.1f} {job}: {table[job]['verdict']}", flush=True)
         options.table.write_text(json.dumps(table))
 
@@ -246,6 +313,24 @@ def by_speed(table: dict[str, Any], name: str, line: int) -> list[str]:
     return [job for _, _, job in sorted(ranked)]
 
 
+def executing(table: dict[str, Any], path: Path, line: int, tries: int) -> str | None:
+    """Of the first jobs that reach a line, one in which threads execute it."""
+    for job in by_speed(table, str(path.relative_to(ROOT)), line)[:tries]:
+        if apart(mutated, path, probe_of(path, line), job, False) != "right":
+            return job
+    return None
+
+
+def judged(path: Path, mutant: Mutant, job: str | None) -> str:
+    """The verdict of a plain launch, or else of all schedules."""
+    if job is None:
+        return "UNREACHED"
+    verdict = apart(mutated, path, mutant.text, job, False)
+    if verdict == "right":
+        verdict = apart(mutated, path, mutant.text, job, True)
+    return "SURVIVES" if verdict == "right" else str(verdict)
+
+
 def run(options: argparse.Namespace) -> None:
     import ml_dtypes  # noqa: F401
 
@@ -253,23 +338,19 @@ def run(options: argparse.Namespace) -> None:
 
     table, start, counts = json.loads(options.table.read_text()), time.monotonic(), Counter[str]()
     for path in files():
-        name = str(path.relative_to(ROOT))
+        name, jobs = str(path.relative_to(ROOT)), dict[int, str | None]()
         if not any(word in name for word in options.k) or any(word in name for word in options.without):
             continue
         for mutant in mutants_of(path):
-            jobs = by_speed(table, name, mutant.line)
-            verdict = "no job" if not jobs else "right"
-            for job in jobs[:options.tries]:
-                if time.monotonic() - start > options.seconds:
-                    print("no time for the rest", dict(counts))
-                    return
-                verdict = apart(mutated, path, mutant.text, job)
-                if verdict != "right":
-                    break
+            if time.monotonic() - start > options.seconds:
+                print("no time for the rest", dict(counts))
+                return
+            if mutant.line not in jobs:
+                jobs[mutant.line] = executing(table, path, mutant.line, options.tries)
+            verdict = judged(path, mutant, jobs[mutant.line])
             counts[verdict.split(":")[0]] += 1
-            mark = {"right": "SURVIVES", "no job": "UNREACHED"}.get(verdict, "")
-            print(f"{mark or verdict[:60]} | {name}:{mutant.line} {' '.join(mutant.what.split())[:120]}"
-                  f"{' | ' + ', '.join(jobs[:options.tries]) if mark else ''}", flush=True)
+            what = " ".join(mutant.what.split())[:120]
+            print(f"{verdict[:70]} | {name}:{mutant.line} {what} | {jobs[mutant.line]}", flush=True)
     print(dict(counts))
 
 
@@ -278,9 +359,10 @@ def main() -> None:
     parser.add_argument("what", choices=("reach", "run"))
     parser.add_argument("table", type=Path)
     parser.add_argument("--draws", type=int, default=6, help="calls of each family")
+    parser.add_argument("--tests", nargs="*", default=[], help="files of tests, instead of cases and draws")
     parser.add_argument("-k", nargs="*", default=[""], help="files whose names contain one of these")
     parser.add_argument("--without", nargs="*", default=[], help="files left out")
-    parser.add_argument("--tries", type=int, default=3, help="jobs of each mutant")
+    parser.add_argument("--tries", type=int, default=4, help="jobs of which it is asked whether they execute a line")
     parser.add_argument("--seconds", type=float, default=float("inf"))
     options = parser.parse_args()
     {"reach": reach, "run": run}[options.what](options)

@@ -427,3 +427,69 @@ def test_either_of_two_atomics_from_another_block_may_be_the_last(fenced, ordere
     out = numbers(64, dtype=np.int32)
     report = mo.check(counts_there, lints=False).launch(out, fenced, ordered, grid=2, block=64, cluster=(2, 1, 1))
     assert {finding.code for finding in report.findings} == found, str(report)
+
+
+@mo.kernel
+def in_turn(out, x, rounds: mo.Constexpr, parities: mo.Constexpr, told: mo.Constexpr):
+    """Two warps add to one sum in turn; ``parities`` of warp 0, whose first turn is free, and who tells it of more."""
+    tid, s = mo.thread_idx().x, mo.shared_array(mo.float32, 32)
+    warp, lane, turn = tid // 32, tid % 32, mo.mbarrier_array(2)
+    if tid < 2:
+        mo.mbarrier_init(turn, tid, 1)
+        mo.fence_mbarrier_init()
+    if warp == 0:
+        s[lane] = 0.0
+    mo.sync_threads()
+    for k in mo.static_range(rounds):
+        mo.mbarrier_wait(turn, warp, mo.where(warp == 0, parities[k], k % 2))
+        s[31 - lane] = s[31 - lane] * 2 + x[(2 * k + warp) * 32 + lane]
+        mo.sync_warp()
+        if lane == 0:
+            mo.mbarrier_arrive(turn, 1 - warp)
+        if told:
+            mo.sync_threads()
+    mo.sync_threads()
+    if warp == 0:
+        out[lane] = s[lane]
+
+
+@pytest.mark.parametrize(("parities", "told", "found"), [
+    ((1, 0, 1), False, set()), ((1, 1, 1), False, {"D8"}), ((1, 0, 0), False, {"D8"}),
+    # A barrier of the block tells that the phase is over, for which nobody has waited.
+    ((1, 0, 1), True, set()), ((1, 0), False, set()), ((1, 1), False, {"D8"}), ((1, 0), True, set())])
+def test_who_waits_for_a_phase_comes_after_the_one_before(parities, told, found):
+    """It finds the parity of two phases ago otherwise, and does not wait."""
+    arguments = np.full(32, np.nan, np.float32), numbers(192), len(parities), parities, told
+    assert bool(codes(in_turn, arguments, 64) & {"D8", "C1", "C2"}) is bool(found)
+
+
+@mo.kernel
+def last_of_two(out, first: mo.Constexpr):
+    """Warp 0 completes two phases, and warp 1 waits for the second of them, or for the ``first`` one before."""
+    tid, s, bar = mo.thread_idx().x, mo.shared_array(mo.float32, 32), mo.mbarrier_array(1)
+    if tid == 0:
+        mo.mbarrier_init(bar, 0, 1)
+        mo.fence_mbarrier_init()
+    mo.sync_threads()
+    if tid < 32:
+        s[tid] = 1.0
+        mo.sync_warp()
+        if tid == 0:
+            mo.mbarrier_arrive(bar, 0)
+        if first == "waits":
+            mo.barrier_sync(1, 64)
+        if tid == 0:
+            mo.mbarrier_arrive(bar, 0)
+    else:
+        if first == "waits":
+            mo.mbarrier_wait(bar, 0, 0)
+            mo.barrier_arrive(1, 64)
+        mo.mbarrier_wait(bar, 0, 1)
+        out[tid - 32] = s[63 - tid]
+
+
+@pytest.mark.parametrize(("first", "found"), [("waits", []), ("", ["D8"])])
+def test_a_wait_that_came_in_time_might_have_come_too_early(first, found):
+    report = mo.check(last_of_two, lints=False)[1, 64](np.zeros(32, np.float32), first)
+    assert [finding.code for finding in report.findings] == found
+    assert not found or "waits for the end of phase 1 of bar(0)" in report.findings[0].message

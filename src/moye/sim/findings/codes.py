@@ -317,7 +317,7 @@ D8   S     wrong phase of an mbarrier
   > deadlock   wait for the parity of each phase in turn, 0 first, or 1 where the first phase is free
   > parity     the parity of phase n is n % 2
   > missed     let it arrive after the wait, or tell who does: an arrival of phase {phase} must be ordered after it
-  > early      let it wait for each phase in turn, with the parities 0, 1, 0 and so on, or be told that phase {last} is over
+  > early      let it wait for each phase in turn, parities 0, 1, 0 and so on, or be told that phase {last} is over
   > mixed      let it wait for a phase before it arrives in the next: mbarrier_wait(barrier, stage, parity)
 D9   S     wrong arrival count of an mbarrier
   -          {element} of block {block} counts {arrivals} arrival{arrivals:|s} a phase, but {came} come in phase
