@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import ast
 import importlib.util
+import itertools
 import json
 import multiprocessing
 import os
@@ -21,7 +22,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -135,11 +136,14 @@ def job_names(draws: int) -> list[str]:
 class _Outcomes:
     """A plugin of pytest: what the first test that fails raises, and the lines of each test."""
 
-    def __init__(self, traced: bool = False) -> None:
-        self.traced, self.error, self.found = traced, None, dict[str, dict[str, Any]]()
+    def __init__(self, traced: bool = False, seconds: float = float("inf")) -> None:
+        self.traced, self.until, self.found = traced, time.monotonic() + seconds, dict[str, dict[str, Any]]()
+        self.error: Exception | None = None
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: Any) -> Iterator[None]:
+        if time.monotonic() > self.until:
+            pytest.skip("there is no time left")
         lines, start, verdict = _Lines(), time.perf_counter(), "right"
         if self.traced:
             sys.settrace(lines)
@@ -237,9 +241,9 @@ def reached(job: str) -> dict[str, Any]:
     return lines.record(verdict, time.perf_counter() - start)
 
 
-def reached_by_tests(path: str) -> dict[str, Any]:
-    """The same of each test of a file."""
-    outcomes = _Outcomes(traced=True)
+def reached_by_tests(path: str, seconds: float) -> dict[str, Any]:
+    """The same of each test of a file, as long as there is time."""
+    outcomes = _Outcomes(True, seconds)
     pytest.main([*QUIET, path], [outcomes])
     return outcomes.found
 
@@ -292,13 +296,23 @@ def apart(function: Callable[..., Any], *arguments: Any) -> Any:
 def reach(options: argparse.Namespace) -> None:
     table = json.loads(options.table.read_text()) if options.table.exists() else {}
     for path in options.tests:
-        table |= apart(reached_by_tests, path)
+        table |= apart(reached_by_tests, path, options.seconds)
         options.table.write_text(json.dumps(table))
     for job in () if options.tests else job_names(options.draws):
         found = apart(reached, job)
         table[job] = found if isinstance(found, dict) else {"verdict": found, "seconds": 90, "lines": {}}
         print(f"{table[job]['seconds']:6.1f} {job}: {table[job]['verdict']}", flush=True)
         options.table.write_text(json.dumps(table))
+
+
+def given(jobs: list[str]) -> dict[str, Any]:
+    """A table of jobs that may reach every line, in this order."""
+    class Every(list[int]):
+        def __contains__(self, line: object) -> bool:
+            return True
+
+    everywhere = {str(path.relative_to(ROOT)): Every() for path in files()}
+    return {job: {"verdict": "right", "seconds": i, "lines": everywhere} for i, job in enumerate(jobs)}
 
 
 def by_speed(table: dict[str, Any], name: str, line: int) -> list[str]:
@@ -309,25 +323,34 @@ def by_speed(table: dict[str, Any], name: str, line: int) -> list[str]:
     ranked = []
     for seconds, job in jobs:
         seen[family := job.rpartition(" ")[0]] += 1
-        ranked.append((seen[family], seconds, job))
+        ranked.append((seen[family] // 2, seconds, job))
     return [job for _, _, job in sorted(ranked)]
 
 
-def executing(table: dict[str, Any], path: Path, line: int, tries: int) -> str | None:
-    """Of the first jobs that reach a line, one in which threads execute it."""
-    for job in by_speed(table, str(path.relative_to(ROOT)), line)[:tries]:
-        if apart(mutated, path, probe_of(path, line), job, False) != "right":
-            return job
-    return None
+class Executing:
+    """Of the jobs that reach a line, those in which threads execute it, one after the other as they are asked for."""
+
+    def __init__(self, path: Path, line: int, candidates: list[str]) -> None:
+        self.path, self.line, self.found, self.left = path, line, list[str](), list(candidates)
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self.found
+        while self.left:
+            job = self.left.pop(0)
+            if apart(mutated, self.path, probe_of(self.path, self.line), job, False) != "right":
+                self.found.append(job)
+                yield job
 
 
-def judged(path: Path, mutant: Mutant, job: str | None) -> str:
-    """The verdict of a plain launch, or else of all schedules."""
-    if job is None:
+def judged(path: Path, mutant: Mutant, jobs: Iterable[str]) -> str:
+    """The verdict of plain launches of three jobs, or else of all schedules of the last of them."""
+    last = None
+    for last in itertools.islice(jobs, 3):
+        if (verdict := apart(mutated, path, mutant.text, last, False)) != "right":
+            return str(verdict)
+    if last is None:
         return "UNREACHED"
-    verdict = apart(mutated, path, mutant.text, job, False)
-    if verdict == "right":
-        verdict = apart(mutated, path, mutant.text, job, True)
+    verdict = apart(mutated, path, mutant.text, last, True)
     return "SURVIVES" if verdict == "right" else str(verdict)
 
 
@@ -336,9 +359,10 @@ def run(options: argparse.Namespace) -> None:
 
     import moye.sim.machine.machine  # noqa: F401       what no mutant changes, imported once
 
-    table, start, counts = json.loads(options.table.read_text()), time.monotonic(), Counter[str]()
+    table = given(options.jobs) if options.jobs else json.loads(options.table.read_text())
+    start, counts = time.monotonic(), Counter[str]()
     for path in files():
-        name, jobs = str(path.relative_to(ROOT)), dict[int, str | None]()
+        name, jobs = str(path.relative_to(ROOT)), dict[int, Executing]()
         if not any(word in name for word in options.k) or any(word in name for word in options.without):
             continue
         for mutant in mutants_of(path):
@@ -346,11 +370,11 @@ def run(options: argparse.Namespace) -> None:
                 print("no time for the rest", dict(counts))
                 return
             if mutant.line not in jobs:
-                jobs[mutant.line] = executing(table, path, mutant.line, options.tries)
+                jobs[mutant.line] = Executing(path, mutant.line, by_speed(table, name, mutant.line)[:options.tries])
             verdict = judged(path, mutant, jobs[mutant.line])
             counts[verdict.split(":")[0]] += 1
             what = " ".join(mutant.what.split())[:120]
-            print(f"{verdict[:70]} | {name}:{mutant.line} {what} | {jobs[mutant.line]}", flush=True)
+            print(f"{verdict[:70]} | {name}:{mutant.line} {what} | {', '.join(jobs[mutant.line].found)}", flush=True)
     print(dict(counts))
 
 
@@ -360,6 +384,7 @@ def main() -> None:
     parser.add_argument("table", type=Path)
     parser.add_argument("--draws", type=int, default=6, help="calls of each family")
     parser.add_argument("--tests", nargs="*", default=[], help="files of tests, instead of cases and draws")
+    parser.add_argument("--jobs", nargs="*", default=[], help="jobs instead of those of the table")
     parser.add_argument("-k", nargs="*", default=[""], help="files whose names contain one of these")
     parser.add_argument("--without", nargs="*", default=[], help="files left out")
     parser.add_argument("--tries", type=int, default=4, help="jobs of which it is asked whether they execute a line")

@@ -10,6 +10,7 @@ import json
 
 import pytest
 
+import library
 import survey
 from mutate import mutants
 from subjects import SUBJECTS
@@ -38,6 +39,24 @@ def test_what_is_changed():
         "stage kernel+6: [smem_read] -> [smem_write]",
         "layout kernel+7: (8, 4) -> (4, 8)", "layout kernel+7: (1, 8 + 2) -> (8 + 2, 1)", "layout kernel+7: 8 + 2 -> 8"}
     assert not mutants(KERNEL, ("main",))
+
+
+def test_what_is_changed_in_the_library(tmp_path):
+    path = tmp_path / "kernel.py"
+    path.write_text('''
+def kernel(pipe, state):
+    if mo.thread_idx().x == 0:
+        mo.mbarrier_wait(bars, 0, state.phase)
+    state = state.next()
+    mo.warpgroup_wait(1)
+    seen = mo.load(flag, 0, order="acquire")
+''')
+    assert {(mutant.line, mutant.what) for mutant in library.mutants_of(path)} == {
+        (3, "if mo.thread_idx().x == 0: always"), (4, "no mo.mbarrier_wait(bars, 0, state.phase)"),
+        (4, "mo.mbarrier_wait(bars, 0, state.phase): state.phase -> (state.phase) ^ 1"),
+        (5, "no state = state.next()"), (6, "no mo.warpgroup_wait(1)"), (6, "mo.warpgroup_wait(1): 1 -> 1 + 1"),
+        (7, 'mo.load(flag, 0, order="acquire"): "acquire" -> "relaxed"')}
+    assert library.probe_of(path, 4).splitlines()[3] == "        assert mo.block_idx().x > 1000000"
 
 
 @pytest.mark.slow
