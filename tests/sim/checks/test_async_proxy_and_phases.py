@@ -465,7 +465,8 @@ def test_who_waits_for_a_phase_comes_after_the_one_before(parities, told, found)
 
 @mo.kernel
 def last_of_two(out, first: mo.Constexpr):
-    """Warp 0 completes two phases, and warp 1 waits for the second of them, or for the ``first`` one before."""
+    """Warp 0 completes two phases, and warp 1 waits for the second of them; ``first`` it waits for the one before, or
+    comes to a barrier of the cluster that orders no memory."""
     tid, s, bar = mo.thread_idx().x, mo.shared_array(mo.float32, 32), mo.mbarrier_array(1)
     if tid == 0:
         mo.mbarrier_init(bar, 0, 1)
@@ -478,9 +479,15 @@ def last_of_two(out, first: mo.Constexpr):
             mo.mbarrier_arrive(bar, 0)
         if first == "waits":
             mo.barrier_sync(1, 64)
+        elif first == "meets":
+            mo.cluster_arrive(relaxed=True)
+            mo.cluster_wait()
         if tid == 0:
             mo.mbarrier_arrive(bar, 0)
     else:
+        if first == "meets":
+            mo.cluster_arrive(relaxed=True)
+            mo.cluster_wait()
         if first == "waits":
             mo.mbarrier_wait(bar, 0, 0)
             mo.barrier_arrive(1, 64)
@@ -488,7 +495,7 @@ def last_of_two(out, first: mo.Constexpr):
         out[tid - 32] = s[63 - tid]
 
 
-@pytest.mark.parametrize(("first", "found"), [("waits", []), ("", ["D8"])])
+@pytest.mark.parametrize(("first", "found"), [("waits", []), ("meets", []), ("", ["D8"])])
 def test_a_wait_that_came_in_time_might_have_come_too_early(first, found):
     report = mo.check(last_of_two, lints=False)[1, 64](np.zeros(32, np.float32), first)
     assert [finding.code for finding in report.findings] == found

@@ -316,7 +316,7 @@ class Engines:
         self.came += lanes
         self.sent.arrive(lanes, self.came)
         if relaxed:
-            self.order.waits.forget(lanes)
+            self.order.forget(lanes)
         # Two channels in turn are enough: nobody arrives a third time before all have passed the first.
         for turn in () if relaxed else np.unique(self.came[lanes]).tolist():
             here = lanes & (self.came == turn)

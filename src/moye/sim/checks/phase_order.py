@@ -168,6 +168,15 @@ class PhaseOrder:
         kept.number[place] = phase[block]
         kept.epoch[place] = clocks.now[clocks.group[thread], actors.column[block]]
 
+    def forget(self, lanes: Bools) -> None:
+        """These threads (T, B) wait for each other in a way that orders no memory: what has ended is known to be over.
+        """
+        blocks = lanes.any(axis=0)
+        for kept in self.kept.values():
+            kept.number[..., blocks] = -1
+            kept.copies[:, blocks] = -1
+        self.waits.forget(lanes)
+
     def before_wait(self, op: ops.AnyPhase, element: int, lanes: Bools, phase: Ints) -> None:
         """Threads (T, B) are about to go on after a wait, and know no more yet than when they came; ``phase`` (B,) is
         under way.  What they wait for is the phase before it.
