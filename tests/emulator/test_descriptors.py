@@ -130,7 +130,7 @@ def test_printed_descriptors_have_the_fields_of_the_isa() -> None:
             assert bits == int(leading) // 16 << 16 | int(stride) // 16 << 32 | {128: 1, 64: 2, 32: 3, 0: 0}[
                 int(span)] << 62
             seen.add(int(span))
-        assert "return (smem & 0x3ffff) >> 4 | layout;" in source
+        assert "= (smem & 0x3ffff) >> 4 | layout;" in source
     assert seen == {0, 32, 64, 128}
 
 
