@@ -25,7 +25,7 @@ SHARED = 227 * 1024
 BESIDE = 2048
 """Bytes of shared memory beside the tiles: for mbarriers, the next tile's number, and where tiles have to begin."""
 _CAPPED = 112
-"""Keys of a tile of three warpgroups whose scores are capped: registers for 128 spill beside a mask."""
+"""Keys of a tile of three warpgroups whose scores are capped beside a mask: registers for 128 spill."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,8 @@ def candidates(dims: tuple[int, int], *, narrow: bool = False, biased: bool = Fa
 
     The first ones for 64 and 128 are of a prototype; those for 192 and 256 follow from what registers and shared memory
     hold.  With biases, three warpgroups or three blocks have too few registers, and so have three blocks beyond 64
-    dimensions with other rules of the scores (``ruled``).  Three warpgroups have too few for caps of 128 keys' scores.
+    dimensions with other rules of the scores (``ruled``).  Three warpgroups have too few for 128 keys whose scores are
+    ``capped`` and masked.
     """
     dim, dim_v = dims
     tiles = _narrow_tiles(dim, dim_v) if narrow else _tiles(dim, dim_v)

@@ -49,7 +49,7 @@ def arguments_sm90(problem: Problem, arrays: tuple[Any, Any, Any, Any], *, bias:
     if config is None:
         config = choose(calls_of(problem, arrays[1], arrays[2], several), (problem.dim, problem.dim_v),
                         mo.multiprocessors(arrays[0]), narrow=problem.narrow, biased=bias is not None, ruled=ruled,
-                        capped=rules.softcap)
+                        capped=rules.softcap and (rules.left or rules.right))
     rules = replace(rules, ragged=problem.keys % config.bN != 0 or several, lacking=several, pairs=in_pairs(bias))
     lacking = config.lacks_rows(problem.queries) and not (several or ruled or bias is not None)     # or it would spill
     plan = make_plan(config, (problem.dtype, problem.out), (problem.dim, problem.dim_v), rules, problem.heads_of_a_key,
