@@ -206,16 +206,6 @@ def stands_for(value: object) -> DType | None:
         return None
 
 
-def annotated(annotation: object) -> DType | None:
-    """The dtype that an annotation asks for; it may be text, such as "mo.float64", but Python's bool is none."""
-    if isinstance(annotation, DType):
-        return annotation
-    if isinstance(annotation, str):
-        module, _, name = annotation.strip("'\" ").rpartition(".")
-        return BY_NAME.get(name) if module or name != "bool" else None
-    return stands_for(annotation)
-
-
 def require_dtype(what: str, dtype: object) -> None:
     """DTypeError unless this is a dtype; its hint is the dtype of that name."""
     if not isinstance(dtype, DType):

@@ -10,6 +10,7 @@ Regions are traced once; where the facts of a carried value turn out weaker at t
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import operator
 import sys
@@ -22,6 +23,7 @@ from moye.errors import TraceError
 from moye.ir import constants, ops
 from moye.ir.nodes import Block
 from moye.lang import branches, decided, functions, identity, loops, python_builtins, texts, unrolled
+from moye.lang.annotations import dtype_of
 from moye.lang.carry import Undefined
 from moye.lang.host_objects import Snapshot
 from moye.lang.ranges import DynamicRange
@@ -242,13 +244,14 @@ class Control:
 
     # --- names ---
 
-    def annotated(self, annotation: Callable[[], object], value: Any) -> Any:
+    def annotated(self, names: tuple[Callable[[], object], ...], value: Any) -> Any:
         """``total: mo.float64 = 0``: a number has the dtype that its variable is annotated with."""
-        try:
-            found = annotation()
-        except (NameError, AttributeError):     # Python would not look
-            return value
-        return of_dtype(found if isinstance(found, dt.DType) else dt.stands_for(found), value)
+        found = set()
+        for look_up in names:
+            with contextlib.suppress(NameError, AttributeError):        # Python would not look
+                found.add(dtype_of(look_up()))
+        found.discard(None)
+        return of_dtype(found.pop(), value) if len(found) == 1 else value
 
     def name(self, name: str, value: Any) -> Any:
         return naming(name, value)

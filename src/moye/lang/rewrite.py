@@ -19,11 +19,11 @@ import functools
 import itertools
 from collections.abc import Iterator, Sequence
 from types import CellType, CodeType, FunctionType
-from typing import TypeGuard, TypeVar
+from typing import TypeVar
 from weakref import WeakKeyDictionary
 
-from moye.dtypes import BY_NAME
 from moye.errors import TraceError
+from moye.lang.annotations import names_in
 from moye.lang.liveness import Liveness, always_true, assigned, bound_for_others
 from moye.lang.source import Source, cloned, compile_inner, head_of, source_of
 
@@ -246,12 +246,6 @@ def _parameters(arguments: ast.arguments) -> list[ast.arg]:
     return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
 
 
-def _may_be_dtype(annotation: ast.expr | None) -> TypeGuard[ast.expr]:
-    """Whether it ends in the name of a dtype, as ``mo.float64`` does; nothing else is evaluated, as in Python."""
-    name = getattr(annotation, "attr", getattr(annotation, "id", None))
-    return name in BY_NAME
-
-
 class _WalrusTests(ast.NodeTransformer):
     """``while TEST: BODY`` -> ``while True: (if TEST: pass; else: break); BODY`` where the test binds names, so that
     leaving the loop is a break, which sees them.
@@ -417,7 +411,7 @@ class _Rewriter(_Expressions):
         documented = isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant)
         front, body = (body[:1], body[1:]) if documented else ([], body)
         for parameter in _parameters(self.node.args):
-            if _may_be_dtype(parameter.annotation):
+            if parameter.annotation is not None and any(names_in(parameter.annotation)):
                 own = ast.copy_location(ast.Name(parameter.arg, ast.Load()), parameter)
                 front += _emit(f"{parameter.arg} = V", head, V=self._of_its_dtype(parameter.annotation, own))
         if self._early:
@@ -561,9 +555,10 @@ class _Rewriter(_Expressions):
 
     def _of_its_dtype(self, annotation: ast.expr, value: ast.expr) -> ast.expr:
         """The value of ``total: mo.float64 = 0``, or of a parameter that is annotated so."""
-        if not _may_be_dtype(annotation):
+        names = [_expression("lambda: A", annotation, A=name) for name, _ in names_in(annotation)]
+        if not names:
             return value
-        return self._call("annotated", value, _expression("lambda: A", annotation, A=annotation), value)
+        return self._call("annotated", value, ast.copy_location(ast.Tuple(names, ast.Load()), annotation), value)
 
     def _named(self, name: str, value: ast.expr) -> ast.expr:
         return _expression(f"{CONTROL}.name(NAME, E)", value, NAME=ast.Constant(name), E=value)

@@ -31,6 +31,7 @@ from moye.errors import Frame, Loc, MoyeError, TraceError
 from moye.ir.builder import Builder
 from moye.ir.nodes import Block, Buffer, Extent, Func, Param, ScalarParam, TensorParam, Value
 from moye.lang import identity
+from moye.lang.annotations import asked
 from moye.lang.behaviour import MISSING, Behaviour
 from moye.lang.contents import Contents, contents_of, holds_attributes
 from moye.lang.control import CONTROL, of_dtype
@@ -125,8 +126,8 @@ class JitFunction:
     @cached_property
     def _dtypes(self) -> dict[str, dt.DType]:
         """Parameters that are annotated with a dtype: a number becomes one of it, as an argument of a kernel does."""
-        found = {name: dt.annotated(annotation) for name, annotation in self.function.__annotations__.items()}
-        return {name: dtype for name, dtype in found.items() if dtype is not None and name != "return"}
+        found = {name: asked(annotation, self.function) for name, annotation in self.function.__annotations__.items()}
+        return {name: one.dtype for name, one in found.items() if one is not None and name != "return"}
 
     def _of_dtypes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         assert self._rewritten is not None, "a call is rewritten before its arguments are looked at"

@@ -30,6 +30,7 @@ from moye.atoms.atom import CopyOp, MmaOp
 from moye.atoms.bulk import BulkOp
 from moye.dtypes import DType
 from moye.errors import ArgumentError, DTypeError, TraceError
+from moye.lang.annotations import asked
 from moye.lang.contents import contents_of
 from moye.lang.likeness import compared, left_out, told_apart
 from moye.lang.remade import has_own_equality, held_by, is_plain_instance
@@ -80,7 +81,14 @@ class Call:
         return (*self.specs.values(), self.index_bits)
 
 
-Role = str | DType
+@dataclass(frozen=True, slots=True)
+class Perhaps:
+    """What ``Optional[mo.float64]`` asks for: numbers are of this dtype, and all else is as without an annotation."""
+
+    dtype: DType
+
+
+Role = str | DType | Perhaps
 """What an annotation asks for: "constexpr", "static", nothing, or the dtype of a scalar."""
 
 
@@ -94,7 +102,7 @@ class Signature:
         for name, parameter in self.signature.parameters.items():
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
                 raise ArgumentError(f"the kernel {function.__name__} has a parameter {parameter}; name each one")
-            self.roles[name] = _role(parameter.annotation)
+            self.roles[name] = _role(parameter.annotation, function)
         parameters = self.signature.parameters
         self.plain = all(parameter.kind is parameter.POSITIONAL_OR_KEYWORD for parameter in parameters.values())
         """Whether every parameter is given by its place or by its name."""
@@ -138,11 +146,11 @@ class Signature:
         return ArgumentError(f"{kernel}{self.signature} has no parameter {name!r}", hint=hint)
 
 
-def _role(annotation: object) -> Role:
+def _role(annotation: object, function: types.FunctionType) -> Role:
     """What an annotation asks for; it may be quoted."""
     name = annotation.strip("'\" ").partition("[")[0].rpartition(".")[2] if isinstance(annotation, str) else ""
-    if (dtype := dt.annotated(annotation)) is not None:
-        return dtype
+    if (found := asked(annotation, function)) is not None:
+        return found.dtype if found.only else Perhaps(found.dtype)
     if annotation is Constexpr or name == "Constexpr":
         return "constexpr"
     return "static" if annotation is Static or name == "Static" else ""
@@ -162,6 +170,8 @@ def classified(signature: Signature, bound: Mapping[str, Any]) -> Call:
 
 
 def _classify(call: Call, name: str, value: Any, role: Role) -> Spec:
+    if isinstance(role, Perhaps):
+        role = role.dtype if isinstance(value, (bool, int, float)) or _is_scalar(value) else ""
     if isinstance(role, DType):
         call.leaves.append(annotated(name, value, role))
         return ScalarSpec(role)

@@ -21,7 +21,6 @@ from typing import Any
 
 from moye import env
 from moye.cuda.device import driver
-from moye.dtypes import DType
 from moye.errors import ArgumentError, LaunchError, TraceError
 from moye.ir.nodes import Func
 from moye.lang.pickling import reduced
@@ -146,7 +145,7 @@ class Kernel:
         """The plans for launches with these options and any grid."""
         found = self._plans.get(key := (block, cluster, smem, dependent))
         if found is None:
-            annotated = [isinstance(role, DType) for role in self.signature.roles.values()]
+            annotated = [not isinstance(role, str) for role in self.signature.roles.values()]
             found = self._plans[key] = Plans(smem, dependent, annotated)
         return found
 
