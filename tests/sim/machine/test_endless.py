@@ -255,7 +255,7 @@ def test_blocks_that_are_not_resident(checked, monkeypatch):
             grid_barrier[300, 1024](x, flags)
         finding = caught.value.finding
     assert finding.code == "G4" and "44 blocks that have not started" in finding.message
-    assert time.process_time() - before < 8
+    assert time.process_time() - before < 60         # to the end of all steps would take minutes
 
 
 # --- loops -----------------------------------------------------------------------------------------------------------
@@ -346,7 +346,7 @@ def test_turns_that_only_count(kernel, grid):
     wrong, right = judged(kernel, False, grid=grid, flags=2), judged(kernel, True, grid=grid, flags=2)
     assert [finding.code for finding in wrong.findings] == ["F4"], str(wrong)
     assert right.ok, str(right)
-    assert time.process_time() - before < 8
+    assert time.process_time() - before < 60         # to the end of all steps would take minutes
 
 
 @mo.kernel
