@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+import traceback
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -293,3 +295,17 @@ def test_public_names_outlive_the_rooms_of_their_names() -> None:
                "    assert getattr(moye, name) is getattr(importlib.import_module(home), attribute), name\n")
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("fails", [
+    lambda x: x[6, 0], lambda x: x.fill("a"), lambda x: x[-2:, :], lambda x: x.reduce("sum", 2),
+    lambda x: mo.tile(x, (4, 4), (0, 0)),
+    lambda x: mo.copyto(x, mo.tensor(np.zeros(3, np.float32))), lambda x: mo.tensor(x),
+    lambda x: mo.make_tma_copy(mo.TmaLoad(), x.array, mo.make_layout((2, 4))), lambda x: mo.addresses([x]),
+])
+def test_tracebacks_show_the_users_frames(fails) -> None:
+    with pytest.raises(mo.MoyeError) as caught:
+        fails(mo.tensor(matrix()))
+    files = [frame.filename for frame in traceback.extract_tb(caught.value.__traceback__)]
+    own = str(Path(mo.__file__).parent)
+    assert files[1] == __file__ and sum(name.startswith(own) for name in files) <= 2, files

@@ -20,12 +20,14 @@ import numpy as np
 from moye.errors import ArgumentError
 from moye.runtime.arrays import ArrayInfo, describe, span_bytes
 from moye.runtime.autograd import mark, require_untracked
+from moye.runtime.boundary import boundary
 from moye.sim.values.tensor_maps import Span, forget, remember
 
 _numbers = itertools.count()
 _held: dict[int, tuple[Any, ...]] = {}
 
 
+@boundary
 def addresses(arrays: Sequence[Any]) -> Any:
     """The address in bytes of the first element of each array, as an int64 array beside them; it keeps them alive.
 

@@ -31,6 +31,7 @@ from moye.ir.builder import Builder
 from moye.ir.nodes import Block, Buffer, Func, Ref, TensorParam
 from moye.layout import ComposedLayout, IntTuple, Layout, cosize, make_layout, rank, size
 from moye.runtime.arrays import ArrayInfo, describe, host_view, numpy_type
+from moye.runtime.boundary import boundary
 from moye.runtime.compile import finished
 from moye.runtime.host_text import rows_of, table_of
 from moye.runtime.simulate import violation
@@ -70,6 +71,7 @@ class HostTensor(Tensor, AtOnce):
         """The array whose memory this is, whole: the one that ``mo.tensor`` was given, or that an operation made."""
         return self._memory.array
 
+    @boundary
     def numpy(self) -> np.ndarray[Any, Any]:
         """A copy of the elements as a NumPy array with one axis for each mode; a nested mode is one axis."""
         if tracing():
@@ -80,6 +82,7 @@ class HostTensor(Tensor, AtOnce):
 
     # --- verbs at once ---
 
+    @boundary
     @deeply
     def run(self, verb: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *,
             registers: bool = False) -> Any:
@@ -91,16 +94,23 @@ class HostTensor(Tensor, AtOnce):
             raise self.outside()
         return self.run(getattr(Tensor, name), (self, *args), kwargs, registers=registers)
 
+    @boundary
     def __getitem__(self, coordinate: object) -> Any: return self._verb("__getitem__", coordinate)
+    @boundary
     def __setitem__(self, coordinate: object, value: object) -> None: self._verb("__setitem__", coordinate, value)
+    @boundary
     def fill(self, value: Any) -> None: self._verb("fill", value)
+    @boundary
     def argmax(self, mode: Any = None) -> Any: return self._verb("argmax", mode, registers=True)
+    @boundary
     def argmin(self, mode: Any = None) -> Any: return self._verb("argmin", mode, registers=True)
 
+    @boundary
     def reduce(self, kind: str, mode: Any = None, init: Any = None) -> Any:
         return self._verb("reduce", kind, mode, init, registers=True)
 
     def applied(self, plain: Callable[[Layout], Layout]) -> Any: return self._verb("applied", plain)
+    @boundary
     def with_layout(self, layout: Layout | ComposedLayout) -> Any: return self._verb("with_layout", layout)
     def moved(self, offset: Any) -> Any: return self._verb("moved", offset)
     def shifted(self, coordinate: Any) -> Any: return self._verb("shifted", coordinate)
@@ -145,6 +155,7 @@ class HostTensor(Tensor, AtOnce):
             return f"<pre>{html.escape(repr(self))}\n({html.escape(error.message)})</pre>"
 
 
+@boundary
 def tensor(array: Any, layout: Layout | ComposedLayout | IntTuple | None = None, *, name: str = "") -> HostTensor:
     """A tensor of an array in host memory, with the views and the verbs that it would have in a kernel.
 

@@ -22,6 +22,7 @@ from moye.errors import ArgumentError, LayoutError
 from moye.layout import ComposedLayout, Layout, make_layout
 from moye.runtime import arrays
 from moye.runtime.arrays import ArrayInfo
+from moye.runtime.boundary import boundary
 from moye.tensor.gathered_rows import rows_tiling
 from moye.tensor.im2col import im2col_tiling
 from moye.tensor.tma_boxes import Group, TmaTiling, tile_extents, tma_tiling
@@ -61,6 +62,7 @@ class TmaCopy:
         return f"TmaCopy({self.op}, tiles {self.smem_layout})"
 
 
+@boundary
 def make_tma_copy(atom: TmaOp, array: Any, smem_layout: Layout | ComposedLayout | Any,
                   tile: tuple[int, ...] | None = None, multicast: int = 1) -> TmaCopy:
     """A TMA copy of an array, for a kernel to take; ``smem_layout`` says how a tile lies in shared memory.
