@@ -119,6 +119,19 @@ def launched(text, dtype=np.float32):
      "for i in range(n):\n    out[0] = i", 2.0),
     ("v = 0\nwhile v < 20000:\n    v += 1\nout[0] = v", "is unrolled while tracing, and not done after 16384 turns",
      "such as mo.int32(0)", "v = mo.int32(0)\nwhile v < 20000:\n    v += 1\nout[0] = v", 20000.0),
+    ("r = mo.fragment(2, mo.float32)\nmo.copyto(r, x[n - 2:n])", "the bounds of a slice are static integers",
+     "mo.domain_offset((begin,), x)",
+     "r = mo.fragment(2, mo.float32)\nmo.copyto(r, mo.tile(mo.domain_offset((n - 2,), x), (2,), (0,), ragged=True))\n"
+     "out[0] = r[1]", 3.6),
+    ("r = mo.fragment(2, mo.float32)\nr.fill(1)\nr.reduce('sum', axis=0)", "unexpected keyword argument 'axis'",
+     "Tensor.reduce(kind, mode=None, init=None)",
+     "r = mo.fragment(2, mo.float32)\nr.fill(1)\nout[0] = r.reduce('sum', mode=0)", 2.0),
+    ("mo.PipelineAsync(2, 32, 32).consumer_wait()", "missing 1 required positional argument: 'state'",
+     "PipelineAsync.consumer_wait(state", "out[0] = 1", 1.0),
+    ("acc = [0.0, 0.0, 0.0]\nacc[n % 3] += x[0]", "acc is a list of 3 elements",
+     "keep what the kernel writes in mo.shared_array",
+     "acc = mo.shared_array(mo.float32, 3)\nacc.fill(0)\nacc[n % 3] += x[0]\nout[0] = acc[0]", 1.6),
+    ("out[0] = x[n / 2]", "^the index is a float32, not an integer", "// divides integers", "out[0] = x[n // 2]", 2.6),
     ("out.fill(0, 1, 2)", r"^Tensor.fill\(\) takes 2 positional arguments", "", "out.fill(7)", 7.0),
 ])
 def test_hints_work(text, message, hint, mended, expected):

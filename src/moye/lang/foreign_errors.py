@@ -162,11 +162,16 @@ def _elsewhere(name: str) -> str | None:
 def _taken(text: str) -> str | None:
     """What a function of moye takes, if Python's message says that it was called wrongly."""
     moye, name = sys.modules.get("moye"), text.partition("(")[0]
-    function = getattr(moye, name, None) if moye is not None and name in moye.__all__ and _CALLED.search(text) else None
+    owner, _, method = name.partition(".")
+    if moye is None or owner not in moye.__all__ or not _CALLED.search(text):
+        return None
+    found = getattr(moye, owner)
+    function = getattr(found, method, None) if method else found
     if not isinstance(function, types.FunctionType):
         return None
-    names = [p.replace(annotation=p.empty) for p in inspect.signature(function).parameters.values()]
-    return f"mo.{name}{inspect.Signature(names)}"
+    taken = list(inspect.signature(function).parameters.values())[1 if method else 0:]
+    names = [p.replace(annotation=p.empty) for p in taken]
+    return f"{name if method else f'mo.{name}'}{inspect.Signature(names)}"
 
 
 def _innermost(error: Exception) -> str:

@@ -141,7 +141,8 @@ def _hint(name: str, value: object) -> str | None:
     if isinstance(value, (list, tuple)):
         more = "b if condition else a is one of two" if len(value) == 2 else \
             f"mo.static_range unrolls a loop over a {type(value).__name__}"
-        return f"pass an array, np.asarray({name}); {more}"
+        written = ", or keep what the kernel writes in mo.shared_array" if isinstance(value, list) else ""
+        return f"pass an array, np.asarray({name}){written}; {more}"
     if _computed(value):
         return _ROW
     return "pass an array" if value is None or isinstance(value, (*_INDEXED, dict)) else None

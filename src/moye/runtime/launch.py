@@ -32,7 +32,9 @@ def dim3(extents: Any, what: str) -> Dim3:
     parts = tuple(extents) if isinstance(extents, (tuple, list)) or len(getattr(extents, "shape", ())) == 1 \
         else (extents,)
     if not 1 <= len(parts) <= 3 or not all(hasattr(p, "__index__") for p in parts):
-        raise LaunchError(f"{what} is one to three integers, not {extents!r}")
+        rounded = any(isinstance(p, float) for p in parts)              # most often the quotient of n and the block
+        raise LaunchError(f"{what} is one to three integers, not {extents!r}",
+                          hint="mo.ceil_div(n, m) rounds a quotient up, and n // m down" if rounded else None)
     x, y, z = [p.__index__() for p in parts] + [1] * (3 - len(parts))
     least = 0 if what == "grid" else 1
     if min(x, y, z) < least:

@@ -68,14 +68,21 @@ def _written(entries: list[Any]) -> str:
     return ", ".join(map(one, entries))
 
 
+def _window(layout: Layout, mode: int) -> str:
+    """How a kernel takes what it would slice, had the slice static bounds: all modes begin anew, the others at 0."""
+    modes = rank(layout)
+    begin = ", ".join("begin" if i == mode else "0" for i in range(modes)) + ("," if modes == 1 else "")
+    return f"mo.domain_offset(({begin}), x) is x from there on; mo.tile with ragged=True takes static extents of that"
+
+
 def _part(entry: slice, layout: Layout, mode: int, asked: str) -> range:
     """The indices that a slice picks of a mode."""
     whole = layout.mode(mode) if isinstance(layout.shape, tuple) else layout
     have = whole.shape
     bounds = [weak(bound) for bound in (entry.start, entry.stop, entry.step)]
-    if not all(bound is None or hasattr(bound, "__index__") for bound in bounds):
+    if not all(bound is None or (hasattr(bound, "__index__") and not isinstance(bound, Expr)) for bound in bounds):
         raise TensorError(f"{asked}: the bounds of a slice are static integers", locs=(locate(),),
-                          hint="mo.tile takes a part that begins where the kernel computes")
+                          hint=_window(layout, mode))
     if not isinstance(have, int):
         what = "nested" if isinstance(have, tuple) else "dynamic"
         raise TensorError(f"{asked}: mode {mode} of {layout} is {what}, and only a static mode that is not nested is "
@@ -124,7 +131,8 @@ def _entry(c: object) -> object:
         return None
     if isinstance(c, Expr):
         if c.dtype.is_float:
-            raise TensorError(f"the index {c} is a {c.dtype}, not an integer", locs=(locate(),),
+            named = "" if str(c) == "?" else f" {c}"
+            raise TensorError(f"the index{named} is a {c.dtype}, not an integer", locs=(locate(),),
                               hint="// divides integers; int(...) converts")
         return expr.position(c)
     if c is None or isinstance(c, int):
