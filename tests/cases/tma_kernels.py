@@ -199,6 +199,7 @@ def _cases():
     yield "int64", Case(mo.int64, (44, 70), 0, _swizzled(mo.int64, "mn", 64, (32, 16)))
     yield "batch", Case(half, (40, 72, 3), 1, _swizzled(half, "k", 128, (16, 64)))
     yield "batch-first", Case(half, (3, 40, 72), 2, _swizzled(half, "k", 128, (16, 64)), tile=(1, 16, 64))
+    yield "cube-of-rows", Case(half, (5, 10, 72), 2, _swizzled(half, "k", 128, (8, 64)), tile=(2, 4, 64))
     yield "rows-apart", Case(half, (150, 72), 1, mo.make_layout((96, 32), (64, 1)))     # a box for each row
     yield "cube", Case(real, (20, 30, 9), 0, mo.make_layout((16, 8, 4), (1, 16, 128)))
     yield "cube-turned", Case(real, (20, 30, 9), 0, mo.make_layout((16, 8, 4), (1, 64, 16)))
