@@ -132,6 +132,10 @@ def launched(text, dtype=np.float32):
      "keep what the kernel writes in mo.shared_array",
      "acc = mo.shared_array(mo.float32, 3)\nacc.fill(0)\nacc[n % 3] += x[0]\nout[0] = acc[0]", 1.6),
     ("out[0] = x[n / 2]", "^the index is a float32, not an integer", "// divides integers", "out[0] = x[n // 2]", 2.6),
+    ("out[0] = mo.float32[n]", r"^mo\.float32 is a dtype, which has no elements",
+     "mo.TensorLike(dtype, shape) for compile", "out[0] = mo.float32(n)", 3.0),
+    ("out[0] = mo.identity_tensor((4, 4))[n, 1]", "is one element; it cannot hold", "are coordinates, not the array's",
+     "out[0] = mo.identity_tensor((4, 4))[n, 1][0]", 3.0),
     ("out.fill(0, 1, 2)", r"^Tensor.fill\(\) takes 2 positional arguments", "", "out.fill(7)", 7.0),
 ])
 def test_hints_work(text, message, hint, mended, expected):
@@ -172,3 +176,14 @@ def test_calls_of_a_function_that_calls_itself_are_shown_three_times():
     text = str(error.value)
     assert text.count("in product") == 3
     assert "  ... and 19 more of these calls\n" in text
+
+
+def test_a_tensor_map_has_no_elements():
+    @mo.kernel
+    def k(out, tma):
+        out[0] = tma[0, 1]
+
+    tma = mo.make_tma_copy(mo.TmaLoad(), np.zeros((8, 32), np.float32), mo.make_layout((8, 32), (32, 1)))
+    with pytest.raises(mo.TraceError, match=r"^tma is a TMA copy, which has no elements") as error:
+        k[1, 1](np.zeros(1, np.float32), tma)
+    assert "it brings tiles of tma.tensor to shared memory" in error.value.hint

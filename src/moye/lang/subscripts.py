@@ -14,11 +14,13 @@ import ast
 import re
 from types import FrameType
 
+from moye.dtypes import DType
 from moye.errors import Frame, Loc, MoyeError, TraceError
 from moye.ir.nodes import Value
 from moye.tensor.context import frame_of
 from moye.tensor.expr import Expr
 from moye.tensor.tensor import Tensor
+from moye.tensor.tma_copy import TmaTensor
 
 _ROW = "an index for each mode is an element; x[i, :] is a row"
 _INDEXED = (list, tuple, str, bytes, range)
@@ -75,7 +77,7 @@ def _indexed(text: str, variables: FrameType) -> tuple[str, object, str] | None:
         value = _value(node.value, variables)
     except (AttributeError, KeyError, LookupError, TypeError):
         return None
-    if not isinstance(value, Expr) and type(value).__module__.startswith("moye."):
+    if not isinstance(value, Expr) and type(value).__module__.startswith("moye.") and hasattr(value, "__getitem__"):
         return None
     return name, value, _dynamic(node.slice)
 
@@ -110,6 +112,8 @@ def _named(value: object) -> str:
         return str(value)
     if isinstance(value, Expr):
         return f"{'an' if value.dtype.name[0] == 'i' else 'a'} {value.dtype} scalar of the kernel"
+    if isinstance(value, (DType, TmaTensor)):
+        return "a dtype" if isinstance(value, DType) else "a TMA copy"
     kind = _article("array" if _is_array(value) else type(value).__name__)
     if not isinstance(value, (*_INDEXED, dict)) and not _is_array(value):
         return kind
@@ -132,6 +136,10 @@ def _without(value: object, index: str) -> str:
 
 
 def _hint(name: str, value: object) -> str | None:
+    if isinstance(value, TmaTensor):
+        return f"it brings tiles of {name}.tensor to shared memory, which has elements; so has an array as an argument"
+    if isinstance(value, DType):
+        return "an array of it is mo.shared_array, mo.fragment or an argument: mo.TensorLike(dtype, shape) for compile"
     if _is_array(value):
         return "pass it as an argument"
     if isinstance(value, (list, tuple)) and any(isinstance(x, Tensor) for x in value):

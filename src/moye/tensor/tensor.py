@@ -192,7 +192,8 @@ class Tensor(Elementwise, WrappedLayout):
             return
         if not is_scalar(value):
             raise TensorError(f"{self.label}[{shown(coordinate)}] is one element; it cannot hold {value!r}",
-                              locs=(locate(),))
+                              hint="elements of an identity tensor and of tma.tensor are coordinates, not the array's"
+                              if isinstance(value, tuple) else None, locs=(locate(),))
         number: Any = value
         if self.dtype is uint128 and getattr(number, "dtype", None) is not uint128:
             raise TensorError(f"{self.label}[{shown(coordinate)}] is a uint128, which is only moved: "

@@ -324,7 +324,8 @@ D9   S     wrong arrival count of an mbarrier
         {phase}, the last by {last}{op}
   range      {who} initialises {element}{op} with {value} arrivals, and a phase counts {least} to {most}
   > -          initialise the mbarrier with the number of arrivals that come in each phase
-  > many       initialise it with as many arrivals as threads arrive, or let one thread arrive
+  > many       initialise it with as many arrivals as threads arrive, or let one thread arrive; a pipeline goes on by
+        state = state.next()
 D10  S     mbarrier initialisation not made visible before use
   unmade     {who} uses {mbarrier}{op} before it is initialised
   unfenced   the copy{op} of block {block} completes on {mbarrier}{away:| of block {owner}}, whose
