@@ -321,9 +321,11 @@ def default_arch(device: int | None = None) -> str:
 
 
 def arch_of(array: Any) -> str | None:
-    """The architecture that kernels on this array are compiled for (``sm_90a``); None for host memory."""
+    """The architecture that kernels on this array are compiled for (``sm_90a``); of host memory that of MOYE_ARCH, or
+    None.
+    """
     info = describe(array)
-    return None if info is None or info.device is None else default_arch(info.device)
+    return None if info is None else env.arch() if info.device is None else default_arch(info.device)
 
 
 def multiprocessors(array: Any) -> int:

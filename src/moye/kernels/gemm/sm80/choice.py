@@ -17,8 +17,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import moye as mo
 from moye.kernels.gemm.parts import trees
 from moye.kernels.gemm.sm80.config import WIDE, TensorConfig, Ways, modelled, options, shifts
+from moye.kernels.gemm.sm80.plan import shared_bytes
 
 FITTED = Path(__file__).with_name("choice.npz")
 FEATURES = ("us", "width", "out", "M", "N", "K", "way_A", "way_B", "store", "bM", "bN", "bK", "stages", "wM", "wN",
@@ -32,6 +34,7 @@ _WAYS = "k", "mn", "shift", "shift_mn", "element", "element_mn"
 _STORES = "vector", "pairs", "rows", "element"
 _SOONEST, _KINDS = 12, 16           # of all options, and of so many configurations the soonest of each
 _ARCH = 90                          # from which on trees are asked: they were fitted there
+_ROOM = mo.hardware.of("sm_90a").block_shared       # for all options
 
 Option = tuple[TensorConfig, int]
 Timed = tuple[float, Option]
@@ -82,13 +85,24 @@ def corrected(found: Sequence[Timed], product: Product, multiprocessors: int) ->
     return trees.corrected(FITTED, [features(option, product, us, multiprocessors) for us, option in found])
 
 
+def fits(option: Option, product: Product, dtype: Any, arch: int) -> bool:
+    """Whether a block's shared memory has room for an option; sums of a split are stored as wide as they are."""
+    config, splits = option
+    most = mo.hardware.of(f"sm_{arch}").block_shared
+    if most >= _ROOM:
+        return True
+    out, store = (product.out, product.store) if splits == 1 else (max(4, product.width), "vector")
+    return shared_bytes(config, dtype, out, product.ways, store) <= most
+
+
 @functools.lru_cache(maxsize=4096)
 def choose(M: int, N: int, K: int, batches: int, dtype: Any, multiprocessors: int, arch: int = 80, *,
            ways: Ways = WIDE, store: str = "vector", out: int = 2) -> Option:
     """The configuration and the number of K splits that should be soonest."""
     product = Product(M, N, K, batches, dtype.bytes, ways, store, out)
     found = sorted(((product.modelled(option, multiprocessors), option)
-                    for option in options(K, dtype, arch, shifted=shifts(ways))), key=lambda one: one[0])
+                    for option in options(K, dtype, arch, shifted=shifts(ways)) if fits(option, product, dtype, arch)),
+                   key=lambda one: one[0])
     if not measured(product, arch):
         return found[0][1]
     short = shortlist(found)
