@@ -132,11 +132,12 @@ def make_plan(config: TensorConfig, dtype: Any, out: Any, major_A: str, major_B:
 def shared_bytes(config: TensorConfig, dtype: Any, out: int, majors: tuple[str, str], store: str) -> int:
     """Bytes of shared memory of a block, C having elements of ``out`` bytes; those of shifted lines lie farthest."""
     rows = tuple(zip((config.bM, config.bN), majors, strict=True))
-    tiles = sum(int(mo.cosize(_shared(config, dtype, extent, major))) for extent, major in rows) * dtype.bytes
+    tiles: int = sum(int(mo.cosize(_shared(config, dtype, extent, major))) for extent, major in rows) * dtype.bytes
     arriving = sum(int(mo.cosize(raw_layout(extent, config.bK, config.stages, 1, turned=along_rows(major)))) * 4
                    for extent, major in rows if major in SHIFTED and dtype.bits == 16)
     pitch = config.bN + max(8, 16 // out)
-    return tiles + arriving + operation(config, dtype).shape_mnk[0] * config.wM * pitch * out
+    staged: int = operation(config, dtype).shape_mnk[0] * config.wM * pitch * out
+    return tiles + arriving + staged
 
 
 def _staged(config: TensorConfig, out: Any, rows: int, store: str) -> mo.Layout:
