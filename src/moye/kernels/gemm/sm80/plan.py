@@ -129,6 +129,7 @@ def make_plan(config: TensorConfig, dtype: Any, out: Any, major_A: str, major_B:
                 GRAINS.get(store, 0), waves)
 
 
+@functools.lru_cache(maxsize=4096)
 def shared_bytes(config: TensorConfig, dtype: Any, out: int, majors: tuple[str, str], store: str) -> int:
     """Bytes of shared memory of a block, C having elements of ``out`` bytes; those of shifted lines lie farthest."""
     rows = tuple(zip((config.bM, config.bN), majors, strict=True))
