@@ -18,7 +18,6 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from moye.errors import ArgumentError
-from moye.runtime.arrays import describe, same_memory_overlap
 
 Counters = list[tuple[str, torch.Tensor, int]]
 
@@ -43,21 +42,15 @@ def require_unwritten(name: str, before: Counters, written: Sequence[Any]) -> No
 
 
 def require_apart(name: str, arguments: Any, result: Any) -> None:
-    """ArgumentError for results that share memory with an argument, or with each other."""
+    """ArgumentError for results that lie in the memory of an argument, or in one allocation: torch looks no closer."""
     results = result if isinstance(result, (tuple, list)) else (result,)
     places = [place for x in results if (place := _memory(x)) is not None]
     if not {*map(_memory, tree_leaves(arguments))}.isdisjoint(places):
         raise ArgumentError(f"{name} returns one of its arguments or a view of one, and torch expects new tensors",
                             hint="return a copy: x.clone()")
-    if len(set(places)) < len(places) and _overlap([x for x in results if _memory(x) is not None]):
+    if len(set(places)) < len(places):
         raise ArgumentError(f"{name} returns results that share memory, and torch expects tensors of their own",
-                            hint="return a copy: x.clone()")
-
-
-def _overlap(tensors: Sequence[torch.Tensor]) -> bool:
-    """Whether two of the tensors have an element in common; parts of one allocation may be apart."""
-    infos = [info for x in tensors if (info := describe(x)) is not None]
-    return any(same_memory_overlap(one, two) for i, one in enumerate(infos) for two in infos[:i])
+                            hint="return a copy: x.clone(), or allocate each by itself")
 
 
 def _memory(x: Any) -> Any:
