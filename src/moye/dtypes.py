@@ -223,9 +223,9 @@ def promote(a: DType, b: DType) -> DType:
     Mixed signs take the signed type where it is wider, else the unsigned one, as in C.  float16 with bfloat16 gives
     float32.
     """
-    if a == b:
+    if a is b:
         return a
-    if a.kind == b.kind:
+    if a.kind is b.kind:
         if a.bits == b.bits:
             return float32
         return a if a.bits > b.bits else b

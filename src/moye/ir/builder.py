@@ -355,7 +355,7 @@ class Builder:
 
     def cast(self, a: Operand, dtype: DType, *, bits: bool = False) -> Operand:
         """Value conversion, or a bitcast; the operand itself where nothing changes."""
-        if a.dtype == dtype:
+        if a.dtype is dtype:
             return a
         if isinstance(a, Literal) and not bits and not self._lost(a, dtype):
             return constants.cast_literal(a, dtype)

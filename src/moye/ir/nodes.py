@@ -232,11 +232,15 @@ class Block:
 
     def walk(self) -> Iterator[Op]:
         """Every op of this block and of the blocks inside it, in program order."""
-        for op in self.ops:
-            yield op
-            if type(op).blocks is not Op.blocks:        # few ops have blocks, and a walk is taken for every pass
-                for block in op.blocks():
-                    yield from block.walk()
+        inside = [iter(self.ops)]
+        while inside:
+            for op in inside[-1]:
+                yield op
+                if type(op).blocks is not Op.blocks:    # few ops have blocks, and a walk is taken for every pass
+                    inside.append(itertools.chain.from_iterable(block.ops for block in op.blocks()))
+                    break
+            else:
+                inside.pop()
 
 
 @dataclass(slots=True)

@@ -76,7 +76,8 @@ class Behaviour:
         package = names.get("__package__") or ""
         for name in (*code.co_names, *texts):
             for whole in (name, f"{package}.{name}") if package else (name,):
-                self.holds(sys.modules.get(whole))
+                if (module := sys.modules.get(whole)) is not None:
+                    self.holds(module)
         for value in code.co_consts:
             if isinstance(value, types.CodeType):
                 self.reads(value, names)

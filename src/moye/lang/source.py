@@ -77,11 +77,20 @@ def cloned(node: Node) -> Node:
     todo: list[tuple[ast.AST, ast.AST]] = [(node, new)]
     while todo:
         old, copied = todo.pop()
-        have = vars(old)
-        for name in (*old._fields, *old._attributes):
-            if name in have:
-                setattr(copied, name, _cloned_field(have[name], todo))
+        known, fields = _names_of(type(old)), vars(copied)  # type: ignore[arg-type]
+        for name, value in vars(old).items():
+            if name in known:
+                fields[name] = value if type(value) in _LEAVES else _cloned_field(value, todo)
     return new
+
+
+_LEAVES = frozenset({int, str, type(None)})
+"""What most fields of nodes are, beside nodes and lists."""
+
+
+@functools.cache
+def _names_of(kind: type[ast.AST]) -> frozenset[str]:
+    return frozenset((*kind._fields, *kind._attributes))
 
 
 def _cloned_field(value: object, todo: list[tuple[ast.AST, ast.AST]]) -> object:

@@ -329,7 +329,7 @@ def captures_of(functions: Sequence[types.FunctionType], given: Sequence[object]
     seen: set[tuple[int, str]] = set()
     todo, known = list(functions), set(map(id, functions))
     readers = {(function.__module__ or "").partition(".")[0]: function for function in functions}.values()
-    behaviour = Behaviour(lambda module: any(_may_change(module, reader) for reader in readers))
+    behaviour = Behaviour(functools.cache(lambda module: any(_may_change(module, reader) for reader in readers)))
     for value in given:
         behaviour.holds(value)
     for position, function in enumerate(todo):          # it grows

@@ -11,14 +11,14 @@ A dynamic integer is never compared with ``==`` or ``<`` here.  Every question g
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from typing import TypeAlias, TypeGuard
 
 from moye.errors import FactError, LayoutError
 
 
-class DynInt(ABC):
+class DynInt:
     """A dynamic integer and its facts: ``value % divisor == 0`` and ``lower <= value <= upper`` (None: no bound).
 
     Arithmetic has floor semantics and takes ints on either side.  Comparisons give traced booleans, not Python's.
@@ -121,7 +121,8 @@ def as_index(x: Int) -> Int:
 
 def is_const(x: object, value: int) -> bool:
     """Whether x is the static integer ``value``."""
-    return isinstance(x, int) and x == value
+    # First for the dynamic ones: their class is not looked for where it is found.
+    return not isinstance(x, DynInt) and isinstance(x, int) and x == value
 
 
 def same(a: Int, b: Int) -> bool:

@@ -37,7 +37,7 @@ def _readers(func: Func) -> dict[int, list[ops.Op]]:
         for ref, _ in op.refs():
             if ref.buffer.space is Space.REGISTER:
                 users = readers.setdefault(ref.buffer.id, [])
-                if not any(user is op for user in users):
+                if not users or users[-1] is not op:
                     users.append(op)
     return readers
 

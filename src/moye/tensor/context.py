@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import sys
 import threading
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -47,7 +47,11 @@ class _State(threading.local):
 
 _state = _State()
 _codes: dict[int, _Code] = {}
+_ours: dict[int, bool] = {}
+"""moye's own code objects that frames had, by id; they are in ``_codes``, too.  Whether it is the kernel's entry."""
 _inside: dict[str, bool] = {}
+known_internal = _inside.get
+"""``is_internal`` of a file that was asked for before, else None, without a call of Python's."""
 
 
 def builder() -> Builder:
@@ -62,7 +66,7 @@ def tracing() -> bool:
     return bool(_state.builders)
 
 
-class AtOnce(ABC):
+class AtOnce:
     """An operand outside of kernels: a verb on it is traced alone, and runs at once."""
 
     __slots__ = ()
@@ -155,6 +159,8 @@ def frame_of(code: CodeType, lasti: int) -> Frame | None:
     if known is None:
         positions = [] if is_internal(code.co_filename) else list(code.co_positions())
         known = _codes[id(code)] = _Code(code, {}, positions)
+        if not positions:
+            _ours[id(code)] = code.co_name == "_trace_entry"
     if not known.positions:
         return None
     if lasti not in known.frames:
@@ -175,19 +181,20 @@ def locate() -> Loc:
     """The user's frames between the kernel's entry and here, outermost first."""
     frames: list[Frame] = []
     current: FrameType | None = sys._getframe(1)
+    is_entry = _ours.get
     while current is not None:
         code = current.f_code
-        known = _codes.get(id(code))
+        entry = is_entry(id(code))
         # Most frames are moye's own: they are passed without a call, because each operation of a kernel comes by here.
-        if known is not None and not known.positions:
-            if code.co_name == "_trace_entry":
-                break
-        elif code.co_name != "<lambda>" or not frames:
-            frame = frame_of(code, current.f_lasti)
-            if frame is not None:
-                frames.append(frame)
-            elif code.co_name == "_trace_entry":
-                break
+        if entry is None:
+            if code.co_name != "<lambda>" or not frames:
+                frame = frame_of(code, current.f_lasti)
+                if frame is not None:
+                    frames.append(frame)
+                elif _ours[id(code)]:
+                    break
+        elif entry:
+            break
         current = current.f_back
     frames.reverse()
     return Loc(tuple(frames))

@@ -23,7 +23,7 @@ from moye.ir import constants, fold, ops
 from moye.ir.nodes import Literal, Operand, TensorParam, Value
 from moye.layout import DynInt
 from moye.tensor.asking import asks_for_a_number, in_plain_code, instead_of_a_test, no_class
-from moye.tensor.context import builder, is_internal, locate, text_is_asked_for
+from moye.tensor.context import builder, is_internal, known_internal, locate, text_is_asked_for
 from moye.tensor.known import Known, KnownBool, KnownInt, known, take_operators, weak
 
 Number: TypeAlias = "int | float | bool"
@@ -34,8 +34,8 @@ _MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 _BITWISE = {"and": "&", "or": "|", "xor": "^", "shl": "<<", "shr": ">>"}
 _INTEGER_ONLY = ("invert", "brev", *ops.COUNTS)
 _PREDICATE = "pad the array, or use mo.tile(..., ragged=True) with predicated copies"
-HALF = (dt.float16, dt.bfloat16)
-NARROW = (dt.float16, dt.bfloat16, dt.float8_e4m3fn, dt.float8_e5m2)
+HALF = frozenset((dt.float16, dt.bfloat16))
+NARROW = HALF | {dt.float8_e4m3fn, dt.float8_e5m2}
 
 
 class Expr(DynInt):
@@ -50,7 +50,8 @@ class Expr(DynInt):
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
         """What ``isinstance`` asks for where the type is another one than it looks for."""
-        if asks_for_a_number(sys._getframe(1)):
+        asking = sys._getframe(1)
+        if not known_internal(asking.f_code.co_filename) and asks_for_a_number(asking):
             raise no_class(self, f"whether {self!r} is a number of Python's")
         return Expr
 
@@ -269,7 +270,7 @@ def _told(found: Any) -> Any:
 
 def lifted(x: Any) -> Any:
     """A scalar as operations take it: what facts decided as a constant of its dtype, NumPy's scalars as numbers."""
-    return Expr(Literal(weak(x), x.dtype)) if isinstance(x, Known) else plain(x)
+    return x if type(x) is Expr else Expr(Literal(weak(x), x.dtype)) if isinstance(x, Known) else plain(x)
 
 
 def beside(left: object, right: Any) -> Any:
@@ -338,7 +339,7 @@ def operand_of(x: Scalar, dtype: DType | None = None, *, modulo: bool = False) -
     """
     x = lifted(x)
     if isinstance(x, Expr):
-        return x.operand if dtype is None or dtype == x.dtype else builder().cast(x.operand, dtype)
+        return x.operand if dtype is None or dtype is x.operand.dtype else builder().cast(x.operand, dtype)
     if not is_number(x):
         raise TraceError(f"{x!r} of type {type(x).__name__} is no scalar of a kernel", locs=(locate(),))
     number, chosen = x, _scalar_dtype(dtype or default_dtype(x))
