@@ -1,13 +1,17 @@
-"""Every operator of Python on register tensors: on either side, in place, and through a view."""
+"""Every operator of Python on register tensors: on either side, in place, and through a view; and who has them all."""
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import operator
 
 import numpy as np
 import pytest
 
 import moye as mo
+from moye.layout import DynInt
+from moye.tensor.context import AtOnce
 
 SIGNS = {"<<": operator.lshift, ">>": operator.rshift, "//": operator.floordiv, "%": operator.mod, "&": operator.and_,
          "|": operator.or_, "^": operator.xor, "+": operator.add, "-": operator.sub, "*": operator.mul,
@@ -51,3 +55,18 @@ def test_in_place_writes_what_is_seen(sign):
     wanted = X.copy()
     wanted[::2] = PLAIN[sign](X[::2], 2)
     assert out.tolist() == wanted.tolist()
+
+
+def derived(cls):
+    return [each for direct in cls.__subclasses__() for each in (direct, *derived(direct))]
+
+
+@pytest.mark.parametrize("cls, module", [(DynInt, "moye.layout.basis"), (DynInt, "moye.tensor.expr"),
+                                         (DynInt, "moye.cuda.export.formulas"), (AtOnce, "moye.runtime.host_tensors")])
+def test_classes_without_a_metaclass_have_all_that_they_promise(cls, module):
+    """Python looks for abstract methods only where ``abc`` is the metaclass, and these would give None."""
+    importlib.import_module(module)
+    here = [each for each in derived(cls) if each.__module__ == module]
+    assert here
+    assert not [name for each in here for name in dir(each)
+                if getattr(inspect.getattr_static(each, name), "__isabstractmethod__", False)]

@@ -11,7 +11,7 @@ This module does not know which wrappers there are (``ComposedLayout`` is in swi
 from __future__ import annotations
 
 import functools
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
@@ -20,7 +20,7 @@ from moye.layout.ints import Int
 from moye.layout.layout import Layout
 
 
-class WrappedLayout:
+class WrappedLayout(ABC):
     """A layout with a function of its offsets around it."""
 
     __slots__ = ()
@@ -68,7 +68,7 @@ class WrappedLayout:
         raise LayoutError(f"{asked}: the right side must be a plain layout or a tiler")
 
 
-class OffsetFunction:
+class OffsetFunction(ABC):
     """A function of offsets, such as a swizzle, that layouts can be put behind."""
 
     __slots__ = ()

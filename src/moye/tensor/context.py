@@ -67,7 +67,10 @@ def tracing() -> bool:
 
 
 class AtOnce:
-    """An operand outside of kernels: a verb on it is traced alone, and runs at once."""
+    """An operand outside of kernels: a verb on it is traced alone, and runs at once.
+
+    It has no metaclass: each verb of a kernel asks whether something is one, and ``abc`` answers that slowly.
+    """
 
     __slots__ = ()
 

@@ -36,7 +36,7 @@ def cut(coordinate: object, layout: Layout, label: str) -> tuple[Step | None, ob
     dots = [i for i, entry in enumerate(entries) if entry is Ellipsis]
     if len(dots) == 1:
         entries[dots[0]:dots[0] + 1] = [slice(None)] * (modes - len(entries) + 1)
-    if not [entry for entry in entries if type(entry) is slice and entry != slice(None)]:
+    if not any(isinstance(entry, slice) and entry != slice(None) for entry in entries):
         return None, coordinate
     if len(entries) != modes:
         raise TensorError(f"a coordinate of {len(entries)} entries for a tensor of rank {modes}: "
@@ -111,7 +111,7 @@ def normalise(coordinate: object, modes: int) -> object:
     if not isinstance(coordinate, tuple):
         entry = _entry(coordinate)
         return (None,) * modes if entry is None else entry
-    if [c for c in coordinate if c is Ellipsis]:
+    if any(c is Ellipsis for c in coordinate):
         at = next(i for i, c in enumerate(coordinate) if c is Ellipsis)
         missing = modes - (len(coordinate) - 1)
         coordinate = (*coordinate[:at], *(None,) * missing, *coordinate[at + 1:])
@@ -119,7 +119,7 @@ def normalise(coordinate: object, modes: int) -> object:
         hint = "take one of the three, such as mo.thread_idx().x" if hasattr(coordinate, "_fields") else None
         raise TensorError(f"a coordinate of {len(coordinate)} entries for a tensor of rank {modes}: "
                           f"[{shown(coordinate)}]", locs=(locate(),), hint=hint)
-    return tuple([_entry(c) for c in coordinate])
+    return tuple(_entry(c) for c in coordinate)
 
 
 def _entry(c: object) -> object:
@@ -153,7 +153,7 @@ def _entry(c: object) -> object:
 def wide(coordinate: object) -> Any:
     """A coordinate in the kernel's index width, so that its product with a stride does not overflow a narrower one."""
     if isinstance(coordinate, tuple):
-        return tuple([wide(c) for c in coordinate])
+        return tuple(wide(c) for c in coordinate)
     if not isinstance(coordinate, Expr):
         return coordinate
     if coordinate.dtype.is_float:                       # which a conversion would cut
@@ -165,5 +165,5 @@ def wide(coordinate: object) -> Any:
 def is_slice(coordinate: object) -> bool:
     """Whether a normalised coordinate leaves a mode open."""
     if isinstance(coordinate, tuple):
-        return any(map(is_slice, coordinate))
+        return any(is_slice(c) for c in coordinate)
     return coordinate is None
